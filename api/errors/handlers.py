@@ -140,7 +140,9 @@ _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated":
 
 def _place(error: dict[str, Any]) -> list[Any]:
     """Return where an error is: in the query or the body, in which field, and where in that."""
-    return [part for part in error["loc"] if part not in {OF_GROUPS, OF_VOTERS}]
+    location, *path = error["loc"]
+    is_name = error["type"] in _NAME_ERRORS and len(path) == 1  # a field may be called like a body
+    return [location, *(path if is_name or path[:1] not in ([OF_GROUPS], [OF_VOTERS]) else path[1:])]
 
 
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:

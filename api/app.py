@@ -7,8 +7,12 @@ lifespan opens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from types import FrameType
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -22,10 +26,9 @@ from api.middleware.response_bodies import CompressionMiddleware, HeadMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
-from api.routes.openapi import openapi_schema, prepare_openapi
-from api.server.shutdown import Shutdown, watch_signals
+from api.routes.documents import openapi_schema, prepare_openapi
 from api.service.design_service import DesignService
-from api.settings import Settings, read_settings
+from api.settings import KILL_SECONDS, Settings, read_settings
 from darrm_opt import __version__
 from solver_cache.store import open_store
 
@@ -47,7 +50,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         store = open_store(config.cache_url)
-        shutdown = app.state.shutdown = Shutdown()
+        shutdown = app.state.shutdown = asyncio.Event()
         build_task = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
         with (
             audit.opened(config.audit_log) as app.state.audit_log,
@@ -68,7 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         servers=[{"url": config.path_prefix}] if config.path_prefix else None,
-        openapi_url=None,  # encoded anew for each request there; `api.routes.openapi` has its own
+        openapi_url=None,  # encoded anew for each request there; `api.routes.documents` has its own
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
@@ -93,6 +96,39 @@ def _build(app: FastAPI) -> None:
     for route in app.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
     prepare_openapi(app)
+
+
+@contextmanager
+def watch_signals(shutdown: asyncio.Event, seconds: float) -> Iterator[None]:
+    """Make SIGTERM and SIGINT set the event, and then do what they did before.
+
+    Open requests may take ``seconds`` more; `KILL_SECONDS` later the process is ended, hung or not.
+    """
+    # A server that stops waits for its open requests first and tells the application last: requests that wait for a
+    # solve, or follow a job, would delay it to its deadline.
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not for us: a server in a thread, as in tests
+        return
+    loop = asyncio.get_running_loop()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    replaced = {number: handler for number, handler in handlers.items() if callable(handler)}
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        with suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(shutdown.set)
+        timer = threading.Timer(seconds + KILL_SECONDS, os._exit, [1])
+        timer.daemon = True  # which is why it ends nothing that ends by itself
+        timer.start()
+        replaced[signal.Signals(number)](number, frame)
+
+    for number in replaced:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            if signal.getsignal(number) is on_signal:
+                signal.signal(number, handler)
 
 
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:

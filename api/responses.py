@@ -18,8 +18,8 @@ from fastapi import Request, Response
 from pydantic import BaseModel
 
 from api.errors.problem_details import CONTENT, NotAcceptable
-from api.schemas import GammaAnswer, PendingAnswer
-from api.schemas.jobs import job_location
+from api.schemas.design import GammaAnswer
+from api.schemas.jobs import PendingAnswer, job_location
 from api.service.design_service import Pending
 
 JSON = "application/json"

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from api.access.path_prefix import PREFIX_PATTERN
 from api.server.container_limits import MIN_MEMORY, default_solvers, memory_limit, processor_count, solver_memory
 from darrm_client.webhooks import read_webhook_secret
 from darrm_opt.errors import InvalidInput
@@ -25,6 +24,12 @@ from solver_cache.location import VARIABLE, cache_url
 
 PREFIX = "DARRM_"
 """Prefix of every setting's environment variable; the rest is its name in capitals."""
+
+KILL_SECONDS = 10.0
+"""Time after `Settings.stop_seconds` at which a process that is still there ends itself, or is killed [s]."""
+
+PREFIX_PATTERN = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
+"""Form of a path prefix: no slash at its end, nothing that a browser reads otherwise."""
 
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 """Words separated by commas in one variable."""

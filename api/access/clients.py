@@ -1,4 +1,4 @@
-"""Clients: identified by API key or by address; and the check of the host name that they sent."""
+"""Clients: who asks, by API key or address; by which host name; and below which path a proxy publishes the service."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from starlette.types import Scope
 
 from api.access.keys import KeyRing, Role
 from api.errors.problem_details import Rejection
-
-if TYPE_CHECKING:
-    from api.settings import Settings
+from api.settings import PREFIX_PATTERN, Settings
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -42,6 +40,9 @@ READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*
 
 FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
 """Headers that a proxy adds: whoever asks is somewhere else than the connection says."""
+
+MAX_PREFIX_LENGTH = 200
+"""Longest path prefix that is taken from a proxy [characters]."""
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -156,14 +157,13 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
     read what is served there. But the browser sends that name as the host, and by this it is told apart.
     """
     host_headers = [value for name, value in headers if name == b"host"]
-    if (
-        len(host_headers) > 1
-    ):  # which of them a proxy, a log or we believe is not for a client to choose (RFC 9112, 3.2)
+    # Which of them a proxy, a log or we believe is not for a client to choose (RFC 9112, 3.2).
+    if len(host_headers) > 1:
         return Rejection("bad-request", "The request has more than one Host header.", closing=True)
     if _is_own_name(host_headers[0] if host_headers else b"", _is_loopback(server), hosts):
         return None
-    detail = "The Host header does not name this server."
-    return Rejection("wrong-host", f"{detail} The operator lists its names in DARRM_HOSTS.", closing=True)
+    detail = "The Host header does not name this server. The operator lists its names in DARRM_HOSTS."
+    return Rejection("wrong-host", detail, closing=True)
 
 
 def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
@@ -205,24 +205,27 @@ def _is_own_name(header: bytes, loopback: bool, hosts: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_loopback(address: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(address or "").is_loopback
-    except ValueError:
-        return False
+    ip = _parse(address)
+    return ip is not None and ip.is_loopback
 
 
 @lru_cache(maxsize=4096)
 def client_at(address: str | None) -> Client:
     """Return the client without a key at an address."""
+    ip = _parse(address)
+    if ip is None:
+        return Client(f"address {address or 'unknown'}"[:72], local=False)
+    prefix = str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip.version == 6 else str(ip)
+    return Client(f"address {prefix}", local=ip.is_loopback)
+
+
+def _parse(address: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address as a number, as IPv4 where it is that in IPv6's form; None if it is none."""
     try:
         ip = ipaddress.ip_address(address or "")
     except ValueError:
-        return Client(f"address {address or 'unknown'}"[:72], local=False)
-    ipv4 = getattr(ip, "ipv4_mapped", None)
-    if ipv4 is not None:
-        ip = ipv4
-    prefix = str(ipaddress.ip_network(f"{ip}/64", strict=False)) if ip.version == 6 else str(ip)
-    return Client(f"address {prefix}", local=ip.is_loopback)
+        return None
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 def _presented_keys(headers: Headers) -> set[str]:
@@ -243,3 +246,37 @@ def _unauthorized(detail: str, challenge: bytes) -> Rejection:
 
 def _invalid(error: bytes) -> bytes:
     return CHALLENGE + b', error="' + error + b'"'
+
+
+_CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
+
+
+def set_current_prefix(prefix: str) -> None:
+    """Set the prefix of the links that are made in this context."""
+    _CURRENT_PREFIX.set(prefix)
+
+
+def current_prefix() -> str:
+    """Return what stands before the path of every link; "" where the service is at the root."""
+    return _CURRENT_PREFIX.get()
+
+
+def forwarded_prefix(headers: Headers) -> str | None:
+    """Return the prefix that a proxy says in X-Forwarded-Prefix; None where it says none that can be used.
+
+    >>> [forwarded_prefix([(b"x-forwarded-prefix", text)]) for text in (b"/darrm/", b"//evil.example", b"/")]
+    ['/darrm', None, '']
+    """
+    values = [value for name, value in headers if name == b"x-forwarded-prefix"]
+    if len(values) != 1:
+        return None
+    text = values[0].decode("latin-1").strip().removesuffix("/")
+    valid = len(text) <= MAX_PREFIX_LENGTH and (not text or PREFIX_PATTERN.fullmatch(text))
+    return text if valid else None
+
+
+@lru_cache(maxsize=1024)
+def is_trusted(address: str | None, networks: tuple[str, ...]) -> bool:
+    """Tell whether an address is one of the trusted proxies'."""
+    ip = _parse(address)
+    return ip is not None and any(ip in ipaddress.ip_network(network) for network in networks)

@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from api.errors.accepted import ACCEPTED, OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN, field_of
 from api.errors.problem_details import (
     MEDIA_TYPE,
     PROBLEM_TYPES,
@@ -25,6 +24,7 @@ from api.errors.problem_details import (
     WorkLimitExceeded,
     problem_type_of,
 )
+from api.schemas.fields import ACCEPTED, OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN, field_of
 from darrm_opt.answers import SAMPLING
 from darrm_opt.decimals import out_of_range
 from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate

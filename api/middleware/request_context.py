@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access.path_prefix import forwarded_prefix, is_trusted, set_current_prefix
+from api.access.clients import forwarded_prefix, is_trusted, set_current_prefix
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
 from api.middleware.admission import send_rejection
 from api.observability import audit, metrics, traces

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import accounting, curves, designs, gamma, jobs, openapi, operations, page, plurality
+from api.routes import accounting, curves, designs, documents, gamma, jobs, operations, plurality
 
-ROUTERS: tuple[APIRouter, ...] = tuple(
-    part.router
-    for part in (
-        gamma,
-        curves,
-        accounting,
-        plurality,
-        designs,
-        jobs,
-        operations,
-        openapi,
-        page,
-    )
-)
+_PARTS = (gamma, curves, accounting, plurality, designs, jobs, operations, documents)
+
+ROUTERS: tuple[APIRouter, ...] = tuple(part.router for part in _PARTS)
 """Every router of the application, in the order of its documentation."""

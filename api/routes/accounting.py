@@ -11,10 +11,16 @@ from fastapi import Request, Response
 from api.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
 from api.routes.plurality import plurality_options
 from api.routes.requests import Service, create_router, get_and_post, respond
-from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, ReleasePlanRequest
-from api.schemas.accounts import TotalRequest
-from api.schemas.comparison import PlanRequest
-from api.schemas.cost import CalibrateRequest, CostAnswer, CostRequest, MechanismRequest
+from api.schemas.accounts import (
+    CalibrateRequest,
+    ComposeAnswer,
+    ComposeRequest,
+    CostAnswer,
+    CostRequest,
+    MechanismRequest,
+    TotalRequest,
+)
+from api.schemas.comparison import CompareAnswer, CompareRequest, PlanAnswer, PlanRequest, ReleasePlanRequest
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import ACCOUNT_TIMES, Pending
 from darrm_opt.answers.accounting import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE

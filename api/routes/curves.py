@@ -6,7 +6,6 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from api.errors.accepted import ACCEPTED, MAX_POINTS
 from api.errors.problem_details import NotCached
 from api.responses import (
     DESIGN_RESPONSES,
@@ -18,7 +17,7 @@ from api.responses import (
     table_response,
 )
 from api.routes.requests import Service, compute, create_router, find_answer, get_and_post, respond
-from api.schemas import (
+from api.schemas.curves import (
     CurveRequest,
     ErrorCurveAnswer,
     LeastAnswer,
@@ -28,6 +27,7 @@ from api.schemas import (
     TradeoffAnswer,
     TradeoffRequest,
 )
+from api.schemas.fields import ACCEPTED, MAX_POINTS
 from api.service.design_service import DesignService, Pending
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import (

@@ -14,7 +14,7 @@ from api.errors.problem_details import NotCached
 from api.observability import audit
 from api.responses import error_responses, json_response, require_json
 from api.routes.requests import Service, create_router, from_query, query_parameters
-from api.schemas import GammaAnswer
+from api.schemas.design import GammaAnswer
 from api.schemas.designs import (
     ComparisonAnswer,
     DesignAnswer,

@@ -51,16 +51,8 @@ from api.routes.requests import (
     respond,
     stored_record,
 )
-from api.schemas import (
-    BatchAnswer,
-    BatchItem,
-    BatchRequest,
-    DesignRequest,
-    EstimateAnswer,
-    GammaAnswer,
-    VerifyAnswer,
-    VerifyRequest,
-)
+from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest
+from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
 from api.service.design_service import DesignService, Pending
 from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, verification_seconds
 from darrm_opt.errors import DarrmError

@@ -11,17 +11,18 @@ from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.access.path_prefix import current_prefix
+from api.access.clients import current_prefix
 from api.errors.problem_details import ShuttingDown
 from api.observability import audit
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.routes.requests import Service, create_router, from_query, query_parameters
-from api.schemas import DesignRequest, GammaAnswer, PendingAnswer
+from api.schemas.design import DesignRequest, GammaAnswer
 from api.schemas.jobs import (
     JobAnswer,
     JobId,
     JobsAnswer,
     ListRequest,
+    PendingAnswer,
     WebhookAnswer,
     WebhookId,
     WebhookRequest,

@@ -75,7 +75,7 @@ async def get_readiness(request: Request, service: Service) -> Response:
     A finding is reused for some seconds.
     """
     state = request.app.state
-    if state.shutdown.requested:
+    if state.shutdown.is_set():
         return _not_ready("The server is shutting down.")
     if not hasattr(state, "readiness"):
         state.readiness = ReadinessCheck(service, state.audit_log)

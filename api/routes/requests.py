@@ -23,10 +23,10 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
-from api.errors.accepted import MAX_POINTS
 from api.errors.problem_details import ClientDisconnected, NotCached
 from api.observability import audit
 from api.responses import json_response, pending_response
+from api.schemas.fields import MAX_POINTS
 from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model

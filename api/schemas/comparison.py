@@ -7,10 +7,19 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Discriminator, Field, FiniteFloat, Tag
 
-from api.errors.accepted import ACCEPTED, OF_GROUPS, OF_VOTERS
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest, prior_of
 from api.schemas.design import ProblemAnswer, objective_of
-from api.schemas.fields import EXAMPLES, AnswerModel, Fresh, ObjectiveText, SampledRequest, described
+from api.schemas.fields import (
+    ACCEPTED,
+    EXAMPLES,
+    OF_GROUPS,
+    OF_VOTERS,
+    AnswerModel,
+    Fresh,
+    ObjectiveText,
+    SampledRequest,
+    described,
+)
 from api.schemas.plurality import Groups, PluralityOptionsRequest, voter_groups
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.design.objective import Objective

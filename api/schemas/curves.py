@@ -6,10 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.accepted import ACCEPTED, ALL_BASELINES, MAX_ALLOWANCES, MAX_POINTS
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, nats
 from api.schemas.fields import (
+    ACCEPTED,
+    ALL_BASELINES,
     EXAMPLES,
+    MAX_ALLOWANCES,
+    MAX_POINTS,
     STOP_AT_FIRST,
     Affected,
     Allowance,

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import FieldError, WorkLimitExceeded
 from api.schemas.fields import (
+    ACCEPTED,
     EXAMPLES,
     Affected,
     Allowance,

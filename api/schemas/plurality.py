@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
 from api.schemas.fields import (
+    ACCEPTED,
     AllocationAnswer,
     AnswerModel,
     RequestModel,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from api.access.path_prefix import is_trusted
+from api.access.clients import is_trusted
 from api.errors.problem_details import Rejection, retry_after
 
 SAMPLED_CONNECTIONS = 64

@@ -106,21 +106,17 @@ def serve(settings: Settings, listening: socket.socket, announce: Callable[[], N
     with _signals(), _shared_folder(settings) as config, listening:
         logs.configure(config)
         announce()
-        if settings.workers > 1:
-            from api.server.supervisor import supervise
-
-            try:
-                if not supervise(config, listening):
-                    raise ListenError(_NOT_STARTED)
-            finally:
-                logs.drain()
-            return
-        from api.server.worker import run_worker
+        from api.server.worker import run_worker, supervise
 
         try:
-            run_worker(config, listening)
+            if settings.workers == 1:
+                run_worker(config, listening)
+            elif not supervise(config, listening):
+                raise ListenError(_NOT_STARTED)
         except SystemExit as end:  # how uvicorn says that the application did not start
             raise ListenError(_NOT_STARTED) from end
+        finally:
+            logs.drain()
 
 
 _NO_PROXY = (

@@ -16,8 +16,7 @@ from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, may_solve
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import audit, metrics, traces
-from api.schemas import DesignRequest
-from api.server.shutdown import Shutdown
+from api.schemas.design import DesignRequest
 from api.service.jobs import JobUpdate, read_task
 from api.service.resources import Lane, ServiceResources
 from api.settings import Settings
@@ -125,7 +124,7 @@ class DesignService:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
+        cls, store: Store, settings: Settings, shutdown: asyncio.Event, ring: KeyRing | None = None
     ) -> AsyncIterator[Self]:
         """Yield a service with its resources at work; arguments as for `ServiceResources.open`."""
         async with ServiceResources.open(store, settings, shutdown, ring) as resources:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from api.access.client_shares import ClientQuota, FairQueue
 from api.access.clients import current_client
 from api.errors.problem_details import ShuttingDown
-from api.server.shutdown import Shutdown
 from api.service.jobs import JobAdmission, JobEvents, JobWorker, read_task
 from api.settings import Settings
 from api.tasks.answers import KINDS
@@ -118,7 +117,7 @@ class ServiceResources:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
+        cls, store: Store, settings: Settings, shutdown: asyncio.Event, ring: KeyRing | None = None
     ) -> AsyncIterator[Self]:
         """Yield resources at work; jobs begin with those that a process which was killed left behind.
 
@@ -171,7 +170,7 @@ class ServiceResources:
         with self._quota.reserve(current_client()):
             return (await task.compute(replace(self.context, pool=lane), (LANE_LIMIT_SECONDS, lane.processor_limit)))[1]
 
-    async def _drain_on(self, shutdown: Shutdown) -> None:
+    async def _drain_on(self, shutdown: asyncio.Event) -> None:
         await shutdown.wait()
         self._drain()
 

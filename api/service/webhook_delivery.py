@@ -20,7 +20,7 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from api.errors.accepted import ACCEPTED
+from api.schemas.fields import ACCEPTED
 from darrm_opt.errors import InvalidInput
 
 MAX_URL_LENGTH = 2000

@@ -22,9 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import KEY_PREFIX, current_client, current_owner
+from api.access.clients import KEY_PREFIX, current_client, current_owner, set_current_prefix
 from api.access.keys import KeyRing, open_ring
-from api.access.path_prefix import set_current_prefix
 from api.errors.problem_details import TooManyJobs
 from api.observability import metrics
 from api.schemas.jobs import job_answer

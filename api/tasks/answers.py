@@ -22,19 +22,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
 
-from api.schemas import (
-    CompareAnswer,
-    ComposeAnswer,
-    GammaAnswer,
-    LeastAnswer,
-    PlanAnswer,
-    PluralityAnswer,
-    ProfileAnswer,
-    TradeoffAnswer,
-    VerifyAnswer,
-)
-from api.schemas.cost import CostAnswer
-from api.schemas.plurality import PluralityOptionsAnswer, TableDesignAnswer
+from api.schemas.accounts import ComposeAnswer, CostAnswer
+from api.schemas.comparison import CompareAnswer, PlanAnswer
+from api.schemas.curves import LeastAnswer, ProfileAnswer, TradeoffAnswer
+from api.schemas.design import GammaAnswer, VerifyAnswer
+from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
 from api.tasks import curves
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
 from darrm_opt.answers import accounting, plurality, verification

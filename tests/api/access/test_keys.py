@@ -22,8 +22,7 @@ from api.access.clients import Client, set_current_client
 from api.access.keys import KeyRing, KeysFileError, Role, create_key, list_keys, parse_expiry, revoke_key
 from api.app import create_app
 from api.errors.problem_details import NotCached
-from api.schemas import DesignRequest
-from api.server.shutdown import Shutdown
+from api.schemas.design import DesignRequest
 from api.service.design_service import DesignService
 from api.settings import Settings
 from darrm_client.webhooks import webhook_secret_text
@@ -342,7 +341,7 @@ def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
             return str(err)
 
     async def both() -> list[Any]:
-        async with DesignService.open(open_store("memory"), settings, Shutdown()) as service:
+        async with DesignService.open(open_store("memory"), settings, asyncio.Event()) as service:
             return list(await asyncio.gather(ask(service, reader), ask(service, user)))
 
     refusal, answer = asyncio.run(both())

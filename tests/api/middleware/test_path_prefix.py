@@ -8,7 +8,7 @@ import pytest
 from support.darrm_runner import refused
 from support.served import Served, serving
 
-from api.access.path_prefix import forwarded_prefix, is_trusted
+from api.access.clients import forwarded_prefix, is_trusted
 from darrm_client import DarrmClient
 from darrm_opt import Problem
 

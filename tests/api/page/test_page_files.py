@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from support.paths import ROOT
 
 from api.app import create_app
-from api.routes.page import CONTENT_SECURITY_POLICY, MECHANISMS
+from api.routes.documents import CONTENT_SECURITY_POLICY, MECHANISMS
 from api.settings import Settings
 from darrm_opt.mechanisms import calibrated_names
 

@@ -19,7 +19,6 @@ from support.live import serving
 from support.patient import patient
 
 from api.app import create_app
-from api.errors.accepted import ACCEPTED, field_of
 from api.errors.problem_details import (
     MEDIA_TYPE,
     JobCancelled,
@@ -29,7 +28,9 @@ from api.errors.problem_details import (
     ShuttingDown,
     WorkLimitExceeded,
 )
-from api.schemas import CurveRequest, GammaAnswer
+from api.schemas.curves import CurveRequest
+from api.schemas.design import GammaAnswer
+from api.schemas.fields import ACCEPTED, field_of
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from support.patient import patient
 
 from api.app import create_app
-from api.errors.accepted import OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
+from api.schemas.fields import OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.answers.running_time import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.errors.problem_details import ShuttingDown
 from api.routes.jobs import event_stream
-from api.schemas import DesignRequest
+from api.schemas.design import DesignRequest
 from api.service.jobs import JobUpdate
 from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, State

@@ -15,17 +15,17 @@ from pydantic import BaseModel
 from support.paths import ROOT
 from support.patient import patient
 
-from api import schemas
 from api.app import create_app
-from api.errors.accepted import ACCEPTED, SAMPLES_ARE_TAKEN
 from api.errors.problem_details import MEDIA_TYPE
 from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.routes.requests import from_query
-from api.schemas.comparison import GroupPlanRequest
-from api.schemas.cost import CalibrateRequest, CostRequest
-from api.schemas.fields import SampledRequest
-from api.schemas.plurality import PluralityOptionsRequest
+from api.schemas.accounts import CalibrateRequest, ComposeRequest, CostRequest
+from api.schemas.comparison import CompareRequest, GroupPlanRequest, ReleasePlanRequest
+from api.schemas.curves import CurveRequest, LeastRequest, ProfileRequest, TradeoffRequest
+from api.schemas.design import DesignRequest, VerifyRequest
+from api.schemas.fields import ACCEPTED, SAMPLES_ARE_TAKEN, SampledRequest
+from api.schemas.plurality import PluralityOptionsRequest, PluralityRequest
 from api.settings import Settings
 from api.tasks.answers import KINDS
 from tools import openapi
@@ -33,18 +33,18 @@ from tools import openapi
 KEPT = ROOT / "docs" / "openapi.json"
 
 REQUESTS: dict[str, type[BaseModel]] = {
-    "/v1/gamma": schemas.DesignRequest,
-    "/v1/estimate": schemas.DesignRequest,
-    "/v1/error-curve": schemas.CurveRequest,
-    "/v1/tradeoff": schemas.TradeoffRequest,
-    "/v1/least": schemas.LeastRequest,
-    "/v1/profile": schemas.ProfileRequest,
-    "/v1/compose": schemas.ComposeRequest,
+    "/v1/gamma": DesignRequest,
+    "/v1/estimate": DesignRequest,
+    "/v1/error-curve": CurveRequest,
+    "/v1/tradeoff": TradeoffRequest,
+    "/v1/least": LeastRequest,
+    "/v1/profile": ProfileRequest,
+    "/v1/compose": ComposeRequest,
     "/v1/cost": CostRequest,
     "/v1/calibrate": CalibrateRequest,
-    "/v1/compare": schemas.CompareRequest,
-    "/v1/plan": schemas.ReleasePlanRequest,
-    "/v1/plurality": schemas.PluralityRequest,
+    "/v1/compare": CompareRequest,
+    "/v1/plan": ReleasePlanRequest,
+    "/v1/plurality": PluralityRequest,
     "/v1/plurality/options": PluralityOptionsRequest,
 }
 """What comes both by query and by body."""
@@ -193,7 +193,7 @@ def test_every_form_is_described(schema: dict[str, Any]) -> None:
 
 
 def test_every_field_is_described_with_its_unit_and_range(schema: dict[str, Any]) -> None:
-    models: set[type[BaseModel]] = {*(model for _, model in BODIES), schemas.VerifyRequest}
+    models: set[type[BaseModel]] = {*(model for _, model in BODIES), VerifyRequest}
     for model in models:
         body = schema["components"]["schemas"][model.__name__]["properties"]
         assert set(body) == set(model.model_fields) <= set(ACCEPTED)

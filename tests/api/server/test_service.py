@@ -19,7 +19,7 @@ import pytest
 from support.service import Service, alive, gone, service
 from support.waiting import until
 
-from api.schemas import DesignRequest
+from api.schemas.design import DesignRequest
 from darrm_client import DarrmClient
 from darrm_opt import Problem, verify
 from darrm_opt.record import problem_from_record

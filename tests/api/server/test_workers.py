@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from support import worker_lives
 
-from api.server import supervisor
+from api.server import worker
 from api.server.run import listen
 from api.settings import Settings
 
 
 def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> bool:
     """Supervise workers with such a life; none is left when this returns, and signals do what they did."""
-    monkeypatch.setattr(supervisor, "run_worker", life)
-    monkeypatch.setattr(supervisor, "RESTART_SECONDS", 0.0)
-    monkeypatch.setattr(supervisor, "KILL_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "run_worker", life)
+    monkeypatch.setattr(worker, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "KILL_SECONDS", 0.0)
     settings = Settings(cache_url="memory", workers=workers, stop_seconds=1, run_folder=folder)
     before, surroundings = (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)), dict(os.environ)
     with listen("127.0.0.1", 0) as listening:
-        found = supervisor.supervise(settings, listening)
+        found = worker.supervise(settings, listening)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert dict(os.environ) == surroundings
     assert not multiprocessing.active_children()

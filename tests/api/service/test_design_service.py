@@ -20,8 +20,8 @@ from support.waiting import until_in_loop
 from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
 from api.errors.problem_details import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
-from api.schemas import CurveRequest, DesignRequest
-from api.server.shutdown import Shutdown
+from api.schemas.curves import CurveRequest
+from api.schemas.design import DesignRequest
 from api.service import jobs as service_jobs
 from api.service.design_service import DesignService, Pending
 from api.service.jobs import MAX_ATTEMPTS, JobAdmission
@@ -44,7 +44,7 @@ def settings(url: str = "memory", **more: Any) -> Settings:
 
 @asynccontextmanager
 async def service(chosen: Settings) -> AsyncIterator[DesignService]:
-    async with DesignService.open(open_store(chosen.cache_url), chosen, Shutdown()) as opened:
+    async with DesignService.open(open_store(chosen.cache_url), chosen, asyncio.Event()) as opened:
         yield opened
 
 

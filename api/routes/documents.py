@@ -1,20 +1,99 @@
-"""OpenAPI description: FastAPI's own, completed with examples, keys and links, and encoded once."""
+"""Documents of the service: the page at / with its files, a map for language models, and the OpenAPI description.
+
+A browser may load the page's own files and nothing else. The description is FastAPI's, completed with examples, keys
+and links. Each is encoded once, and revalidated by its entity tag.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response
+from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response, etag_matches
 from api.responses import JSON
 from api.schemas.fields import AnswerModel, RequestModel
+from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
 router = APIRouter(include_in_schema=False)
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy of the page: nothing inline, nothing evaluated, nothing from elsewhere."""
+
+MECHANISMS = "mechanisms.js"
+"""The page's file that is made here: the parameter of each mechanism, by name, as the registry has them."""
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+# plain functions would be called in threads
+@router.api_route("/", methods=["GET", "HEAD"])
+async def get_page(request: Request) -> Response:
+    """Return the page."""
+    return _file_response(_file("index.html"), request)
+
+
+@router.api_route("/llms.txt", methods=["GET", "HEAD"])
+async def get_map(request: Request) -> Response:
+    """Return the map of the API and the documentation for language models."""
+    return _file_response(_file("llms.txt"), request)
+
+
+@router.api_route("/page/{name}", methods=["GET", "HEAD"])
+async def get_page_file(name: str, request: Request) -> Response:
+    """Return one of the page's own files."""
+    if name not in _names():
+        raise HTTPException(404)
+    return _file_response(_file(name), request)
+
+
+def _file_response(file: EncodedAnswer, request: Request) -> Response:
+    headers = {
+        "ETag": file.etag,
+        "Cache-Control": REVALIDATE,
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    if etag_matches(request.headers.getlist("if-none-match"), file.etag):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers, media_type=file.form)
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Return the names of the page's own files except the page itself, which has its own address."""
+    names = {file.name for file in files("api").joinpath("page").iterdir() if Path(file.name).suffix in TYPES}
+    return frozenset(names - {"index.html"} | {MECHANISMS})
+
+
+@cache
+def _file(name: str) -> EncodedAnswer:
+    if name == MECHANISMS:
+        parameters = {mechanism: mechanism_class(mechanism).parameter for mechanism in calibrated_names()}
+        content = f"export const MECHANISMS = {json.dumps(parameters)};\n".encode()
+    else:
+        content = files("api").joinpath("page", name).read_bytes()
+    return EncodedAnswer.of(content, TYPES[Path(name).suffix])
+
 
 _schemas: dict[str, dict[str, Any]] = {}
 """Descriptions that were computed, by the prefix of their paths: all else is the same for every application."""

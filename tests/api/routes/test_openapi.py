@@ -24,7 +24,7 @@ from api.schemas.accounts import CalibrateRequest, ComposeRequest, CostRequest
 from api.schemas.comparison import CompareRequest, GroupPlanRequest, ReleasePlanRequest
 from api.schemas.curves import CurveRequest, LeastRequest, ProfileRequest, TradeoffRequest
 from api.schemas.design import DesignRequest, VerifyRequest
-from api.schemas.fields import ACCEPTED, SAMPLES_ARE_TAKEN, SampledRequest
+from api.schemas.fields import ACCEPTED, SAMPLES_ARE_TAKEN, AnswerModel, SampledRequest
 from api.schemas.plurality import PluralityOptionsRequest, PluralityRequest
 from api.settings import Settings
 from api.tasks.answers import KINDS
@@ -282,7 +282,7 @@ def same(value: Any, expected: Any) -> None:
 
 def example(schema: dict[str, Any], name: str) -> dict[str, Any]:
     [only] = schema["components"]["schemas"][name]["examples"]
-    getattr(schemas, name).model_validate(only)
+    next(model for model in AnswerModel.__subclasses__() if model.__name__ == name).model_validate(only)
     return dict(only)
 
 

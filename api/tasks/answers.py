@@ -27,10 +27,9 @@ from api.schemas.comparison import CompareAnswer, PlanAnswer
 from api.schemas.curves import LeastAnswer, ProfileAnswer, TradeoffAnswer
 from api.schemas.design import GammaAnswer, VerifyAnswer
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
-from api.tasks import curves
+from api.tasks.design import compute_least, compute_tradeoff, recheck_tradeoff
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, plurality, verification
-from darrm_opt.answers.curves import compute_profile
+from darrm_opt.answers import accounting, curves, plurality, verification
 from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.model import Spec
 from solver_cache.solve import load_records, save_records
@@ -76,17 +75,15 @@ def _profile(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]
 KINDS: dict[str, AnswerKind] = {
     "compare": AnswerKind(CompareAnswer, accounting.compare_mechanisms, accounting.recheck_comparison),
     "plan": AnswerKind(PlanAnswer, accounting.plan_releases, accounting.recheck_plan),
-    "profile": AnswerKind(ProfileAnswer, compute_profile, answer=_profile),
+    "profile": AnswerKind(ProfileAnswer, curves.compute_profile, answer=_profile),
     "tradeoff": AnswerKind(
         TradeoffAnswer,
-        curves.compute_tradeoff,
-        curves.recheck_tradeoff,
+        compute_tradeoff,
+        recheck_tradeoff,
         curves.tradeoff_to_dict,
         curves.tradeoff_designs,
     ),
-    "least": AnswerKind(
-        LeastAnswer, curves.compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs
-    ),
+    "least": AnswerKind(LeastAnswer, compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs),
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
     "cost": AnswerKind(CostAnswer, accounting.compute_cost, accounting.recheck_cost),
     "verify": AnswerKind(

@@ -9,13 +9,14 @@ import numpy as np
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.answers import Report
+from darrm_opt.answers.verification import verify_least
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters, whole_number
-from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
 
 MEASURES = ("tv_error", "disagreement")
 
@@ -180,3 +181,47 @@ def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         "below": None if below is None else {name: getattr(below, name) for name in ("value", "reached", "bound")},
         "solutions": [solution_record(point.solution) for point in (least, below) if point is not None],
     }
+
+
+def tradeoff_designs(argument: dict[str, Any], _: dict[str, Any] | None) -> list[DesignSpec]:
+    """Return the designs of a trade-off, in order: known before it is computed."""
+    return [
+        DesignSpec(problem_from_record(record), argument["objective"], argument["shape"])
+        for record in argument["problems"]
+    ]
+
+
+def least_designs(_: dict[str, Any], result: dict[str, Any] | None) -> list[DesignSpec]:
+    """Return the designs that the inverse question came to; none are known before."""
+    solutions = [] if result is None else result["solutions"]
+    return [DesignSpec(problem_from_record(item["problem"]), item["objective"], item["shape"]) for item in solutions]
+
+
+def recheck_least(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove both γ of a stored answer to the inverse question again; raises as `verify_least`."""
+    verify_least(least_to_dict(argument, result), argument)
+
+
+def tradeoff_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return a trade-off with each γ beside its numbers."""
+    answers = [
+        {"id": spec.key, "cached": cached, **record}
+        for spec, cached, record in zip(
+            tradeoff_designs(argument, None), result["cached"], result["solutions"], strict=True
+        )
+    ]
+    return tradeoff_answer(argument["over"], answers, result["curves"])
+
+
+def least_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to the inverse question with each γ beside its number."""
+    records = result["solutions"]
+    cached = result.get("cached", [False] * len(records))
+    designs = [
+        {"id": spec.key, "cached": was_cached, **{name: record[name] for name in POINT_FIELDS}}
+        for spec, record, was_cached in zip(least_designs(argument, result), records, cached, strict=True)
+    ]
+    fields = {name: result[name] for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")}
+    neighbour = None if result["below"] is None else {**result["below"], "design": designs[1]}
+    shape = {name: records[0][name] for name in ("objective", "shape")}
+    return {**fields, **shape, "design": designs[0], "below": neighbour}

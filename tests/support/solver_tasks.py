@@ -14,8 +14,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from api.tasks.curves import compute_tradeoff
-from api.tasks.design import DesignTask, design_gamma
+from api.tasks.design import DesignTask, compute_tradeoff, design_gamma
 from darrm_opt.design.backends import open_backend
 from darrm_opt.errors import InvalidInput
 
@@ -185,7 +184,7 @@ GATE = "TASKS_GATE"
 
 
 def gated_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Compute once there is a file; in place of `api.tasks.curves.compute_tradeoff`."""
+    """Compute once there is a file; in place of `api.tasks.design.compute_tradeoff`."""
     while not Path(os.environ[GATE]).exists():
         time.sleep(0.01)
     return compute_tradeoff(argument, report)

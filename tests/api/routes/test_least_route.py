@@ -12,9 +12,10 @@ from support.patient import patient
 
 from api.app import create_app
 from api.tasks.answers import AnswerTask
-from api.tasks.curves import compute_least, least_to_dict, recheck_least
+from api.tasks.design import compute_least
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, least_parameter, verify
+from darrm_opt.answers.curves import least_to_dict, recheck_least
 from darrm_opt.answers.verification import verify_least
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.record import problem_from_record

@@ -11,7 +11,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.observability.logs import current_request_id
 from darrm_opt.errors import (
@@ -163,26 +163,6 @@ class FieldProblem(BaseModel):
 
 class ProblemDetails(BaseModel):
     """What went wrong (RFC 9457)."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:darrm-opt:problem:invalid-input",
-                    "title": "A field of the request is not valid.",
-                    "status": 422,
-                    "detail": "K = 0 is not valid: expected a whole number of voters, at least 1.",
-                    "field": "K",
-                    "errors": [
-                        {
-                            "field": "K",
-                            "detail": "K = 0 is not valid: expected a whole number of voters, at least 1.",
-                        }
-                    ],
-                }
-            ]
-        }
-    )
 
     type: str = Field(description="Kind of problem; 'about:blank' where the status says it all.")
     title: str = Field(description="The kind of problem in words, the same each time.")

@@ -17,9 +17,10 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from api.errors.problem_details import ProblemDetails
 from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response, etag_matches
 from api.responses import JSON
-from api.schemas.fields import AnswerModel, RequestModel
+from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
 router = APIRouter(include_in_schema=False)
@@ -131,12 +132,12 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with complete examples: FastAPI drops null values."""
+    """Return the description with examples; a model that has none has those of its base."""
     models = schema["components"]["schemas"]
-    for model in (*_subclasses(RequestModel), *_subclasses(AnswerModel)):
-        extra = model.model_config.get("json_schema_extra")
-        if isinstance(extra, dict) and "examples" in models.get(model.__name__, ()):
-            models[model.__name__]["examples"] = extra["examples"]
+    for model in (ProblemDetails, *_subclasses(RequestModel), *_subclasses(AnswerModel)):
+        examples = next((EXAMPLES[base.__name__] for base in model.__mro__ if base.__name__ in EXAMPLES), None)
+        if examples is not None and model.__name__ in models:
+            models[model.__name__]["examples"] = examples
     return schema
 
 

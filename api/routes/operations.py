@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import CONTENT, MEDIA_TYPE, PROBLEM_TYPES, Rejection
 from api.observability import audit, metrics
 from api.observability.logs import current_request_id
 from api.responses import error_responses, require_json
 from api.routes.requests import Service, from_query, query_parameters
-from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
+from api.schemas.fields import AnswerModel, RequestModel, described
 from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
@@ -220,8 +220,6 @@ class AuditEntryAnswer(AnswerModel):
 
 class AuditAnswer(AnswerModel):
     """The last entries of the audit log."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["AUDIT_EXAMPLE"]]})
 
     entries: list[AuditEntryAnswer] = Field(description="The newest first.")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
 from api.schemas.design import DesignRequest, ProblemAnswer, nats, objective_of
 from api.schemas.fields import (
     ACCEPTED,
-    EXAMPLES,
     Affected,
     AllocationAnswer,
     Allowance,
@@ -118,15 +117,6 @@ class ComposeRequest(RequestModel):
     know the very γ are asked too.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"epsilon": 0.3, "delta": 1e-5, "queries": 100, "slack": 1e-4},
-                {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4, "queries": 20, "slack": 1e-4, "fresh": True},
-            ]
-        }
-    )
-
     K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None
     m: Allowance = None
     epsilon: VoterEpsilon
@@ -221,8 +211,6 @@ class SuggestionAnswer(AnswerModel):
 class ComposeAnswer(AnswerModel):
     """The total by every sound account."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPOSE_EXAMPLE"]]})
-
     each: EachAnswer
     queries: int = Field(description="Number of releases [releases].")
     fresh: bool = Field(description=f"Whether the voters were taken to be fresh; false where there are none. {FRESH}")
@@ -285,32 +273,6 @@ class CostRequest(MechanismRequest):
     Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"mechanism": "laplace", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5},
-                {
-                    "mechanism": "laplace",
-                    "K": 25,
-                    "classes": 10,
-                    "queries": 100,
-                    "total_epsilon": 1,
-                    "total_delta": 1e-5,
-                },
-                {
-                    "mechanism": "laplace",
-                    "K": 10,
-                    "classes": 4,
-                    "queries": 500,
-                    "total_epsilon": 3,
-                    "total_delta": 1e-5,
-                    "records": 5452,
-                    "sample": 40,
-                },
-            ]
-        }
-    )
-
     parameter: Annotated[
         FiniteFloat | None,
         Field(
@@ -332,14 +294,6 @@ class CostRequest(MechanismRequest):
 
 class CalibrateRequest(MechanismRequest):
     """Which parameter of a mechanism fits in a total? The most useful one; voters are not private."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"mechanism": "laplace", "K": 11, "queries": 20, "total_epsilon": 1, "total_delta": 1e-5},
-            ]
-        }
-    )
 
     total_epsilon: Annotated[
         FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ConfigDict, Discriminator, Field, FiniteFloat, Tag
+from pydantic import Discriminator, Field, FiniteFloat, Tag
 
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest, prior_of
 from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
     ACCEPTED,
-    EXAMPLES,
     OF_GROUPS,
     OF_VOTERS,
     AnswerModel,
@@ -41,14 +40,6 @@ DRAWS: tuple[Draw, ...] = get_args(Draw)
 
 class CompareRequest(TotalRequest):
     """Mechanisms that release a majority: same voters, same total privacy, same number of queries."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
-            ]
-        }
-    )
 
     total_delta: Annotated[
         FiniteFloat,
@@ -141,8 +132,6 @@ class DrawAnswer(AnswerModel):
 class CompareAnswer(AnswerModel):
     """Every mechanism within one budget, the most useful first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARE_EXAMPLE"]]})
-
     voters: VotersAnswer
     fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
     queries: int = Field(description="Number of releases [releases].")
@@ -184,24 +173,6 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
     With `records`, every query has a fresh and secret sample of them. Voters that are not private share it, and the
     answer is that of `/v1/plurality/options` for two classes; private ones that are fresh each draw their own.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"K": 11, "epsilon": 0.5, "affected": 1, "queries": 1000, "total_epsilon": 1.0},
-                {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},
-                {
-                    "K": 10,
-                    "epsilon": "inf",
-                    "queries": 500,
-                    "total_epsilon": 3.0,
-                    "total_delta": 1e-5,
-                    "records": 5452,
-                    "sample": 40,
-                },
-            ]
-        }
-    )
 
     sampling: Drawn = None
     prior: Annotated[
@@ -272,12 +243,6 @@ class GroupPlanRequest(BudgetFields):
     The answer is that of `/v1/plurality/options`, its `mechanism` a table for the groups; voters that are all alike,
     and count alike, have the answer that names them by K and epsilon.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6}]
-        }
-    )
 
     groups: Groups
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
@@ -364,8 +329,6 @@ class OptionAnswer(AnswerModel):
 
 class PlanAnswer(AnswerModel):
     """Plan: what to do, and every mechanism compared."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PLAN_EXAMPLE"]]})
 
     voters: VotersAnswer
     fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")

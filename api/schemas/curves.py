@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, nats
 from api.schemas.fields import (
     ACCEPTED,
     ALL_BASELINES,
-    EXAMPLES,
     MAX_ALLOWANCES,
     MAX_POINTS,
     STOP_AT_FIRST,
@@ -75,8 +74,6 @@ class CurveAnswer(AnswerModel):
 class ErrorCurveAnswer(AnswerModel):
     """Errors over the probability p of a one, shared by all voters: γ_opt beside the baselines."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["CURVE_EXAMPLE"]]})
-
     id: str = Field(description="Content key of the γ called optimal.")
     cached: bool = Field(description="Whether that γ was stored before.")
     over: Literal["p"]
@@ -102,16 +99,6 @@ class TradeoffRequest(RequestModel):
     The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
     For epsilon = 0 and epsilon = 'inf', where m has no meaning, give `target_epsilons`.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"K": 11, "epsilon": 0.0892, "Delta": 1e-4, "ms": [1, 2, 3, 4, 5, 6]},
-                {"K": 11, "epsilon": 0.1, "m_from": 0.5, "m_to": 6, "m_points": 12},
-                {"K": 11, "epsilon": "inf", "delta": 3e-4, "affected": 1, "target_epsilons": [0.1, 0.2676]},
-            ]
-        }
-    )
 
     K: Voters
     epsilon: VoterEpsilon
@@ -223,8 +210,6 @@ class AverageAnswer(AnswerModel):
 class TradeoffAnswer(AnswerModel):
     """Utility over the allowance, each point certified."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["TRADEOFF_EXAMPLE"]]})
-
     over: Literal["m", "target_epsilon"]
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")
@@ -273,8 +258,6 @@ class ProfileRequest(DesignRequest):
 class ProfileAnswer(AnswerModel):
     """The exact privacy profile of one release."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PROFILE_EXAMPLE"]]})
-
     id: str | None = Field(description="Content key of the γ; null for one that was given.")
     problem: ProblemAnswer
     gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability].")
@@ -295,23 +278,6 @@ class LeastRequest(RequestModel):
     Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for
     `epsilon`.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"K": 5, "epsilon": 0.1, "Delta": 1e-5, "utility": 0.95},
-                {"K": 11, "m": 3, "parameter": "epsilon", "utility": 0.95},
-                {
-                    "K": 11,
-                    "epsilon": "inf",
-                    "affected": 1,
-                    "delta": 1e-5,
-                    "parameter": "target_epsilon",
-                    "agreement": 0.9,
-                },
-            ]
-        }
-    )
 
     K: Voters
     parameter: Annotated[Parameter, Field(description="What is searched for.")] = "m"
@@ -372,8 +338,6 @@ class NeighbourAnswer(AnswerModel):
 
 class LeastAnswer(AnswerModel):
     """The least m, target ε or voter's ε whose certified γ reaches what was wanted."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["LEAST_EXAMPLE"]]})
 
     parameter: Parameter = Field(description="What was searched for.")
     value: FiniteFloat = Field(description="The least number found; ε in nats.")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError, WorkLimitExceeded
 from api.schemas.fields import (
     ACCEPTED,
-    EXAMPLES,
     Affected,
     Allowance,
     AnswerModel,
@@ -69,8 +68,6 @@ class ProblemRequest(RequestModel):
 
 class DesignRequest(ProblemRequest):
     """A noise function to design: K voters, how private each is, and how private their majority must be."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES["REQUEST_EXAMPLES"]})
 
     objective: ObjectiveText = "rectangular"
     shape: Shape = "free"
@@ -188,8 +185,6 @@ class NearestAnswer(AnswerModel):
 class GammaAnswer(AnswerModel):
     """A certified noise function: the record of the files and the command line, with its id."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["GAMMA_EXAMPLE"]]})
-
     id: str = Field(description="Content key: the same problem, objective and shape have the same id.")
     cached: bool = Field(description="Whether the answer was stored before.")
     format: int = Field(description="Version of this record's layout.")
@@ -218,8 +213,6 @@ class GammaAnswer(AnswerModel):
 class EstimateAnswer(AnswerModel):
     """Expected cost of a request; nothing was solved."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["ESTIMATE_EXAMPLE"]]})
-
     id: str = Field(description="Content key that the γ has or would have.")
     problem: ProblemAnswer
     objective: str = Field(description="What would be maximised.")
@@ -237,8 +230,6 @@ class EstimateAnswer(AnswerModel):
 class VerifyRequest(ProblemRequest):
     """A γ, and the problem for which it should be private."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["VERIFY_REQUEST_EXAMPLE"]]})
-
     gamma: PostedGamma
     arithmetic: Annotated[
         Arithmetic,
@@ -248,8 +239,6 @@ class VerifyRequest(ProblemRequest):
 
 class VerifyAnswer(AnswerModel):
     """The γ is private for the problem, exactly as posted."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["VERIFY_EXAMPLE"]]})
 
     private: Literal[True]
     problem: ProblemAnswer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer, ProblemAnswer, nats
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
@@ -28,7 +28,7 @@ DesignId = Annotated[
     Field(
         description="Content key of a design: 64 hexadecimal digits.",
         pattern="^[0-9a-f]{64}$",
-        examples=[EXAMPLES["GAMMA_EXAMPLE"]["id"]],
+        examples=[EXAMPLES["GammaAnswer"][0]["id"]],
     ),
 ]
 
@@ -92,8 +92,6 @@ class PairAnswer(AnswerModel):
 
 class ComparisonAnswer(AnswerModel):
     """Two stored designs side by side, each proved again."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARISON_EXAMPLE"]]})
 
     first: DesignAnswer = Field(description="One of them.")
     second: DesignAnswer = Field(description="The other.")

@@ -26,7 +26,7 @@ JobId = Annotated[
     Field(
         description="Id of the job; where it designs a γ, the id of that γ: 64 hexadecimal digits.",
         pattern="^[0-9a-f]{64}$",
-        examples=[EXAMPLES["JOB_EXAMPLE"]["id"]],
+        examples=[EXAMPLES["JobAnswer"][0]["id"]],
     ),
 ]
 
@@ -43,8 +43,6 @@ class ListRequest(PageRequest):
 
 class PendingAnswer(AnswerModel):
     """A pending answer: a job works on it."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
     kind: JobKind
@@ -92,8 +90,6 @@ class StepsAnswer(AnswerModel):
 
 class JobAnswer(AnswerModel):
     """State of a job."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
     kind: JobKind
@@ -194,7 +190,7 @@ def utc_text(seconds: float) -> str:
 class BatchRequest(RequestModel):
     """Many problems in one request. Each is validated by itself, so that an invalid one does not affect the others."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"problems": EXAMPLES["REQUEST_EXAMPLES"]}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"problems": EXAMPLES["DesignRequest"]}]})
 
     problems: Annotated[
         list[Any],
@@ -231,14 +227,16 @@ class BatchAnswer(AnswerModel):
 
 WebhookId = Annotated[
     str,
-    Field(description="Id of the webhook.", pattern="^msg_[0-9a-f]{32}$", examples=[EXAMPLES["WEBHOOK_EXAMPLE"]["id"]]),
+    Field(
+        description="Id of the webhook.", pattern="^msg_[0-9a-f]{32}$", examples=[EXAMPLES["WebhookAnswer"][0]["id"]]
+    ),
 ]
 
 
 class WebhookRequest(RequestModel):
     """Where the end of a job is told."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"url": EXAMPLES["WEBHOOK_EXAMPLE"]["url"]}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"url": EXAMPLES["WebhookAnswer"][0]["url"]}]})
 
     url: Annotated[
         str,
@@ -253,8 +251,6 @@ class WebhookRequest(RequestModel):
 
 class WebhookAnswer(AnswerModel):
     """A webhook of a job."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["WEBHOOK_EXAMPLE"]]})
 
     id: str = Field(description="Id of the webhook, and header webhook-id of every attempt.")
     job: str = Field(description="Id of the job.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
@@ -84,12 +84,6 @@ class PluralityFields(RequestModel):
 class PluralityRequest(PluralityFields):
     """Voters that are not private, classes and a target: which release of the plurality is the best?"""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}]
-        }
-    )
-
     target_epsilon: TableEpsilon
     delta: TableDelta = 0.0
     queries: Annotated[
@@ -107,32 +101,6 @@ class PluralityRequest(PluralityFields):
 
 class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     """Queries and a total: which mechanism for all of them is the best?"""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "K": 5,
-                    "classes": 3,
-                    "total_epsilon": 2.0,
-                    "total_delta": 1e-3,
-                    "queries": 2,
-                    "prior": "favoured(0.5,0.9)",
-                    "price": 1.0,
-                },
-                {
-                    "K": 10,
-                    "classes": 4,
-                    "total_epsilon": 3.0,
-                    "total_delta": 1e-5,
-                    "queries": 500,
-                    "prior": "beta(8,2)",
-                    "records": 5452,
-                    "sample": 40,
-                },
-            ]
-        }
-    )
 
     least_accuracy: Annotated[
         FiniteFloat | None,
@@ -290,18 +258,6 @@ def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
 
 class TableRequest(RequestModel):
     """Groups of voters, classes and a target: which release of their votes is the best?"""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "classes": 3,
-                    "groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}],
-                    "target_epsilon": 0.6,
-                }
-            ]
-        }
-    )
 
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
     groups: Groups

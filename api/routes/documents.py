@@ -17,10 +17,9 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.errors.problem_details import ProblemDetails
 from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response, etag_matches
 from api.responses import JSON
-from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel
+from api.schemas.fields import EXAMPLES
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
 router = APIRouter(include_in_schema=False)
@@ -134,7 +133,7 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the description with examples; a model that has none has those of its base."""
     models = schema["components"]["schemas"]
-    for model in (ProblemDetails, *_subclasses(RequestModel), *_subclasses(AnswerModel)):
+    for model in _subclasses(BaseModel):
         examples = next((EXAMPLES[base.__name__] for base in model.__mro__ if base.__name__ in EXAMPLES), None)
         if examples is not None and model.__name__ in models:
             models[model.__name__]["examples"] = examples

@@ -25,9 +25,7 @@ from darrm_opt.problem import FRESH
 from solver_cache.database.designs import MAX_LISTED
 from solver_cache.database.jobs import PAGE_SIZE, State
 
-EXAMPLES: dict[str, list[dict[str, Any]]] = json.loads(
-    files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8")
-)
+EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
 """Examples in the description of the API, by model; a test gets the answers from the application."""
 
 MAX_POINTS = 1001

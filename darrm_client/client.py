@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from darrm_client.connect import connect
-from darrm_client.errors import error_of
+from darrm_client.errors import Deadline, error_of
 from darrm_client.jobs import DesignsClient, JobsClient
-from darrm_client.transport import Deadline
 from darrm_opt.answers import as_list, budget_body, design, draw_body, drawn_problem, numbers, sampling_body
 from darrm_opt.answers.verification import (
     VerifiedAnswer,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from darrm_client.transport import Deadline
+from darrm_client.errors import Deadline
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def connect(
         from darrm_client.table_backend import TableBackend, open_table
 
         return TableBackend(open_table(table_path(url)))
-    from darrm_client.http_backend import HttpBackend
-    from darrm_client.transport import Transport
+    from darrm_client.http_backend import HttpBackend, Transport
 
     if proxy is not None:
         check_proxy(proxy)

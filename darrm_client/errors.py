@@ -1,4 +1,4 @@
-"""Errors of the client, named for what the caller can do about them.
+"""Errors of the client, named for what the caller can do about them; and the deadline of a call.
 
 Where the core has a name for it (a field out of range, a γ that is not private, a solver that is not installed), the
 core's own error is raised, with the service's words. The rest is here.
@@ -7,6 +7,8 @@ core's own error is raised, with the service's words. The rest is here.
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven, SolveFailed
@@ -32,6 +34,30 @@ class ServiceUnreachable(ClientError):
 
 class DeadlineExceeded(ClientError):
     """The time given to the call is over: give it more, or submit a job and wait for it."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """Deadline of a call."""
+
+    at: float  # by the monotonic clock [s]; inf for never
+    seconds: float  # time limit of the call [s]
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Deadline:
+        """Return the point ``seconds`` [s] from now; None for never."""
+        limit = math.inf if seconds is None else seconds
+        return cls(time.monotonic() + limit, limit)
+
+    @property
+    def remaining(self) -> float:
+        """Time left [s], 0 when it is over."""
+        return max(0.0, self.at - time.monotonic())
+
+    def check(self) -> None:
+        """Refuse to go on when it is over."""
+        if self.remaining == 0:
+            raise DeadlineExceeded(f"The service did not answer within {self.seconds:g} s.")
 
 
 class AccessDenied(ClientError):

@@ -1,16 +1,58 @@
-"""HTTP backend: the REST interface of a service, waiting for the jobs that it names."""
+"""HTTP backend: the REST interface of a service, with retries, a deadline and a limit on the size of answers.
+
+What the service answers is the same however often it is asked (the same problem has the same id), so every request may
+be sent again: after a connection that failed or broke, and after 429, 502, 503 and 504. Between tries the client waits
+twice as long each time, a random part of it, so that many clients that failed together do not come back together; and
+at least as long as the service's Retry-After says. Where the service names a job, the backend waits for it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlencode
 
-from darrm_client.errors import DeadlineExceeded, ServiceUnreachable
+from darrm_client.errors import (
+    RETRIED,
+    ClientError,
+    Deadline,
+    DeadlineExceeded,
+    ServiceUnreachable,
+    error_of,
+)
 from darrm_client.jobs import FINAL_STATES, parse_job, wait_for_job
-from darrm_client.transport import Deadline, TransientFailure, Transport, retry_delay
+from darrm_opt._version import __version__
+from darrm_opt.errors import DarrmError, VerificationFailed
+from darrm_opt.optional_packages import needed_by
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+FIRST_BACK_OFF = 0.1
+"""Longest wait before the second try [s]; it doubles with each try."""
+
+MAX_BACK_OFF = 10.0
+"""Longest wait between two tries [s] that the client chooses by itself."""
+
+CONNECT_SECONDS = 5.0
+"""Time limit for connecting [s]."""
+
+TRY_SECONDS = 75.0
+"""Time limit of one try [s]: a service is told at most 60 s to be patient before it names a job instead."""
+
+MAX_ANSWER_BYTES = 2**28
+"""Most bytes of one answer: a batch of 1000 problems of 1001 voters has a tenth of it."""
 
 ACCEPTED = 202
 """The status of an answer that is not there yet."""
@@ -128,3 +170,197 @@ def _content(data: str) -> Any:
         return json.loads(data)
     except ValueError:
         return data
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of the service."""
+
+    status: int  # of HTTP, 200, 201 or 202
+    content: Any  # what its JSON says
+    retry_after: float | None = None  # when to ask again [s], if the service said
+
+
+class Transport:
+    """Sends requests to one service. Safe to use from several threads, and in a process forked from this one."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        timeout: float | None,
+        retries: int,
+        tls: ssl.SSLContext | None,
+        proxy: str | None,
+    ) -> None:
+        with needed_by("A client that speaks HTTP"):
+            import httpx
+
+        headers = {"User-Agent": f"darrm-opt/{__version__}", "Accept": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        secure = (
+            url.startswith("https:") or proxy is not None
+        )  # else reading the system's certificates would be the slowest step
+        self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
+            base_url=url, headers=headers, proxy=proxy, trust_env=False, verify=secure if tls is None else tls
+        )
+        self.url = url  # where the service is, without a path of ``/v1``
+        self.timeout = timeout  # for one call, retries and all [s]; None for no bound
+        self.retries = retries  # how often a request is sent again
+        self._lock = threading.Lock()
+        self._http: httpx.Client | None = None
+        self._process = 0
+        self._closed = False
+
+    def call(self, method: str, path: str, body: Any = None, deadline: Deadline | None = None) -> Reply:
+        """Send a request until there is an answer."""
+        deadline = Deadline.after(self.timeout) if deadline is None else deadline
+        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+        for attempt in range(self.retries + 1):
+            deadline.check()
+            try:
+                return self._send(method, path, content, deadline)
+            except TransientFailure as failure:
+                # Spread at random: clients that were refused together must not come back together.
+                delay = retry_delay(attempt, failure.retry_after, random.SystemRandom().uniform(0.5, 1.0))
+                if attempt == self.retries or delay >= deadline.remaining:
+                    raise failure.error from failure
+            time.sleep(delay)
+        raise AssertionError("the last try answers or raises")
+
+    @contextmanager
+    def lines(self, path: str, deadline: Deadline, headers: dict[str, str]) -> Iterator[Iterator[str]]:
+        """Open a stream of text lines; it ends by itself or when the caller leaves."""
+        with (
+            self._httpx_errors(deadline),
+            self._client().stream(
+                "GET", path, headers={"Accept": "text/event-stream", **headers}, timeout=self._try_timeout(deadline)
+            ) as response,
+        ):
+            if response.status_code != 200:
+                self._refuse(response, b"".join(self._bytes(response, deadline)))
+            yield _lines(self._bytes(response, deadline))
+
+    def close(self) -> None:
+        """Close every connection; calls that come later are refused."""
+        with self._lock:
+            self._closed = True
+            if self._http is not None and self._process == os.getpid():
+                self._http.close()
+            self._http = None
+
+    def _client(self) -> httpx.Client:
+        with self._lock:
+            if self._closed:
+                raise ClientError("This client is closed.")
+            if self._http is None or self._process != os.getpid():  # a fork must not share its parent's connections
+                self._http, self._process = self._make(), os.getpid()
+            return self._http
+
+    def _send(self, method: str, path: str, content: bytes | None, deadline: Deadline) -> Reply:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        with (
+            self._httpx_errors(deadline),
+            self._client().stream(
+                method, path, content=content, headers=headers, timeout=self._try_timeout(deadline)
+            ) as response,
+        ):
+            body = b"".join(self._bytes(response, deadline))
+            if response.status_code not in {200, 201, 202}:
+                self._refuse(response, body)
+            return Reply(response.status_code, _json(body), _retry_after(response))
+
+    def _try_timeout(self, deadline: Deadline) -> httpx.Timeout:
+        import httpx
+
+        seconds = min(TRY_SECONDS, max(deadline.remaining, 1e-3))
+        return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+
+    def _bytes(self, response: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
+        """Yield the body as it comes: one that drips for ever, or never ends, is cut off."""
+        size = 0
+        for chunk in response.iter_bytes():
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                raise VerificationFailed(f"The answer has more than {MAX_ANSWER_BYTES} bytes.")
+            deadline.check()
+            yield chunk
+
+    def _refuse(self, response: httpx.Response, body: bytes) -> NoReturn:
+        status, retry_after = response.status_code, _retry_after(response)
+        try:
+            details = _json(body)
+        except VerificationFailed:
+            details = {}  # a proxy's page
+        error = error_of(status, details if isinstance(details, dict) else {}, retry_after)
+        if status in RETRIED:
+            raise TransientFailure(error, retry_after)
+        raise error
+
+    @contextmanager
+    def _httpx_errors(self, deadline: Deadline) -> Iterator[None]:
+        """Turn httpx's errors into ours; all of them may pass."""
+        import httpx
+
+        try:
+            yield
+        except httpx.TransportError as err:
+            if deadline.remaining < 1e-3:
+                raise DeadlineExceeded(f"The service did not answer within {deadline.seconds:g} s.") from err
+            reason = str(err) or type(err).__name__
+            raise TransientFailure(
+                ServiceUnreachable(f"The service at {self.url} cannot be reached: {reason}.")
+            ) from err
+        except (httpx.DecodingError, httpx.InvalidURL) as err:
+            raise VerificationFailed(f"The answer of {self.url} cannot be read: {err}.") from err
+
+
+class TransientFailure(Exception):
+    """A failure that may pass, with the error to raise if it does not. Never leaves the client."""
+
+    def __init__(self, error: DarrmError, retry_after: float | None = None) -> None:
+        self.error = error
+        self.retry_after = retry_after
+        super().__init__(str(error))
+
+
+def retry_delay(attempt: int, retry_after: float | None, share: float) -> float:
+    """Return how long to wait before the next try [s].
+
+    >>> [retry_delay(tried, None, 1.0) for tried in (0, 1, 2, 20)], retry_delay(0, 7.0, 0.5)
+    ([0.1, 0.2, 0.4, 10.0], 7.05)
+    """
+    back_off = min(MAX_BACK_OFF, FIRST_BACK_OFF * 2.0 ** min(attempt, 30)) * share
+    return back_off if retry_after is None else retry_after + back_off
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return what Retry-After says, as seconds from now; None where it says nothing that can be read."""
+    header = response.headers.get("Retry-After", "")
+    if header.isascii() and header.isdigit():
+        return float(header[:9])
+    try:
+        date = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    date = date.replace(tzinfo=UTC) if date.tzinfo is None else date
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _json(body: bytes) -> Any:
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        return json.loads(body, parse_constant=refuse)
+    except (ValueError, RecursionError) as err:
+        raise VerificationFailed(f"The answer is not JSON: {err}.") from err
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
+    """Yield the lines of a stream, without their ends."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from darrm_client.errors import DeadlineExceeded, JobFailed
-from darrm_client.transport import Deadline
+from darrm_client.errors import Deadline, DeadlineExceeded, JobFailed
 from darrm_opt.answers import design
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_problem, verify_answer, verify_gamma
 from darrm_opt.design.objective import AnyObjective

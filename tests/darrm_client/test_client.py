@@ -42,7 +42,7 @@ from darrm_client import (
     VerifiedAnswer,
 )
 from darrm_client.errors import error_of
-from darrm_client.transport import retry_delay
+from darrm_client.http_backend import retry_delay
 from darrm_opt import (
     BackendUnavailable,
     DarrmError,
@@ -324,7 +324,7 @@ def test_a_server_that_drips_does_not_either() -> None:
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm_client.transport.MAX_ANSWER_BYTES", 10_000)
+    monkeypatch.setattr("darrm_client.http_backend.MAX_ANSWER_BYTES", 10_000)
     with pytest.raises(VerificationFailed, match="more than 10000 bytes"):
         received_from(Ruled(lambda _method, _path, _body: (200, b" " * 100_000)))
 

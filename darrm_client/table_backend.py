@@ -19,13 +19,13 @@ from typing import Any, NoReturn
 from darrm_client.errors import (
     AnswerNotFound,
     ClientError,
+    Deadline,
     DeadlineExceeded,
     ServiceBusy,
     ServiceFailed,
     ServiceUnreachable,
 )
-from darrm_client.http_backend import HttpBackend
-from darrm_client.transport import Deadline, Transport
+from darrm_client.http_backend import HttpBackend, Transport
 from darrm_opt.answers import DRAW
 from darrm_opt.answers.plurality import design_plurality, group_spec, plurality_to_dict, stored_groups, table_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
@@ -48,7 +48,7 @@ from darrm_opt.tables.record import TableSpec, objective_record, plurality_recor
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
 from solver_cache.solve import recall
 from solver_cache.store import NoStore, Store, open_store
-from solver_cache.tables.entry import TableError
+from solver_cache.table_entries import TableError
 
 _LOG = logging.getLogger("darrm_client")
 
@@ -381,7 +381,7 @@ def _database(path: Path) -> Store:
 
 def _export(path: Path) -> Store:
     """Return a table that ``darrm export`` wrote; rows that do not say the same throughout are left out."""
-    from solver_cache.tables.formats import read_table
+    from solver_cache.table_files import read_table
 
     def rows() -> Iterator[Row]:
         for entry in read_table(path):

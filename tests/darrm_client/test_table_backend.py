@@ -26,7 +26,7 @@ from darrm_opt.tables.group_solver import as_group_objective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 from solver_cache.model import row_of
-from solver_cache.tables.formats import write_table
+from solver_cache.table_files import write_table
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 PROBLEMS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2, 3)]

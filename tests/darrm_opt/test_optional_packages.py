@@ -51,7 +51,7 @@ USES = {
     "gurobi": (f"{PROBLEM}solve(problem, backend='gurobi')", "backend = 'gurobi' needs the package gurobipy"),
     "mcp": ("from darrm.cli.verbs.mcp import mcp\nmcp()", "darrm mcp needs the package mcp"),
     "parquet": (
-        "from solver_cache.tables.formats import write_table\nwrite_table('x.parquet', [])",
+        "from solver_cache.table_files import write_table\nwrite_table('x.parquet', [])",
         "A table in Parquet needs the package pyarrow",
     ),
     "plot": ("from darrm_opt.figures import render\nrender(None, 'png')", "Drawing needs the package matplotlib"),

@@ -29,7 +29,8 @@ from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.worker import Answer, Assignment, perform
 from solver_cache.solve import cached_groups
-from solver_cache.tables.formats import FORMATS, import_rows, read_table, write_table
+from solver_cache.table_entries import import_rows
+from solver_cache.table_files import FORMATS, read_table, write_table
 
 PROBLEM = PluralityProblem(4, 3, Privacy(1.0, 1e-3))
 PRIOR = "favoured(0.5,0.9)"

@@ -23,18 +23,9 @@ from support.refusals import refused as refused_input
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.record import canonical_json, digest
-from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, validate_row
-from solver_cache.tables import formats
-from solver_cache.tables.entry import COLUMNS, TableError, columns_of
-from solver_cache.tables.formats import (
-    FORMATS,
-    ExportableRows,
-    ImportResult,
-    format_of,
-    import_rows,
-    read_table,
-    write_table,
-)
+from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, table_files, validate_row
+from solver_cache.table_entries import COLUMNS, ExportableRows, ImportResult, TableError, columns_of, import_rows
+from solver_cache.table_files import FORMATS, format_of, read_table, write_table
 
 PROBLEMS = [
     *(Problem.from_allowance(K=K, m=m, epsilon=0.1, Delta=1e-5) for K in (5, 6) for m in (1, 2)),
@@ -370,7 +361,7 @@ def test_export_counts_what_it_left_out_while_it_read(
             store.put(row)
         return many
 
-    monkeypatch.setattr(formats, "write_table", written)
+    monkeypatch.setattr(table_files, "write_table", written)
     told = run("export", "--output", str(tmp_path / "table.csv"), "--url", url, "--json")
     store.close()
     assert (json.loads(told.stdout)["rows"], json.loads(told.stdout)["left_out"]) == (5, 1)

@@ -142,7 +142,8 @@ def export(
     """
     from darrm.cli.files import check_writable
     from darrm_opt.errors import InvalidInput
-    from solver_cache.tables.formats import ExportableRows, format_of, write_table
+    from solver_cache.table_entries import ExportableRows
+    from solver_cache.table_files import format_of, write_table
 
     if output is None:
         raise InvalidInput("output", None, "a file to be written")
@@ -174,7 +175,8 @@ def import_(
     An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code
     says so.
     """
-    from solver_cache.tables.formats import format_of, import_rows, read_table
+    from solver_cache.table_entries import import_rows
+    from solver_cache.table_files import format_of, read_table
 
     table_format = format_of(file, format)
     counts = {"new": 0, "known": 0, "refused": 0}

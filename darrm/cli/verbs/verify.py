@@ -418,7 +418,7 @@ def _table_proof(file: str) -> Proof:
     """Return the proof of every row of a table, or what is wrong with the first row that has none."""
     from darrm.cli.output import ProgressDisplay
     from solver_cache import validate_row
-    from solver_cache.tables.formats import read_table
+    from solver_cache.table_files import read_table
 
     count = 0
     with ProgressDisplay("proving rows") as display:

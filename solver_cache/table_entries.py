@@ -1,22 +1,24 @@
-"""Entries of a table: the columns of a row, and the check that they all agree with its record.
+"""Entries of a table file: the columns of a row, the check that they agree with its record, and import into a store.
 
-The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this
-program.
-Copies that differ from the record, a hash that does not fit: somebody, or something, changed the file, and the row is
-refused. What is then left to be believed is proved: see `solver_cache.validate.validate_row`.
+A table holds each row's record to the letter, with its SHA-256, and beside it columns to search by, for whoever reads
+the file without this program: they say the same once more, and reading compares the two. A hash that does not fit, a
+column that says something else: somebody, or something, changed the file, and the row is refused. What is then left to
+be believed is proved: see `solver_cache.validate.validate_row`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import CORE, FORMAT, canonical_json, digest
-from solver_cache.model import Row, kind_of_record
+from solver_cache.model import Row, kind_of_record, row_of
+from solver_cache.store import Store
+from solver_cache.validate import InvalidRow, read_row, validate_row
 
 TABLE = 1
 """Version of the layout of table files."""
@@ -26,22 +28,11 @@ NUMBERS = (
     *("bound", "limit", "margin", "error_bound", "worst_value"),
 )
 COUNTS = ("core", "K", "affected")
-TEXTS = ("id", "objective", "shape", "certificate", "version", "sha256")
 LISTS = ("gamma",)
 COLUMNS = (
     *("id", "K", "m", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape"),
-    *(
-        "utility",
-        "upper_bound",
-        "gap",
-        "gamma",
-        "certificate",
-        "bound",
-        "limit",
-        "margin",
-        "error_bound",
-        "worst_value",
-    ),
+    *("utility", "upper_bound", "gap", "gamma", "certificate"),
+    *("bound", "limit", "margin", "error_bound", "worst_value"),
     *("version", "core", "sha256", "record"),
 )
 """Columns of a table, in order: the question, the answer, the certificate, where it comes from, the record itself.
@@ -91,21 +82,22 @@ def columns_of(row: Row) -> dict[str, Any]:
 
 def entry(number: int, columns: Mapping[str, Any]) -> Entry:
     """Return the entry of a row that was read."""
+    for name, kind in (("id", str), ("core", int), ("record", str), ("sha256", str)):
+        if type(value := columns.get(name)) is not kind:
+            return Entry(number, None, f"its column {name!r} says {value!r:.60}")
+    row = Row(columns["id"], columns["core"], columns["record"], columns["sha256"])
+    if row.digest != digest(row.record):
+        return Entry(number, None, "its record does not fit its SHA-256")
     try:
-        row = Row(*(_of_kind(columns, name, kind) for name, kind in _OWN))
-        if row.digest != digest(row.record):
-            return Entry(number, None, "its record does not fit its SHA-256")
-        for name, value in columns_of(row).items():
-            if name not in columns:
-                return Entry(number, None, f"it has no column {name!r}")
-            if not _same(columns[name], value):
-                return Entry(number, None, f"its column {name!r} says {columns[name]!r:.60}, its record {value!r:.60}")
+        expected = columns_of(row)
     except TableError as err:
         return Entry(number, None, str(err))
+    for name, value in expected.items():
+        if name not in columns:
+            return Entry(number, None, f"it has no column {name!r}")
+        if not _same(columns[name], value):
+            return Entry(number, None, f"its column {name!r} says {columns[name]!r:.60}, its record {value!r:.60}")
     return Entry(number, row)
-
-
-_OWN: tuple[tuple[str, type], ...] = (("id", str), ("core", int), ("record", str), ("sha256", str))
 
 
 def record_text(record: Any) -> str:
@@ -124,26 +116,19 @@ def json_or_none(text: Any) -> Any:
         return None
 
 
-def _of_kind(columns: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = columns.get(name)
-    if type(value) is not kind:
-        raise TableError(f"its column {name!r} says {value!r:.60}")
-    return value
-
-
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*NUMBERS, "m"), (int, float)),
     **dict.fromkeys(COUNTS, (int,)),
-    **dict.fromkeys(TEXTS, (str,)),
     **dict.fromkeys(LISTS, (list,)),
 }
+"""Types of the columns in a record; the others are texts."""
 
 
 def _exact(name: str, value: Any) -> Any:
     """Return a value in the type of its column; whole numbers may stand for real ones in JSON."""
     if name == "m" and value is None:
         return None
-    if type(value) not in _KINDS[name]:
+    if type(value) not in _KINDS.get(name, (str,)):
         raise TableError(f"{name} in its record is {value!r:.60}")
     if name in LISTS:
         if not all(type(number) in {int, float} for number in value):
@@ -159,3 +144,55 @@ def _same(cell: Any, value: Any) -> bool:
     if isinstance(value, list):
         return type(cell) is list and len(cell) == len(value) and all(map(_same, cell, value))
     return type(cell) is type(value) and bool(cell == value)
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """Import result of a row."""
+
+    number: int  # its place in the table, from 1
+    # "new", "known" (an answer to its question is stored already, and stands) or "refused"
+    became: Literal["new", "known", "refused"]
+    key: str = ""  # its key; empty where it has none that can be read
+    reason: str = ""  # why it was refused
+
+
+def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult]:
+    """Store the rows of a table that are proved; yield what becomes of each.
+
+    Guarantees:
+        Only what `solver_cache.validate.validate_row` takes for an answer is stored: private as stored, proved by this
+        process, for the question that its key stands for.
+    """
+    for entry in entries:
+        row, reason = entry.row, entry.trouble
+        if row is not None:
+            reason = validate_row(row).reason
+            if not reason and row_of(read_row(row)).record != row.record:  # such as a gap, which no proof looks at
+                reason = "its record says other things than follow from its numbers"
+        if row is None or reason:
+            yield ImportResult(entry.number, "refused", "" if row is None else row.key, reason)
+            continue
+        stored_row = store.get(row.key)
+        is_known = stored_row is not None and validate_row(stored_row).decision == "hit"
+        if not is_known:  # else whoever came first stands
+            is_known = store.put(row, replacing=stored_row) != row
+        yield ImportResult(entry.number, "known" if is_known else "new", row.key)
+
+
+class ExportableRows:
+    """Iterable, once, of the rows that are answers of this version; stale and damaged ones are left out."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = rows
+        self.left_out = 0  # how many were left out so far
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows, reading each."""
+        for row in self._rows:
+            try:
+                read_row(row)
+            except InvalidRow:
+                self.left_out += 1
+            else:
+                yield row

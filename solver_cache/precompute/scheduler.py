@@ -26,15 +26,17 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, real_number, whole_number
 from solver_cache.location import CacheError
 from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec, question_record
-from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import AssignmentLost, AssignmentReport, End, Executor
 from solver_cache.precompute.plan import Batch, Failure, RunOutcome, RunPlan, RunProgress, RunWatcher
 from solver_cache.precompute.worker import (
+    LEASE,
+    RETRY_SECONDS,
     SAVE_SECONDS,
     Answer,
     AnswerStored,
     Assignment,
     ClaimedElsewhere,
+    Claims,
     SolveFinished,
 )
 from solver_cache.store import Store

@@ -29,7 +29,6 @@ from darrm_opt.design.solution import Solution, Status
 from solver_cache import CacheError, Row, Store, open_store, validate_row
 from solver_cache.database.store import DatabaseStore
 from solver_cache.precompute import worker
-from solver_cache.precompute.claims import Claims
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, Processes
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import RunOutcome, RunProgress, make_plan
@@ -39,6 +38,7 @@ from solver_cache.precompute.worker import (
     Answer,
     Assignment,
     AttemptFailed,
+    Claims,
     event_groups,
     perform,
 )

@@ -165,6 +165,9 @@ EXAMPLES = {
 
 _MODULES = {
     "compare": "plan",
+    "least": "solve",
+    "statement": "audit",
+    "teach": "reproduce",
     "keys add": "serve",
     "keys ls": "serve",
     "keys revoke": "serve",

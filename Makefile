@@ -29,7 +29,7 @@ help: ## list these verbs
 setup: $(READY) ## create or refresh the virtual environment (the other verbs do it themselves)
 
 run: $(RUNNABLE) ## solve the paper's two settings, draw them into output/, serve them at 127.0.0.1:8000
-	$(BIN)/python -m darrm.cli.first_run $(ARGS)
+	$(BIN)/python -m tools.first_run $(ARGS)
 
 serve: $(RUNNABLE) ## serve the HTTP API
 	$(BIN)/darrm serve $(ARGS)

@@ -6,6 +6,7 @@ licences    the page about licences
 sbom        the bill of materials (CycloneDX)
 audit       known vulnerabilities, where the list of them can be reached
 site        how the pages become a site that needs nothing from elsewhere
+first_run   what `make run` does: two settings of the paper, solved, drawn and served
 walk        the files of the product that a request goes through, and the moves between them
 release     a version, made and checked in a local folder
 """

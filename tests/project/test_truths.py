@@ -8,9 +8,9 @@ import pytest
 from support.paths import ROOT
 
 from darrm.cli import VERBS, load
-from darrm.cli.first_run import first_run
 from darrm.cli.parser import Command
 from darrm_opt.design.report import CORNERS
+from tools.first_run import first_run
 
 TEXTS = [
     path

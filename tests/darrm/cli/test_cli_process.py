@@ -261,7 +261,7 @@ def test_serve_refuses_a_setting_that_is_not_valid(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin, tmp_path: Path) -> None:
-    process = begin("--port", "0", program=[sys.executable, "-m", "darrm.cli.first_run"])
+    process = begin("--port", "0", program=[sys.executable, "-m", "tools.first_run"])
     assert process.stderr is not None
     url = process.stderr.readline().split()[4].rstrip(",")
     assert process.stderr.readline().strip() == f"curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'"
@@ -280,9 +280,9 @@ def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin,
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_the_first_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None:
-    code, stdout, stderr = finished(begin(flag, program=[sys.executable, "-m", "darrm.cli.first_run"]))
+    code, stdout, stderr = finished(begin(flag, program=[sys.executable, "-m", "tools.first_run"]))
     assert (code, stderr) == (ExitCode.DONE, "")
-    assert stdout.startswith("Usage: python -m darrm.cli.first_run [OPTIONS]\n")
+    assert stdout.startswith("Usage: python -m tools.first_run [OPTIONS]\n")
     assert "--port PORT" in stdout
     assert list(tmp_path.iterdir()) == []
 
@@ -290,7 +290,7 @@ def test_the_first_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None
 def test_the_first_run_finds_a_taken_port_before_the_work(begin: Begin, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        process = begin("--port", port, program=[sys.executable, "-m", "darrm.cli.first_run"])
+        process = begin("--port", port, program=[sys.executable, "-m", "tools.first_run"])
         code, stdout, stderr = finished(process)
     assert (code, stdout) == (ExitCode.UNAVAILABLE, "")
     assert f"Something is listening at 127.0.0.1:{port} already" in stderr

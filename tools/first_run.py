@@ -82,7 +82,7 @@ if __name__ == "__main__":
     prepare_streams()
     _command = Command.of(first_run)
     if any(word in HELP for word in sys.argv[1:]):
-        answer(verb_help("darrm.cli.first_run", _command, EXIT_CODES, program="python -m"))
+        answer(verb_help("tools.first_run", _command, EXIT_CODES, program="python -m"))
         sys.exit(ExitCode.DONE)
     try:
         _values = parse(sys.argv[1:], _command.parameters)

@@ -19,8 +19,8 @@ from darrm.cli.parameters import (
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.design.sweep import LeastParameter, Parameter
     from darrm_opt.design.solver import Shape
+    from darrm_opt.design.sweep import LeastParameter, Parameter
 
 
 def solve(
@@ -168,8 +168,8 @@ def least(
     from darrm.cli.files import check_writable, write_json
     from darrm.cli.output import ProgressDisplay
     from darrm_opt.answers.running_time import inverse_seconds
-    from darrm_opt.design.sweep import least_parameter, problem_at
     from darrm_opt.design.objective import as_objective
+    from darrm_opt.design.sweep import least_parameter, problem_at
     from darrm_opt.errors import InvalidInput
     from darrm_opt.record import solution_record
 

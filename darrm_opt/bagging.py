@@ -286,9 +286,7 @@ class Bags:
         records = K * self.subsample_size
         if records > self.n:
             raise InvalidInput(
-                "subsample_size",
-                self.subsample_size,
-                f"at most n / K = {self.n // K} for {K} disjoint subsamples",
+                "subsample_size", self.subsample_size, f"at most n / K = {self.n // K} for {K} disjoint subsamples"
             )
         chance = Fraction(records, self.n)
         return AffectedDistribution((float_above(1 - chance), float_above(chance), *[0.0] * (K - 1)))

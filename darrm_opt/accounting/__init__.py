@@ -9,8 +9,8 @@
 
 The accounts are reached by their modules: `composition` (closed forms, and the exact optimum over all adaptive
 compositions of (ε, δ)-DP mechanisms), `pld` (privacy loss distributions, of (ε, δ) or of an exact profile), `bits` (the
-exact adaptive composition of releases that are single bits), `labels` (votes among several classes), `gaussian`, `rdp`
-and `subsampling` (the Gaussian mechanism and random batches); `cost` and `calibrate` serve every mechanism.
+exact adaptive composition of releases that are single bits), `labels` (votes among several classes), `gaussian` and
+`rdp` (the Gaussian mechanism); `cost` and `calibrate` serve every mechanism.
 
 Design under a total budget is in `darrm_opt.planning`; theorems of papers that nothing here uses are
 in `darrm_opt.literature`.

@@ -25,7 +25,7 @@ from typing import Protocol
 import numpy as np
 
 from darrm_opt.accounting.allocation import allocated_accounts, in_most
-from darrm_opt.accounting.bits.recursion import compose_bits_any_order
+from darrm_opt.accounting.bits.recursion import MIN_POINTS, compose_bits_any_order, updates_of
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
@@ -39,9 +39,6 @@ from darrm_opt.search import largest_count_between
 
 POINTS = 8001
 """Grid points of the recursion on bits: sound for any number; finer would change the fourth digit of ε."""
-
-MIN_POINTS = 1001
-"""Coarsest grid of the recursion: below it, it is refused."""
 
 MAX_UPDATES = 4e8
 """Updates that the recursion may take, about a second."""
@@ -131,12 +128,7 @@ class Cost:
 
 
 def cost(
-    mechanism: Accountable,
-    releases: int,
-    delta: float,
-    sampling: Sampling | None = None,
-    *,
-    skip: Collection[str] = (),
+    mechanism: Accountable, releases: int, delta: float, sampling: Sampling | None = None, *, skip: Collection[str] = ()
 ) -> Cost:
     """Return what so many releases of a mechanism cost together.
 
@@ -179,7 +171,7 @@ def estimated_shift(mechanism: Accountable, releases: int) -> float | None:
     for bounds, count in mechanism.bounds(releases):
         laws = None if bounds.laws is None else bounds.laws()
         if laws is not None and laws.finite:  # next to no time, where a bound of every order may take a second
-            affinity = min(1.0, float(np.min(np.sqrt(laws.on_data * laws.on_neighbour).sum(axis=1))))
+            affinity = laws.affinity
         else:
             bound = bounds.bound()
             if bound is None:
@@ -205,7 +197,7 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
         if sum(count for _, count in runs) == 1:
             first["laws"] = lambda: Privacy(all_laws[0][0].epsilon(delta), delta)
         elif all(laws.is_bit for laws, _ in all_laws):
-            first["bits"] = partial(_bits, all_laws, delta)
+            first["bits"] = lambda: _bits_total(_regions(all_laws), delta)
     totals, _ = evaluate(first, skip)
     # The recursion is exact but for its grid: on the full one, no account of the same pairs is below it.
     is_exact = "laws" in totals or ("bits" in totals and _affordable_points(_regions(all_laws)) >= POINTS)
@@ -254,11 +246,7 @@ def _sampled_cost(
 
 
 def _with_unsampled(
-    mechanism: Accountable,
-    all_in: int,
-    accounts: dict[str, Callable[[], Privacy]],
-    delta: float,
-    skip: Collection[str],
+    mechanism: Accountable, all_in: int, accounts: dict[str, Callable[[], Privacy]], delta: float, skip: Collection[str]
 ) -> Cost:
     """Return the least of accounts and of those of so many releases that every record is in, 0 for none."""
     totals, _ = evaluate(accounts, skip)
@@ -312,24 +300,18 @@ def fits(mechanism: Accountable, releases: int, total: Privacy, sampling: Sampli
     return cost(mechanism, releases, total.delta, sampling).epsilon <= total.epsilon
 
 
-def bits_epsilon(parts: Sequence[tuple[BitRegion, int]], delta: float, points: int = POINTS) -> float:
-    """Return ε [nats] of single-bit releases in any order by the exact recursion, on at most so many grid points."""
-    affordable = min(points, _affordable_points(parts))
-    if affordable < MIN_POINTS:
+def _bits_total(parts: Sequence[tuple[BitRegion, int]], delta: float) -> Privacy:
+    """Return the total of single-bit releases in any order by the exact recursion."""
+    points = min(POINTS, _affordable_points(parts))
+    if points < MIN_POINTS:
         releases = sum(count for _, count in parts)
         raise TooMuchWork(f"The exact recursion on the bits of {releases:,} releases takes too long.")
-    return compose_bits_any_order(parts, points=affordable).epsilon(delta)
+    return Privacy(compose_bits_any_order(parts, points=points).epsilon(delta), delta)
 
 
 def _affordable_points(parts: Sequence[tuple[BitRegion, int]]) -> int:
     """Return the grid points for which the recursion takes `MAX_UPDATES`."""
-    vertices = sum(region.moves.shape[0] for region, _ in parts)
-    states = parts[0][1] if len(parts) == 1 else math.prod(count + 1 for _, count in parts)
-    return int(MAX_UPDATES / (states * vertices))
-
-
-def _bits(all_laws: Sequence[tuple[LawPairs, int]], delta: float) -> Privacy:
-    return Privacy(bits_epsilon(_regions(all_laws), delta), delta)
+    return int(MAX_UPDATES / updates_of(parts))
 
 
 def _regions(all_laws: Sequence[tuple[LawPairs, int]]) -> list[tuple[BitRegion, int]]:

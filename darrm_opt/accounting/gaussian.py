@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
+from darrm_opt.accounting.composition.optimal import least_epsilon, nats
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import real_number
 from darrm_opt.rounding import ULP, up
@@ -25,7 +25,6 @@ MAX_RATIO = 1e300
 far below every double."""
 
 _MU = "a shift in standard deviations, a finite number above 0"
-_NATS = "a number of nats, at least 0"
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -39,7 +38,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     with needed_by("The exact profile of Gaussian noise"):
         from scipy.special import erfcx, ndtr
 
-    mu, epsilon = _check_shift(mu), non_negative(epsilon, "epsilon", _NATS)
+    mu, epsilon = _check_shift(mu), nats(epsilon, "epsilon")
     if epsilon == math.inf:
         return 0.0
     ratio = min(epsilon / mu, MAX_RATIO)

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.composition.optimal import non_negative
+from darrm_opt.accounting.composition.optimal import nats
 from darrm_opt.accounting.cost import Accountable, Parts
 from darrm_opt.accounting.freshness import check_fresh
-from darrm_opt.accounting.labels.composition import table_divergence
+from darrm_opt.accounting.labels.composition import MAX_RANGE, table_divergence
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
@@ -226,9 +226,10 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
     total = np.zeros(orders.size)
     for bounds, count in subject.bounds(1):
         bound, event = bounds.bound(), bounds.event()
-        if bound is None and event is not None and not event.delta:
+        if bound is None and event is not None and not event.delta and event.epsilon <= MAX_RANGE:
             truth = 1 / (1 + math.exp(-event.epsilon))
-            bound = table_divergence([[truth, 1 - truth]], [[1 - truth, truth]])  # the least private of its ε
+            lie = truth * math.exp(-event.epsilon)  # and not 1 − truth, which is 0 from an ε of 37 on
+            bound = table_divergence([[truth, lie]], [[lie, truth]])  # the least private of its ε
         if bound is None:
             raise InvalidInput("released", "a mechanism without known divergences", "one for `pld_accountant`")
         total += count * bound.renyi(orders)
@@ -272,7 +273,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
         d_in = whole_number(d_in, "d_in", "a whole number of records, at least 0", least=0)
 
         def delta(epsilon: float) -> float:
-            epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
+            epsilon = nats(epsilon, "epsilon")
             if d_in == 0 or queries == 0:
                 return 0.0
             if d_in == 1:
@@ -310,46 +311,39 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
     # Compared by value, as the library's own events are: its ledger counts equal ones in a row together.
     event_class = attrs.frozen(DarrmDpEvent)
 
-    class Neighbours:
+    class Composing:
         """What both accountants have in common."""
 
-        def check(self, event: Any) -> None:
-            """Refuse a sampling for other neighbours than those of the accountant."""
+        def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - the library's
+            if not isinstance(event, event_class):
+                return super()._maybe_compose(event, count, do_compose)  # type: ignore[misc]  # of the library's class
             # The library asks once with `do_compose` False before it composes, so a refusal leaves the accountant as it
             # was.
-            if event.sampling is None:
-                return
-            wanted = "REPLACE_ONE" if event.sampling.neighbours == "replace-one" else "ADD_OR_REMOVE_ONE"
-            if self._neighboring_relation.name != wanted:  # type: ignore[attr-defined]  # of the library's class
-                raise InvalidInput("neighbours", self._neighboring_relation.name, wanted)  # type: ignore[attr-defined]
-
-    class DarrmPldAccountant(Neighbours, pld.PLDAccountant):  # type: ignore[misc]  # the library has no types
-        """The library's accountant, which also takes our releases."""
-
-        def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - the library's
-            if not isinstance(event, event_class):
-                return super()._maybe_compose(event, count, do_compose)
-            self.check(event)
+            if event.sampling is not None:
+                wanted = "REPLACE_ONE" if event.sampling.neighbours == "replace-one" else "ADD_OR_REMOVE_ONE"
+                relation = self._neighboring_relation.name  # type: ignore[attr-defined]  # likewise
+                if relation != wanted:
+                    raise InvalidInput("neighbours", relation, wanted)
             if do_compose and count:
-                # All of them in one conversion: they are composed here, under one guard, and not by the library's
-                # rounding.
-                step = self._value_discretization_interval
-                converted = as_pld(
-                    event.release, queries=count, fresh=event.fresh, discretisation=step, sampling=event.sampling
-                )
-                self._pld: Any = self._pld.compose(converted)
+                self._add(event, count)  # type: ignore[attr-defined]  # of the classes below
             return None
 
-    class DarrmRdpAccountant(Neighbours, rdp.RdpAccountant):  # type: ignore[misc]  # the library has no types
+    class DarrmPldAccountant(Composing, pld.PLDAccountant):  # type: ignore[misc]  # the library has no types
         """The library's accountant, which also takes our releases."""
 
-        def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - the library's
-            if not isinstance(event, event_class):
-                return super()._maybe_compose(event, count, do_compose)
-            self.check(event)
-            if do_compose and count:
-                # Divergences of adaptive releases add up; at an order without a bound the sum is infinite.
-                self._rdp: Any = self._rdp + count * renyi_divergences(event.release, event.sampling, self._orders)
-            return None
+        def _add(self, event: Any, count: int) -> None:
+            # All of them in one conversion: they are composed here, under one guard, and not by the library's rounding.
+            step = self._value_discretization_interval
+            converted = as_pld(
+                event.release, queries=count, fresh=event.fresh, discretisation=step, sampling=event.sampling
+            )
+            self._pld: Any = self._pld.compose(converted)
+
+    class DarrmRdpAccountant(Composing, rdp.RdpAccountant):  # type: ignore[misc]  # the library has no types
+        """The library's accountant, which also takes our releases."""
+
+        def _add(self, event: Any, count: int) -> None:
+            # Divergences of adaptive releases add up; at an order without a bound the sum is infinite.
+            self._rdp: Any = self._rdp + count * renyi_divergences(event.release, event.sampling, self._orders)
 
     return event_class, DarrmPldAccountant, DarrmRdpAccountant

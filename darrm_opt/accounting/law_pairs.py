@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from darrm_opt.accounting.bits.region import BitRegion, in_whole_units, outer_region, spanned_region
-from darrm_opt.accounting.composition.optimal import epsilon_at_delta, non_negative
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta, nats
 from darrm_opt.accounting.labels.composition import TABLE_ERROR, table_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.errors import InvalidInput
@@ -32,7 +32,8 @@ PROBABILITY_ERROR = 2.0**-40
 """Relative error of a probability computed from noise, 9e-13: an exponential errs by its exponent, at most 700, in
 ulps."""
 
-_LEAK = "one release may leak with that probability, rounding included"
+LEAK = "one release may leak with that probability, rounding included"
+"""Why no ε is proved of one release at a δ."""
 
 
 class LawPairs:
@@ -49,7 +50,7 @@ class LawPairs:
 
     def delta(self, epsilon: float) -> float:
         """Return δ of one release at ``epsilon`` ≥ 0 [nats], rounded up."""
-        epsilon = min(non_negative(epsilon, "epsilon", "a number of nats, at least 0"), MAX_TARGET_EPSILON)
+        epsilon = min(nats(epsilon, "epsilon"), MAX_TARGET_EPSILON)
         return self._largest_excess(math.exp(epsilon) * (1 - 2 * ULP))
 
     def deltas(self, epsilons: Array, rare: float = 0.0) -> Array:
@@ -66,7 +67,7 @@ class LawPairs:
         """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up."""
         if delta == 0 and self.finite:
             return self.max_loss
-        return epsilon_at_delta(self.delta, delta, self.max_loss, _LEAK)
+        return epsilon_at_delta(self.delta, delta, self.max_loss, LEAK)
 
     @property
     def finite(self) -> bool:
@@ -87,6 +88,11 @@ class LawPairs:
         if not self.finite:
             return None
         return table_divergence(self.on_data, self.on_neighbour, max(self.error, TABLE_ERROR))
+
+    @property
+    def affinity(self) -> float:
+        """The least Σ √(P·Q) of a pair, at most 1, for estimates."""
+        return min(1.0, float(np.min(np.sqrt(self.on_data * self.on_neighbour).sum(axis=1))))
 
     @property
     def is_bit(self) -> bool:

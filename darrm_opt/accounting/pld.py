@@ -27,13 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from darrm_opt.accounting.composition.optimal import (
-    Events,
-    checked_mechanisms,
-    count_events,
-    epsilon_at_delta,
-    non_negative,
-)
+from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, epsilon_at_delta, nats
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
@@ -83,7 +77,7 @@ class Pld:
 
     def delta(self, epsilon: float) -> float:
         """Return a δ in [0, 1] that holds at ``epsilon`` ≥ 0 [nats]."""
-        epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
+        epsilon = nats(epsilon, "epsilon")
         return min(1.0, up(max(self._delta(min(epsilon, 2 * self.max_loss + 1)), 0.0) + self.guard, 2))
 
     def _delta(self, epsilon: float) -> float:
@@ -334,7 +328,7 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
     Guarantees: Its δ is at least the profile at every ε ≥ 0, rounding included.
     Source: Zhu, Dong, Wang 2022 (a profile defines a dominating pair); Doroshenko et al. 2022, Algorithm 1.
     """
-    step, end = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)
+    step, end = _check_discretisation(discretisation), nats(max_loss, "max_loss")
     if 2 * end / step > MAX_CELLS:
         raise TooMuchWork(f"max_loss = {end:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
     cells = max(1, math.ceil(end / step))

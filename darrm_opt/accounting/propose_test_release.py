@@ -31,6 +31,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
+from darrm_opt.search import largest_count_between
 
 TEST_SIGMAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0)
 """Noise τ of the test [voters] that is tried."""
@@ -62,9 +63,8 @@ class VoteBatch:
     classes: int
     queries: int
     sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
-    threshold: float | None = (
-        None  # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
-    )
+    # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
+    threshold: float | None = None
     check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
 
     def __post_init__(self) -> None:
@@ -127,11 +127,7 @@ class Proposal:
         loss = self.batch.loss(counts, self.order)
         if loss.renyi() > self.target:
             return 0
-        within, beyond = 0, self.batch.K
-        while beyond - within > 1:
-            middle = (within + beyond) // 2
-            within, beyond = (middle, beyond) if loss.renyi(middle) <= self.target else (within, middle)
-        return beyond
+        return 1 + largest_count_between(lambda moved: loss.renyi(moved) <= self.target, 0, self.batch.K)
 
     def passes(self, counts: CountRows, source: RandomSource | None = None) -> bool:
         """Draw the test, once: whether the batch may be released.
@@ -267,11 +263,7 @@ class Reference:
 
     def distance(self, order: float, target: float) -> int:
         """Return how many voters must move until the loss exceeds a target; −1 where it does as it is."""
-        within, beyond = -1, self._batch.K
-        while beyond - within > 1:
-            middle = (within + beyond) // 2
-            within, beyond = (middle, beyond) if self.renyi(order, middle) <= target else (within, middle)
-        return beyond
+        return 1 + largest_count_between(lambda moved: self.renyi(order, moved) <= target, -1, self._batch.K)
 
     def proposal(self, total: Privacy) -> tuple[Proposal, float]:
         """Return the test within a total that it passes most surely, and with which chance."""

@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 
-from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
@@ -40,7 +39,7 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
     Source: Mironov 2017, Proposition 7.
     """
     alphas = _check_orders(orders)
-    distance = _finite(sensitivity, "sensitivity", "a finite distance, at least 0")
+    distance = real_number(sensitivity, "sensitivity", "a finite distance, at least 0", least=0, below=math.inf)
     deviation = real_number(sigma, "sigma", "a finite standard deviation above 0", above=0, below=math.inf)
     ratio = max(distance / deviation, MIN_RATIO) if distance else 0.0
     return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
@@ -78,7 +77,7 @@ def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tup
     Source: Canonne, Kamath, Steinke 2020, Proposition 12: δ = e^((α−1)(r−ε)) (1 − 1/α)^(α−1)/α.
     """
     alphas, divergences = _check_divergences(orders, rdp)
-    epsilon = _finite(epsilon, "epsilon", "a finite number of nats, at least 0")
+    epsilon = real_number(epsilon, "epsilon", "a finite number of nats, at least 0", least=0, below=math.inf)
     exponent = (alphas - 1) * (divergences - epsilon + np.log1p(-1 / alphas)) - np.log(alphas)
     exponent += 8 * ULP * (alphas * (divergences + epsilon + 1) + np.log(alphas))
     best = int(np.argmin(exponent))
@@ -98,13 +97,6 @@ def gaussian_rdp_epsilon(sigma: float, k: int, delta: float, sensitivity: float 
     return up(rho + 2 * math.sqrt(rho * -log_delta), 16) if rho else 0.0
 
 
-def _finite(value: float, argument: str, accepted: str) -> float:
-    number = non_negative(value, argument, accepted)
-    if number == math.inf:
-        raise InvalidInput(argument, value, accepted)
-    return number
-
-
 def _check_orders(orders: ArrayLike) -> Array:
     alphas = np.asarray(orders, dtype=np.float64)
     if alphas.ndim != 1 or not alphas.size or not np.all((alphas > 1) & np.isfinite(alphas)):
@@ -115,7 +107,6 @@ def _check_orders(orders: ArrayLike) -> Array:
 def _check_divergences(orders: ArrayLike, rdp: ArrayLike) -> tuple[Array, Array]:
     alphas, divergences = _check_orders(orders), np.asarray(rdp, dtype=np.float64)
     if divergences.shape != alphas.shape or not np.all(divergences >= 0):
-        raise InvalidInput(
-            "rdp", np.asarray(rdp).tolist(), f"{alphas.size} divergences of at least 0, one for each order"
-        )
+        accepted = f"{alphas.size} divergences of at least 0, one for each order"
+        raise InvalidInput("rdp", np.asarray(rdp).tolist(), accepted)
     return alphas, divergences

@@ -30,8 +30,8 @@ import numpy as np
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.pld import Pld
+from darrm_opt.accounting.law_pairs import LEAK, BitPairs
+from darrm_opt.accounting.pld import Pld, pld_from_profile
 from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
 from darrm_opt.design.solution import Solution
@@ -101,9 +101,7 @@ class ReleaseProfile:
         Raises:
             DeltaTooSmall: no finite ε is proved at this δ.
         """
-        return epsilon_at_delta(
-            self.delta, delta, self.max_loss, "one release may leak with that probability, rounding included"
-        )
+        return epsilon_at_delta(self.delta, delta, self.max_loss, LEAK)
 
     @cached_property
     def _vertices(self) -> tuple[Array, Array]:
@@ -173,8 +171,6 @@ class ReleaseProfile:
             InvalidInput: a number is outside its range.
             TooMuchWork: the distribution would be too long.
         """
-        from darrm_opt.accounting.pld import pld_from_profile
-
         step = self.discretisation(count) if discretisation is None else discretisation
         return pld_from_profile(self, discretisation=step, max_loss=self.max_loss).repeated(count)
 

@@ -340,12 +340,7 @@ def _each_voter(
 
 
 def _reached(
-    bounds: Callable[[int], ReleaseBounds | None],
-    voter: float,
-    any_voter: float,
-    K: int,
-    releases: int,
-    delta: float,
+    bounds: Callable[[int], ReleaseBounds | None], voter: float, any_voter: float, K: int, releases: int, delta: float
 ) -> Privacy:
     knots = np.concatenate([[0.0], np.geomspace(MIN_LOSS, MAX_LOSS, KNOTS)])
     # Each rounded up, term by term: binomial coefficients of more than 1029 voters are beyond every double.
@@ -356,11 +351,9 @@ def _reached(
             deltas += sum(chances[k:])  # as if these showed everything
             break
         release = bounds(k)
-        if release is None:
-            raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {k} votes")
-        if release.laws is not None:
+        if release is not None and release.laws is not None:
             deltas += chances[k] * release.laws().deltas(knots)
-        elif (event := release.event()) is not None:
+        elif release is not None and (event := release.event()) is not None:
             deltas += chances[k] * profile_of_event(event)(knots)
         else:
             raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {k} votes")

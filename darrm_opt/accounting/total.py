@@ -30,7 +30,7 @@ import numpy as np
 
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
-from darrm_opt.accounting.bits.recursion import MAX_WORK, POINTS, compose_bits_any_order
+from darrm_opt.accounting.bits.recursion import MAX_WORK, MIN_POINTS, POINTS, compose_bits_any_order, updates_of
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.composition import NotApplicable, cheapest, evaluate
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
@@ -43,21 +43,19 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
 from darrm_opt.accounting.gaussian import gaussian_epsilon
-from darrm_opt.accounting.labels.composition import compared_epsilon, table_divergence
+from darrm_opt.accounting.labels.composition import compared_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.law_pairs import LEAK, LawPairs
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.release_profile import MAX_EPSILON, NoisyMajority, Release, Released
 from darrm_opt.design.privacy_profile import ProfileSearch
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
-from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.rounding import float_above, up
 
 MAX_BITS_WORK = MAX_WORK / 10
 """Updates that `bits` may take, some seconds; the grid is coarser where more would be needed."""
-
-MIN_POINTS = 1001
-"""Coarsest grid of `bits`: below it the recursion is refused."""
 
 GRID_PRECISION = 1e-6
 """What a grid of `bits` with half as many points may add to ε, as a share of it, before a finer one is used."""
@@ -88,11 +86,6 @@ def basic_total(counts: Counts, total_delta: float) -> Privacy:
     if delta >= 1:
         raise DeltaTooSmall(total_delta, 1.0, "the deltas of the releases add up to 1 or more")
     return Privacy(total_loss(events), delta)
-
-
-def kov_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the closed form with the best slack."""
-    return kov_composition_at_delta(_events(counts), total_delta)
 
 
 def optimal_total(counts: Counts, total_delta: float) -> Privacy:
@@ -128,16 +121,11 @@ def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta:
     return best
 
 
-def pld_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the optimum by privacy loss distributions, the guard for rounding included."""
-    return pld_composition_of_sequence(_events(counts), total_delta).privacy
-
-
 def profile_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the total by the privacy loss distribution of the exact profiles."""
     floor = max(release.profile.delta(release.profile.max_loss) for release in counts)
     if floor > total_delta:  # all of them leak no less; where one leaks nearly all, no distribution is left to compose
-        raise DeltaTooSmall(total_delta, floor, "one release may leak with that probability, rounding included")
+        raise DeltaTooSmall(total_delta, floor, LEAK)
     return Privacy(compose_profiles(counts).epsilon(total_delta), total_delta)
 
 
@@ -160,15 +148,9 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
     if sum(counts.values()) == 1:  # no grid needed
         return Privacy(next(iter(counts)).profile.epsilon(total_delta), total_delta)
     parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_sort_key)]
-    if len(parts) == 1:
-        updates = parts[0][0].moves.shape[0] * parts[0][1]
-    else:
-        states = 1
-        for _, count in parts:
-            states *= count + 1
-        updates = states * sum(region.moves.shape[0] for region, _ in parts)
     # The recursion over several γ has a state for every way to have used some of each, as the adversary chooses the
     # order.
+    updates = updates_of(parts)
     points = min(most_points, int(MAX_BITS_WORK / updates))
     if points < MIN_POINTS:
         raise TooMuchWork(
@@ -191,7 +173,7 @@ def _pure_total(counts: Counts) -> Privacy:
     losses = [(_largest_loss(_without_tip(majority)), count) for majority, count in counts.items()]
     if any(loss == math.inf for loss, _ in losses):
         floor = max(majority.profile.delta(majority.profile.max_loss) for majority in counts)
-        raise DeltaTooSmall(0.0, floor, "one release may leak with that probability, rounding included")
+        raise DeltaTooSmall(0.0, floor, LEAK)
     return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))), 0.0)
 
 
@@ -243,10 +225,7 @@ def _gaussian_total(majority: NoisyMajority, queries: int, total_delta: float) -
 
 @lru_cache(maxsize=64)
 def _divergence(majority: NoisyMajority) -> PowerDivergence | None:
-    on_data, on_neighbour = _vertex_laws(_without_tip(majority))
-    if np.any((on_data > 0) != (on_neighbour > 0)):
-        return None
-    return table_divergence(on_data, on_neighbour)
+    return _vertex_laws(_without_tip(majority)).divergence
 
 
 @lru_cache(maxsize=64)
@@ -274,10 +253,10 @@ def _without_tip(majority: NoisyMajority) -> BitRegion:
     return profile.inside(epsilon, delta)
 
 
-def _vertex_laws(region: BitRegion) -> tuple[Array, Array]:
-    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of a region, shape (vertices, 2) each."""
-    p, p_rest, q, q_rest = region.moves.clip(0.0, 1.0).T
-    return np.stack([p, p_rest], axis=1), np.stack([q, q_rest], axis=1)
+def _vertex_laws(region: BitRegion) -> LawPairs:
+    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of a region."""
+    moves = region.moves.clip(0.0, 1.0)
+    return LawPairs(moves[:, :2], moves[:, 2:])
 
 
 def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -> float | None:
@@ -285,11 +264,10 @@ def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -
 
     None where a loss is infinite or δ is 0.
     """
-    on_data, on_neighbour = _vertex_laws(majority.profile.outer)
-    if not total_delta or np.any((on_data > 0) != (on_neighbour > 0)):
+    laws = _vertex_laws(majority.profile.outer)
+    if not total_delta or not laws.finite:
         return None
-    affinity = float(np.min(np.sqrt(on_data * on_neighbour).sum(axis=1)))
-    variance = -8 * queries * math.log(min(affinity, 1.0))
+    variance = -8 * queries * math.log(laws.affinity)
     try:
         return gaussian_epsilon(math.sqrt(variance), total_delta) if variance > 0 else None
     except BackendUnavailable:  # an estimate only saves time
@@ -309,9 +287,9 @@ def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:
 
 ACCOUNTS: dict[str, Callable[[Counts, float], Privacy]] = {
     "simple": basic_total,
-    "general": kov_total,
+    "general": lambda counts, delta: kov_composition_at_delta(_events(counts), delta),
     "optimal": optimal_total,
-    "pld": pld_total,
+    "pld": lambda counts, delta: pld_composition_of_sequence(_events(counts), delta).privacy,
     "profile": profile_total,
     "bits": bits_total,
 }

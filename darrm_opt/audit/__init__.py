@@ -92,8 +92,9 @@ def _audit_mechanism(mechanism: VoteMechanism, claim: Claim, samples: int, confi
         found = Audit(claim, "not refuted", cost.epsilon if cost.epsilon < math.inf else None, cost.account)
         if cost.epsilon <= claim.privacy.epsilon:
             return Audit(claim, "proved", cost.epsilon, cost.account)
-    if private_voters:
-        return found  # neighbours of private voters are no vote counts: `darrm verify` shows a γ's worst voters
+    # Neighbours of private voters are no vote counts (`darrm verify` shows a γ's worst ones), nor are those of groups.
+    if private_voters or type(mechanism).count is not VoteMechanism.count:
+        return found
     counted = mechanism.cap is None or claim.releases == 1
     laws = mechanism_laws(mechanism, claim) if counted else None
     if laws is not None:

@@ -115,11 +115,7 @@ def _near(claim: Claim, leaders: int, lead: int) -> Counts:
 
 
 def sampled_bound(
-    draws: Draws,
-    claim: Claim,
-    pairs: Sequence[tuple[Any, Any]],
-    samples: int,
-    confidence: float,
+    draws: Draws, claim: Claim, pairs: Sequence[tuple[Any, Any]], samples: int, confidence: float
 ) -> tuple[SampledBound, Counterexample]:
     """Return a lower bound of ε of all releases at the claimed δ, and the event that shows it.
 

@@ -21,23 +21,14 @@ Verdict = Literal["proved", "refuted", "not refuted"]
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed of the releases of a vote.
+    """What is claimed of the releases of a vote."""
 
-    Args:
-        privacy: (ε, δ) of all releases together, ε finite.
-        K: voters; classes: C ≥ 2. Both may be left to a mechanism or a table that names them.
-        classes: number of classes.
-        releases: Q ≥ 1, each of the same votes, with randomness of its own.
-        affected: votes that one record moves ("replace-one"), or that come or go with it ("add-remove").
-        neighbours: which vote counts are neighbours. With "add-remove" K counts the larger of the two.
-    """
-
-    privacy: Privacy
-    K: int
-    classes: int
-    releases: int = 1
-    affected: int = 1
-    neighbours: Neighbours = "replace-one"
+    privacy: Privacy  # (ε, δ) of all releases together, ε finite
+    K: int  # voters; with "add-remove" of the larger of two neighbours
+    classes: int  # C ≥ 2
+    releases: int = 1  # Q ≥ 1, each of the same votes, with randomness of its own
+    affected: int = 1  # votes that one record moves ("replace-one"), or that come or go with it ("add-remove")
+    neighbours: Neighbours = "replace-one"  # which vote counts are neighbours
 
     def __post_init__(self) -> None:
         checked_shape(self.K, self.classes, self.affected)
@@ -65,66 +56,42 @@ class Claim:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Two neighbours and an event that is too likely on the first of them.
+    """Two neighbours and an event that is too likely on the first of them."""
 
-    Attributes:
-        before: vote counts, or the inputs that were given as neighbours.
-        after: those of its neighbour.
-        event: answers of one release that the event counts: classes, -1 for ⊥, or what a black box answered.
-        least: the event is that at least so many of the releases have such an answer.
-        chance_before: of the event [probability]; from samples a lower bound.
-        chance_after: of the event on the neighbour [probability]; from samples an upper bound.
-    """
-
-    before: Any
-    after: Any
-    event: tuple[Any, ...]
-    least: int
-    chance_before: float
-    chance_after: float
+    before: Any  # vote counts, or the inputs that were given as neighbours
+    after: Any  # those of its neighbour
+    event: tuple[Any, ...]  # answers of one release that it counts: classes, -1 for ⊥, or what a black box answered
+    least: int  # the event is that at least so many of the releases have such an answer
+    chance_before: float  # of the event [probability]; from samples a lower bound
+    chance_after: float  # of the event on the neighbour [probability]; from samples an upper bound
 
 
 @dataclass(frozen=True)
 class SampledBound:
-    """What samples of a black box show.
+    """What samples of a black box show."""
 
-    Attributes:
-        epsilon: lower bound of ε of all releases at the claimed δ [nats]; 0 where nothing is shown.
-        confidence: chance that the bound is true, at least, over the samples.
-        detectable: ε [nats] that an event of the same chance on the neighbour would have had to have for the claim to
-            be refuted with chance `power`; None where no chance is enough.
-        power: that chance.
-        samples: answers drawn, those of the exploration among them.
-    """
-
-    epsilon: float
-    confidence: float
+    epsilon: float  # lower bound of ε of all releases at the claimed δ [nats]; 0 where nothing is shown
+    confidence: float  # chance that the bound is true, at least, over the samples
+    # ε [nats] that an event of the same chance on the neighbour would have had to have for the claim to be refuted with
+    # chance ``power``; None where no chance is enough
     detectable: float | None
     power: float
-    samples: int
+    samples: int  # answers drawn, those of the exploration among them
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit finds of a claim.
-
-    Attributes:
-        claim: what was claimed; None in place of K and classes where neighbours were given as inputs.
-        verdict: "proved", "refuted", or "not refuted": then nothing is proved, and nothing is shown against it.
-        epsilon: ε of all releases at the claimed δ that is proved [nats]; None where nothing is.
-        account: what proves it; "" where nothing does.
-        counterexample: what refutes it, or the worst event that was found; None where none was looked for.
-        exact: whether the chances of the counterexample were computed; from samples they hold with the confidence.
-        sampled: what samples show; None where none were drawn.
-    """
+    """What an audit finds of a claim."""
 
     claim: Claim
-    verdict: Verdict
-    epsilon: float | None = None
-    account: str = ""
-    counterexample: Counterexample | None = None
-    exact: bool = False
-    sampled: SampledBound | None = None
+    verdict: Verdict  # "not refuted": then nothing is proved, and nothing is shown against it
+    epsilon: float | None = None  # ε of all releases at the claimed δ that is proved [nats]; None where nothing is
+    account: str = ""  # what proves it; "" where nothing does
+    counterexample: Counterexample | None = None  # what refutes it, or the worst event; None where none was looked for
+    exact: bool = (
+        False  # whether the counterexample's chances were computed; from samples they hold with the confidence
+    )
+    sampled: SampledBound | None = None  # what samples show; None where none were drawn
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data; ``private`` is None where neither was shown."""

@@ -160,6 +160,10 @@ def of_voters(mechanism: VoteMechanism, K: int) -> VoteMechanism:
     """Return the mechanism for so many voters, where one of them comes or goes."""
     if mechanism.K == K:
         return mechanism
+    if not mechanism.parameter:
+        raise InvalidInput(
+            "neighbours", "add-remove", f"replace-one: this {mechanism.name} is for {mechanism.K} voters"
+        )
     checks = {name: getattr(mechanism, name, None) for name in CHECKS} if mechanism.has_check else {}
     return type(mechanism).of(K, mechanism.classes, mechanism.value, min(mechanism.affected, K), **checks)
 
@@ -175,9 +179,7 @@ def _chances(mechanism: VoteMechanism, ordered: Index) -> Array | None:
     bits = None if laws is None else laws()
     if not isinstance(bits, BitPairs):
         return None
-    ones = np.array([float(chance) for chance in bits.chances])[ordered[:, 1]]
-    others = np.array([float(chance) for chance in bits.chances])[ordered[:, 0]]
-    return np.stack([others, ones], axis=1)
+    return np.asarray(np.array([float(chance) for chance in bits.chances])[ordered])
 
 
 def _unordered(counts: Counts, rows: dict[Counts, Array]) -> Array:

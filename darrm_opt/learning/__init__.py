@@ -12,9 +12,4 @@ with needed_by("darrm_opt.learning"):
     from darrm_opt.learning.logistic_regression import PrivateLogisticRegression
     from darrm_opt.learning.release_plan import VotingPlan, voting_plan
 
-__all__ = [
-    "PrivateLogisticRegression",
-    "PrivateVotingClassifier",
-    "VotingPlan",
-    "voting_plan",
-]
+__all__ = ["PrivateLogisticRegression", "PrivateVotingClassifier", "VotingPlan", "voting_plan"]

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -186,13 +187,6 @@ def smallest_sigma(privacy: Privacy, shift: float) -> float:
     while not fits(high):
         low, high = high, 2 * high
     return least_fitting(fits, low, high, 1e-6)
-
-
-def expit(values: Array) -> Array:
-    """Return 1/(1 + e^−x)."""
-    from scipy.special import expit as of
-
-    return np.asarray(of(values), dtype=np.float64)
 
 
 def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:

@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ from darrm_opt.mechanisms.base import TESTED
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.planning import Option, design_within_total
+from darrm_opt.planning import design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample
 from darrm_opt.tables.corners import count_bound
@@ -92,8 +91,7 @@ class SampledVoters:
             return PrivateVote(mechanism, budget).release_many(self._all_votes(samples, rows), samples=samples)
         # A counter knows no rounds: what was drawn is always charged, and so in as few rounds as the total is for.
         return budget.charge_and_release(
-            len(rows),
-            lambda _: PrivateVote(mechanism).release_many(self._all_votes(self.samples(len(rows)), rows)),
+            len(rows), lambda _: PrivateVote(mechanism).release_many(self._all_votes(self.samples(len(rows)), rows))
         )
 
     def _all_votes(self, samples: Sequence[Sample], rows: NDArray[Any]) -> NDArray[np.int64]:
@@ -245,19 +243,11 @@ def voting_plan(
         if design is None
         else _best_split(K, affected, queries, total, design)
     )
-    return VotingPlan(
-        mechanism,
-        queries,
-        total,
-        f"{_reach(K, affected, ensemble)} The best mechanism for that, so that {queries} answers fit in the total: "
-        f"{mechanism.description}.",
-    )
-
-
-def _reach(K: int, affected: int, ensemble: Sampling | None) -> str:
+    reach = f"A record changes at most {affected} of the {K} models, whatever they are."
     if ensemble is not None:
-        return f"A record is in few answers: {ensemble.words}."
-    return f"A record changes at most {affected} of the {K} models, whatever they are."
+        reach = f"A record is in few answers: {ensemble.words}."
+    why = f"The best mechanism for that, so that {queries} answers fit in the total: {mechanism.description}."
+    return VotingPlan(mechanism, queries, total, f"{reach} {why}")
 
 
 def _earned_plan(
@@ -356,7 +346,7 @@ def _best_mechanism(
         prior=prior or usual,
         price=price,
         ensemble=ensemble,
-        progress=partial(_tell, progress),
+        progress=None if progress is None else lambda option: progress(option.name),
     )
     if best.mechanism is not None:
         return best.mechanism
@@ -364,11 +354,6 @@ def _best_mechanism(
         return CertifiedNoiseFunction(best.release)
     # The ranking has nothing that fits: γ_opt of a split of the total always does.
     return _best_split(K, affected, queries, total, solve)
-
-
-def _tell(progress: Callable[[str], None] | None, option: Option) -> None:
-    if progress is not None:
-        progress(option.name)
 
 
 def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Design) -> VoteMechanism:

@@ -28,7 +28,6 @@ from darrm_opt.accounting.cost import (
     cost,
     estimated_epsilon,
     estimated_shift,
-    fits,
     most_releases,
 )
 from darrm_opt.accounting.gaussian import gaussian_epsilon
@@ -368,19 +367,11 @@ class VoteMechanism(ABC):
             else:
                 precision /= FINER
         found: Calibration[Self] | None = calibrate(
-            make,
-            total.epsilon,
-            most,
-            guess=min(most, share),
-            precision=precision,
-            guess_error=guess_error,
-            power=power,
+            make, total.epsilon, most, guess=min(most, share), precision=precision, guess_error=guess_error, power=power
         )
         if found is None:
-            accepted = f"a total within which {releases} releases of {cls.name} are proved"
-            if total.delta == 0:
-                raise InvalidInput("delta", 0.0, accepted)
-            raise InvalidInput("epsilon", total.epsilon, accepted)
+            argument, value = ("epsilon", total.epsilon) if total.delta else ("delta", 0.0)
+            raise InvalidInput(argument, value, f"a total within which {releases} releases of {cls.name} are proved")
         return found.result
 
     @classmethod
@@ -476,7 +467,7 @@ class VoteMechanism(ABC):
             releases: how many.
             sampling: as for `cost`.
         """
-        return fits(self, releases, budget, sampling)
+        return self.epsilon(releases, budget.delta, sampling) <= budget.epsilon
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
         """Return how many releases are proved to fit in a total (ε, δ), and by which account.

@@ -293,11 +293,7 @@ def _uniform(cells: Histograms) -> Array:
 
 
 def _largest_count(
-    cells: Histograms,
-    rate: float,
-    density: Callable[[Array], Array],
-    below: Callable[[Array], Array],
-    reach: float,
+    cells: Histograms, rate: float, density: Callable[[Array], Array], below: Callable[[Array], Array], reach: float
 ) -> Array:
     """Return Pr[class has the largest count plus noise/rate] = ∫ f(z − t·n_c) Π_{j≠c} F(z − t·n_j) dz for each cell."""
     K = cells.K

@@ -267,13 +267,7 @@ class ReleaseLog:
         if not Path(path).exists():
             try:
                 return cls.create(
-                    path,
-                    mechanism,
-                    budget=budget,
-                    queries=queries,
-                    first=first,
-                    sampling=sampling,
-                    proposal=proposal,
+                    path, mechanism, budget=budget, queries=queries, first=first, sampling=sampling, proposal=proposal
                 )
             except InvalidInput as err:
                 if not isinstance(err.__cause__, FileExistsError):  # else another process has just created it
@@ -474,12 +468,7 @@ class ReleaseLog:
             sample.pay()
 
     def _charge_and_release(
-        self,
-        count: int,
-        draw: Draw,
-        release_id: str | None,
-        samples: Sequence[Sample],
-        file: LockedJournal[_Releases],
+        self, count: int, draw: Draw, release_id: str | None, samples: Sequence[Sample], file: LockedJournal[_Releases]
     ) -> Labels:
         stored = None if release_id is None else self._answers(file, release_id)
         # Before anything is checked or charged: to ask again is free, also when nothing is left.
@@ -504,7 +493,7 @@ class ReleaseLog:
             # Only now: a line that could not be written leaves the sample charged in full at its next use.
             sample.pay()
         if answers is None:
-            raise self._withheld()
+            raise withheld(self._proposal)
         return answers
 
     def _take_samples(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[_Releases]) -> int:
@@ -545,13 +534,9 @@ class ReleaseLog:
         if self._proposal is None:
             return
         if file.state.passed is False:
-            raise self._withheld()
+            raise withheld(self._proposal)
         if count != self.limit:
             raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch that {self.path} is for")
-
-    def _withheld(self) -> BatchWithheld:
-        assert self._proposal is not None  # noqa: S101 - for the type checker: `_line` refuses
-        return withheld(self._proposal)
 
     def _check_samples(self, samples: Sequence[Sample], count: int) -> list[tuple[Sample, int]]:
         """Return the samples of ``count`` answers, and how many labels of each are asked."""
@@ -561,9 +546,8 @@ class ReleaseLog:
             return []
         each = 1 if len(samples) == count else count
         if len(samples) not in (count, min(count, 1)) or (each > 1 and self._sampling.labels == 1):
-            raise InvalidInput(
-                "sample", f"{len(samples)} samples for {count} answers", "one of an EnsembleSampler each"
-            )
+            given = f"{len(samples)} samples for {count} answers"
+            raise InvalidInput("sample", given, "one of an EnsembleSampler each")
         for sample in samples:
             # Of that class itself: a subclass could say of itself that it was not used.
             if type(sample) is not Sample or sample.sampling != self._sampling:
@@ -597,6 +581,7 @@ class ReleaseLog:
     def _replay(self, releases: _Releases, record: Record, place: int) -> _Releases:
         if not releases.header:
             return releases._replace(header=record)
+        holds = f"the release log {self._journal.path} holds"
         counts_labels = releases.header.get("kind") != GAMMA_KIND  # the logs of a γ did not: all of its answers are
         try:
             count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
@@ -606,13 +591,9 @@ class ReleaseLog:
             if "sampling" in releases.header:
                 charged = whole_number(record.get("charged", count), "charged", _COUNT, least=0)
         except (InvalidInput, KeyError, AttributeError) as err:
-            raise ReleaseLogDamaged(
-                f"the release log {self._journal.path} holds a line that is no release ({err!r})"
-            ) from err
+            raise ReleaseLogDamaged(f"{holds} a line that is no release ({err!r})") from err
         if type(labels) is not int or not 0 <= labels <= count:
-            raise ReleaseLogDamaged(
-                f"the release log {self._journal.path} holds a release that does not count its classes"
-            )
+            raise ReleaseLogDamaged(f"{holds} a release that does not count its classes")
         # Where its line begins, and not its answers: a log of millions of labels is read by place.
         if release_id is not None:
             releases.places[release_id] = (place, count)
@@ -624,7 +605,7 @@ class ReleaseLog:
             return None
         place, count = file.state.places[release_id]
         if file.state.passed is False:
-            raise self._withheld()
+            raise withheld(self._proposal)
         return _decode(file.at(place)[self._field], count, self._stored_type)
 
     def _read_header(self, header: Record) -> None:
@@ -635,13 +616,8 @@ class ReleaseLog:
                 "allow too many releases of voters that were trained once. Create another, with what is left of the "
                 "total."
             )
-        if (kind, version) not in (
-            (KIND, FORMAT),
-            (KIND, SAMPLED_FORMAT),
-            (KIND, EARNED_FORMAT),
-            (GAMMA_KIND, OLD_FORMAT),
-            (CLASSES_KIND, OLD_FORMAT),
-        ):
+        versions = (FORMAT, SAMPLED_FORMAT, EARNED_FORMAT) if kind == KIND else (OLD_FORMAT,)
+        if kind not in KINDS or version not in versions:
             raise BudgetUnreadable(f"{self.path} is not a release log in a format that this version reads and writes.")
         if kind == GAMMA_KIND:
             self._mechanism: VoteMechanism = CertifiedNoiseFunction.from_fields(header)
@@ -668,15 +644,12 @@ class ReleaseLog:
             batch = self._mechanism.batch(self.limit)
             self._proposal = Proposal.from_record(batch, self._budget, header["proposal"])
             return
-        is_old = self._budget is not None and header["version"] != __version__
-        if is_old and self._budget is not None and not self._fits(self._budget):
+        budget, is_old = self._budget, header["version"] != __version__
+        if budget is not None and is_old and not self._mechanism.fits(budget, self.limit, self._sampling):
             raise BudgetUnreadable(
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
                 f"this version, {__version__}, cannot prove it: refusing to go on."
             )
-
-    def _fits(self, budget: Privacy) -> bool:
-        return self._mechanism.fits(budget, self.limit, self._sampling)
 
 
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
@@ -698,9 +671,8 @@ def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
 
 def checked_id(release_id: Any) -> str:
     """Return a release id, or raise `InvalidInput`."""
-    accepted = f"1 to {MAX_ID} printable characters"
     if not isinstance(release_id, str) or not 1 <= len(release_id) <= MAX_ID or not release_id.isprintable():
-        raise InvalidInput("release_id", release_id, accepted)
+        raise InvalidInput("release_id", release_id, f"1 to {MAX_ID} printable characters")
     return release_id
 
 
@@ -712,8 +684,9 @@ def check_proposal(proposal: Proposal, mechanism: VoteMechanism) -> None:
         raise InvalidInput("proposal", proposal.record(), f"the test of a batch of this mechanism: {mechanism.words}")
 
 
-def withheld(proposal: Proposal) -> BatchWithheld:
+def withheld(proposal: Proposal | None) -> BatchWithheld:
     """Return the error of a batch that did not pass its test."""
+    assert proposal is not None  # noqa: S101 - for the type checker: without a test a draw has answers
     return BatchWithheld(proposal.total, proposal.failed(proposal.total.delta))
 
 
@@ -731,11 +704,8 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
     # A number beside a budget is a claim: it is proved here, and not believed.
     cost = mechanism.cost(queries, budget.delta, sampling)
     if cost.epsilon > budget.epsilon:
-        raise InvalidInput(
-            "queries",
-            queries,
-            f"a number of releases that fit in epsilon = {budget.epsilon!r}, delta = {budget.delta!r}",
-        )
+        within = f"epsilon = {budget.epsilon!r}, delta = {budget.delta!r}"
+        raise InvalidInput("queries", queries, f"a number of releases that fit in {within}")
     return Quota(queries, cost.account)
 
 
@@ -746,7 +716,7 @@ def _encode(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
 
 
 def _decode(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
-    """Return the ``count`` answers of a text of `_encoded`."""
+    """Return the ``count`` answers of a text of `_encode`."""
     try:
         packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=stored or np.uint8)
     except (binascii.Error, ValueError, TypeError) as err:

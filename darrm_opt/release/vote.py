@@ -162,10 +162,7 @@ class PrivateVote:
         return None if label == ABSTENTION else label
 
     def release_text(
-        self,
-        sampler: EnsembleSampler,
-        ask: Callable[[Sample, Sequence[int]], Any],
-        release_id: str | None = None,
+        self, sampler: EnsembleSampler, ask: Callable[[Sample, Sequence[int]], Any], release_id: str | None = None
     ) -> Labels:
         """Draw a sample, ask the voters T times, and return a text of T private classes: one release of T labels.
 
@@ -353,7 +350,6 @@ class ReleaseCounter:
             self._spent += count
             labels = draw(self._labels)
             if labels is None:
-                assert self.proposal is not None  # noqa: S101 - for the type checker
                 raise withheld(self.proposal)
             self._refuse_fork(count)  # a child that was forked meanwhile: one charge, one answer
             self._labels += int(np.count_nonzero(labels != ABSTENTION))

@@ -32,7 +32,7 @@ from darrm_opt.accounting.bits.backward_step import (
     terminal_values,
 )
 from darrm_opt.accounting.bits.region import BitRegion
-from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
+from darrm_opt.accounting.composition.optimal import least_epsilon, nats
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, check_arithmetic, whole_number
@@ -43,6 +43,9 @@ POINTS = 40_001
 
 MAX_WORK = 2e10
 """Most vertex-point updates in one call, about a minute; beyond it `TooMuchWork`."""
+
+MIN_POINTS = 1001
+"""Coarsest grid of an account that must end within some time: below it, it is refused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,7 @@ class BitTotal:
 
     def delta(self, epsilon: float) -> float:
         """Return δ at ``epsilon`` ≥ 0 [nats]."""
-        epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
+        epsilon = nats(epsilon, "epsilon")
         last = self.values.size - 1
         position = min(down(epsilon / self.step, 2), float(last))
         cell = min(int(position), last - 1)
@@ -127,6 +130,12 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
                     )
         layer = following
     return _total(next(iter(layer.values())), step, runs)
+
+
+def updates_of(parts: Parts) -> int:
+    """Return the updates of one grid point for releases in any order: of every state, by every vertex."""
+    states = parts[0][1] if len(parts) == 1 else math.prod(count + 1 for _, count in parts)
+    return int(states * sum(region.moves.shape[0] for region, _ in parts))
 
 
 def _check_runs(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], int]:

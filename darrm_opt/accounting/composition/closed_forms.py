@@ -27,7 +27,7 @@ from darrm_opt.accounting.composition.optimal import (
     count_events,
     leak_of,
     least_possible_delta,
-    non_negative,
+    nats,
     total_loss,
 )
 from darrm_opt.errors import InvalidInput
@@ -122,8 +122,7 @@ def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
-    counts = count_events(events)
-    return _branches(counts, check_slack(slack))
+    return _branches(count_events(events), check_slack(slack))
 
 
 def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
@@ -134,8 +133,7 @@ def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
     Guarantees: Sound; never below `optimal_composition_of_sequence` at the same δ.
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
-    counts = count_events(events)
-    slack = check_slack(slack)
+    counts, slack = count_events(events), check_slack(slack)
     sum_branch, *root_branches = _branches(counts, slack)
     if sum_branch <= min(root_branches):
         return _finite_or_nothing(sum_branch, leak_of(counts))
@@ -188,7 +186,7 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
     Source: Chernoff's bound; the corrected tail of composition III.
     """
     epsilon, _, k = checked_mechanisms(epsilon, 0.0, k)
-    total_epsilon = non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
+    total_epsilon = nats(total_epsilon, "total_epsilon")
     max_loss = multiple_up(k, epsilon)
     if Fraction(total_epsilon) >= k * Fraction(epsilon):
         return 0.0
@@ -196,10 +194,7 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
         return 1.0
     shrink = math.exp(-epsilon)
     p, q = 1 / (1 + shrink), shrink / (1 + shrink)
-    a, rest = (
-        (max_loss + total_epsilon) / (2 * max_loss),
-        (max_loss - total_epsilon) / (2 * max_loss),
-    )  # rest > 0; q > 0 as tanh < 1
+    a, rest = ((max_loss + sign * total_epsilon) / (2 * max_loss) for sign in (1, -1))  # rest > 0; q > 0 as tanh < 1
     to_a, to_rest = math.log(a / p), math.log(rest / q)
     exponent = k * (a * to_a + rest * to_rest)
     # Every factor is within a few ulps: a, rest and their shares of `max_loss` to 4, the logs to 8 absolute.

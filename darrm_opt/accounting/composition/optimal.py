@@ -102,9 +102,6 @@ def _floor(classes: list[tuple[float, int]]) -> float:
         return float_above(Fraction((1 - product) * (1 + _MARGIN)))
 
 
-_TOTAL_EPSILON = "a number of nats, at least 0"
-
-
 def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float) -> Privacy:
     """Return the least total ε at a total δ, over every adaptive composition of k (ε, δ)-DP mechanisms.
 
@@ -135,7 +132,7 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
     0.0
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
-    total_epsilon = non_negative(total_epsilon, "total_epsilon", _TOTAL_EPSILON)
+    total_epsilon = nats(total_epsilon, "total_epsilon")
     return _delta(epsilon, delta, k, total_epsilon, least_possible_delta(delta, k))
 
 
@@ -224,18 +221,14 @@ def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, flo
     """Return checked (ε, δ, k), or raise `InvalidInput`."""
     mechanism = Privacy(epsilon, delta)
     if mechanism.epsilon == math.inf:
-        raise InvalidInput(
-            "epsilon",
-            epsilon,
-            "a finite number of nats, at least 0",
-            "A mechanism that is not private cannot be composed.",
-        )
+        advice = "A mechanism that is not private cannot be composed."
+        raise InvalidInput("epsilon", epsilon, "a finite number of nats, at least 0", advice)
     return mechanism.epsilon, mechanism.delta, whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
 
 
-def non_negative(value: float, argument: str, accepted: str) -> float:
-    """Return ``value`` ≥ 0 as a float, or raise `InvalidInput`."""
-    return real_number(value, argument, accepted, least=0)
+def nats(value: float, argument: str) -> float:
+    """Return a checked number of nats, at least 0, as a float."""
+    return real_number(value, argument, "a number of nats, at least 0", least=0)
 
 
 def _delta(epsilon: float, delta: float, k: int, total_epsilon: float, floor: float) -> float:
@@ -275,9 +268,7 @@ def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
 
     Source: as `optimal_composition_of_sequence`.
     """
-    return _delta_of_sequence(
-        count_events(events), non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
-    )
+    return _delta_of_sequence(count_events(events), nats(total_epsilon, "total_epsilon"))
 
 
 def count_events(events: Events) -> Counter[Privacy]:

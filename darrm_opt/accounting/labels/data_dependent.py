@@ -63,9 +63,8 @@ class UnpublishedLoss:
     counts: CountRows  # votes for each class in each query, shape (queries, C), C ≥ 2, each row with the same sum K ≥ 1
     sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
     order: float  # λ, from 1.001 on
-    threshold: float | None = (
-        None  # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
-    )
+    # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
+    threshold: float | None = None
     check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
     _repeats: Array = field(init=False, repr=False)
 

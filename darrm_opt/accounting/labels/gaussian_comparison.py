@@ -61,15 +61,10 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class GaussianCost:
-    """Gaussian mechanism that bounds a number of releases: their δ at ε is at most U(e^ε; ``variance``) + ``slack``.
+    """Gaussian mechanism that bounds a number of releases: their δ at ε is at most U(e^ε; ``variance``) + ``slack``."""
 
-    Attributes:
-        variance: s = μ² of the Gaussian mechanism, rounded up.
-        slack: sum of the η, rounded up [probability].
-    """
-
-    variance: float
-    slack: float
+    variance: float  # s = μ² of the Gaussian mechanism, rounded up
+    slack: float  # sum of the η, rounded up [probability]
 
 
 def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> GaussianCost:

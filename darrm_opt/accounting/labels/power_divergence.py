@@ -69,10 +69,7 @@ class PowerDivergence:
     def scaled(self, factor: float) -> PowerDivergence:
         """Return about that where a record moves counts by ``factor`` times as many standard deviations: no bound."""
         return replace(
-            self,
-            orders=0.5 + (self.orders - 0.5) / factor,
-            values=self.values * factor**2,
-            shift=self.shift * factor,
+            self, orders=0.5 + (self.orders - 0.5) / factor, values=self.values * factor**2, shift=self.shift * factor
         )
 
     def renyi(self, orders: Array) -> Array:

@@ -43,7 +43,6 @@ MAX_TIED = 6
 MAX_TRIPLES = 1_500_000
 """Most triples that are listed: some seconds for an account."""
 
-
 MAX_LEAD = 100_000
 """Largest lead of noisy counts that is listed: σ up to 5,555 votes."""
 
@@ -204,7 +203,10 @@ def _four_cells(noise: _CutNoise, others: int) -> tuple[Array, Array, Array]:
         single = alone + alone.transpose(turn) + alone.transpose(swap)
         rest = none + (1 - w1) * single + (1 - 2 * w2) * (pairs[0] + pairs[1] + pairs[2]) + (1 - 3 * w3) * three
         laws.append(np.stack([a, b, c, rest], axis=-1))
-    return _of_one_vote(laws, 4)
+    # A vote more for a, for b, and for c.
+    off = np.concatenate([law[1:, :-1, :-1].reshape(-1, 4) for law in laws])
+    on = np.concatenate([law[:-1, 1:, :-1].reshape(-1, 4) for law in laws])
+    return off, on, np.concatenate([law[:-1, :-1, 1:].reshape(-1, 4) for law in laws])
 
 
 def _three_alone(noise: _CutNoise) -> tuple[Array, Array, Array]:
@@ -230,10 +232,3 @@ def _first_of_three(at: Array, below: Array) -> Array:
     rest = np.einsum("xj,xk->xjk", below, below) + (one + one.transpose(0, 2, 1)) / 2
     rest += np.einsum("xj,xk->xjk", at, at) / 3
     return np.asarray(np.tensordot(at, rest, axes=(0, 0)))
-
-
-def _of_one_vote(laws: list[Array], cells: int) -> tuple[Array, Array, Array]:
-    """Return laws, shape (means, means, means, cells), with a vote for a, for b, and for c."""
-    off = np.concatenate([law[1:, :-1, :-1].reshape(-1, cells) for law in laws])
-    on = np.concatenate([law[:-1, 1:, :-1].reshape(-1, cells) for law in laws])
-    return off, on, np.concatenate([law[:-1, :-1, 1:].reshape(-1, cells) for law in laws])

@@ -117,38 +117,27 @@ def cell_probabilities(alpha: Array, beta: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Squares in the plane of (α, β): the i-th has its least corner at (least + i·side, least + j·side).
+    """Squares in the plane of (α, β), each with its least corner at (least + i·side, least + j·side)."""
 
-    Attributes:
-        i, j: whole numbers, shape (n,).
-        side: length of a side.
-        bounds: upper bounds on H_a on each box, shape (n, orders).
-    """
-
-    i: IntArray
+    i: IntArray  # shape (n,)
     j: IntArray
-    side: float
-    bounds: Array
+    side: float  # length of a side
+    bounds: Array  # upper bounds on H_a on each box, shape (n, orders)
 
 
 @dataclass(frozen=True, eq=False)
 class CellFamily:
-    """Laws of the three cells as functions of two real means.
+    """Laws of the three cells as functions of two real means."""
 
-    Attributes:
-        bounds: lower and upper bounds on the probabilities of a, b and another class at each (α, β), shape (n, 3); one
-            pair of arrays for each way of breaking ties.
-        another: upper bound on that of another class at each (α, β), shape (n,), however ties are broken.
-        least: least α and β inside the triangle.
-        spacing: of the noise [σ], at most ½; 0 if it is continuous.
-        charge: relative, for sums over a lattice that stand for integrals.
-    """
-
+    # lower and upper bounds on the probabilities of a, b and another class at each (α, β), shape (n, 3); one pair of
+    # arrays for each way of breaking ties
     bounds: Callable[[Array, Array], list[tuple[Array, Array]]]
-    another: Callable[[Array, Array], Array]
-    least: float
-    spacing: float = 0.0
-    charge: float = 0.0
+    another: Callable[
+        [Array, Array], Array
+    ]  # upper bound on that of another class, shape (n,), however ties are broken
+    least: float  # least α and β inside the triangle
+    spacing: float = 0.0  # of the noise [σ], at most ½; 0 if it is continuous
+    charge: float = 0.0  # relative, for sums over a lattice that stand for integrals
 
 
 def covering_boxes(

@@ -34,7 +34,7 @@ from darrm_opt.accounting.interop import (
 from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
 PROFILE = release_profile(SOLUTION.gamma, SOLUTION.problem)
@@ -283,6 +283,15 @@ def test_rdp_of_a_mechanism_is_never_below_that_of_its_pairs(mechanism: VoteMech
     for place, order in enumerate(orders.tolist()):
         worst = max(renyi(laws[here], laws[there], order) for here, there in moves(4, 3))
         assert worst <= bound[place] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 30.0, 50.0, 100.0])
+def test_rdp_of_a_pure_epsilon_is_that_of_randomised_response(epsilon: float) -> None:
+    orders = np.array([1.5, 2.0, 6.0])
+    bound = renyi_divergences(LaplaceMaximum(4, 3, 2 / epsilon), None, orders)
+    log_sums = np.logaddexp((orders - 1) * epsilon, -orders * epsilon) - math.log1p(math.exp(-epsilon))
+    assert np.all(bound >= log_sums / (orders - 1) * (1 - 1e-12))
+    assert np.all(bound[:2] <= log_sums[:2] / (orders[:2] - 1) * 1.1)
 
 
 def test_labels_join_dp_sgd_in_the_librarys_accountants() -> None:

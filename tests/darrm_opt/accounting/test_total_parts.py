@@ -13,6 +13,7 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import total
+from darrm_opt.accounting.bits.recursion import MIN_POINTS
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 
@@ -94,7 +95,7 @@ def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
 
 def test_the_work_of_two_kinds_is_that_of_all_states(monkeypatch: pytest.MonkeyPatch) -> None:
     moves = sum(release.profile.outer.moves.shape[0] for release in (RELEASE, OTHER))
-    work = 3 * 2 * moves * total.MIN_POINTS  # 0 to 2 of one kind done, 0 or 1 of the other
+    work = 3 * 2 * moves * MIN_POINTS  # 0 to 2 of one kind done, 0 or 1 of the other
     monkeypatch.setattr(total, "MAX_BITS_WORK", work)
     assert total.bits_total(counts(release=2, other=1), 1e-6).epsilon > 0
     monkeypatch.setattr(total, "MAX_BITS_WORK", work - 1)

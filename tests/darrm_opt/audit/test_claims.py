@@ -16,12 +16,16 @@ from hypothesis import strategies as st
 from support.refusals import refused
 
 from darrm_opt import Privacy
+from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.audit import Audit, Claim, audit, read_table
 from darrm_opt.audit.black_box import _at_least, _at_most, shown_epsilon
 from darrm_opt.audit.exact import compositions
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.release.log import mechanism_of
+from darrm_opt.tables.group_solver import solve_groups
+from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.votes import Labels, VoteTable
 
 
@@ -142,6 +146,15 @@ def test_what_a_package_brings_is_held_against_what_it_draws() -> None:
     assert (lie.verdict, lie.epsilon, lie.account) == ("refuted", None, "")
     stated = audit(true, Claim(Privacy(claim.privacy.epsilon / 2), 11, 2))
     assert (stated.exact, stated.epsilon) == (True, None)  # by the chances that it states
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("voter", [0.5, math.inf])
+def test_votes_of_groups_are_not_taken_for_votes_for_each_class(voter: float, neighbours: Neighbours) -> None:
+    groups = [VoterGroup(2, Privacy(voter)), VoterGroup(1, Privacy(0.1))]
+    solution = solve_groups(GroupProblem(2, groups, Privacy(0.8, 1e-4), affected=1))
+    found = audit(mechanism_of(solution), Claim(Privacy(0.1), 3, 2, neighbours=neighbours))
+    assert (found.verdict, found.counterexample) == ("not refuted", None)
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -299,6 +312,10 @@ def test_vote_counts_that_are_too_many_are_explored_in_part() -> None:
         ("samples", lambda: audit(noisy_vote(1.0), Claim(Privacy(1.0), 4, 2), samples=10)),
         ("confidence", lambda: audit(noisy_vote(1.0), Claim(Privacy(1.0), 4, 2), confidence=1.0)),
         ("pairs", lambda: audit(noisy_vote(1.0), Claim(Privacy(1.0), 4, 2), pairs=[])),
+        (
+            "neighbours",  # a γ is for its number of voters alone
+            lambda: audit(NoiseFunctionMechanism(_linear(3, 0.5)), Claim(Privacy(1.0), 3, 2, neighbours="add-remove")),
+        ),
     ],
 )
 def test_what_is_refused(argument: str, call: Callable[[], Audit]) -> None:

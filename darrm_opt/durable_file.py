@@ -114,7 +114,8 @@ def _set_permissions(draft: Path, target: Path, mode: int | None) -> None:
     try:
         status = target.stat()
     except FileNotFoundError:
-        draft.chmod(0o666 & ~_umask() if mode is None else mode)  # mkstemp makes files for their owner alone
+        os.umask(mask := os.umask(0o077))  # it can only be read by setting it
+        draft.chmod(0o666 & ~mask if mode is None else mode)  # mkstemp makes files for their owner alone
         return
     with contextlib.suppress(OSError, AttributeError):  # only root may give files away, and on Windows nobody
         os.chown(draft, status.st_uid, status.st_gid)
@@ -130,10 +131,3 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    """Return the umask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

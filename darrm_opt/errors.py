@@ -14,11 +14,8 @@ class DarrmError(Exception):
     """Base of every error raised on purpose by darrm-opt. Each can be pickled, whatever its constructor takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_error, (
-            type(self),
-            self.args,
-            self.__dict__,
-        )  # Exception would call the class with the text alone
+        # Exception would call the class with the text alone.
+        return _restore_error, (type(self), self.args, self.__dict__)
 
 
 def _restore_error(kind: type[DarrmError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DarrmError:
@@ -46,9 +43,8 @@ class InvalidInput(DarrmError, ValueError):
         value_text = repr(value.item() if getattr(value, "shape", None) == () else value)  # 0.5, not np.float64(0.5)
         if len(value_text) > _MAX_VALUE_CHARACTERS:
             value_text = value_text[:_MAX_VALUE_CHARACTERS] + "…"
-        complaint = (
-            "is missing" if value is None else f"= {value_text} is not valid"
-        )  # None is Python's word for an empty field
+        # None is Python's word for an empty field.
+        complaint = "is missing" if value is None else f"= {value_text} is not valid"
         text = f"{argument} {complaint}: expected {accepted}."
         super().__init__(f"{text} {advice}" if advice else text)
 

@@ -204,10 +204,7 @@ class Problem:
         affected = whole_number(affected, "affected", "a whole number of voters, at least 1")
         if affected > K:
             raise InvalidInput(
-                "affected",
-                affected,
-                f"at most K = {K} voters",
-                "A record cannot influence more voters than there are.",
+                "affected", affected, f"at most K = {K} voters", "A record cannot influence more voters than there are."
             )
         object.__setattr__(self, "K", K)
         object.__setattr__(self, "voter", voter)

@@ -19,7 +19,7 @@ from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.group_baselines import GroupBaseline, group_baselines
 from darrm_opt.planning.group_plan import group_question, plain_option, plan_groups
-from darrm_opt.planning.votes import SAMPLED_NUMBERS
+from darrm_opt.planning.question import SAMPLED_NUMBERS
 from darrm_opt.problem import Privacy
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach, corner_count, key_count

@@ -68,8 +68,7 @@ def solution_text(solution: Solution) -> str:
     # At a tie there is no majority to keep: the bit is a fair coin whatever γ is.
     right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
     table = columns(
-        ["l", "γ(l)", "Pr[bit = majority]"],
-        [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)],
+        ["l", "γ(l)", "Pr[bit = majority]"], [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)]
     )
     return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
 

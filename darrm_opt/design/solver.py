@@ -215,9 +215,8 @@ def check_backend(backend: str, time_limit: float | None) -> None:
     """Refuse a backend or a time limit that `solve` does not accept for any problem."""
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
-    seconds = "seconds above 0"
     if time_limit is not None:
-        real_number(time_limit, "time_limit", seconds, above=0)
+        real_number(time_limit, "time_limit", "seconds above 0", above=0)
 
 
 class Solver:

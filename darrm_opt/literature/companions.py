@@ -21,8 +21,7 @@ from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.bagging import bagging_guarantee, draw_subsamples
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.darrm.printed import CLASSES, VOTERS
-from darrm_opt.literature.darrm.result import COMPANIONS, Cell, Reproduction, Table
+from darrm_opt.literature.darrm.printed import CLASSES, VOTERS, Cell, Reproduction, Table
 from darrm_opt.literature.darrm.teachers import find_images
 from darrm_opt.literature.dpbag import BundledData, load_dataset, overspending_label_count, teacher
 from darrm_opt.literature.he_wang_tao import printed as hwt
@@ -375,12 +374,12 @@ def _rounds_to(value: float, text: str) -> bool:
 
 
 def reproduce_companion(name: str, *, data: str | None = None, quick: bool = False, seed: int = 0) -> Reproduction:
-    """Return one item of `COMPANIONS`, computed again."""
+    """Return one item of `darrm.COMPANIONS`, computed again."""
     experiments = {"bagging-figures": bagging_figures, "sign-sgd": sign_sgd}
     if name in experiments:
         return experiments[name](data=data, quick=quick, seed=seed)
     accounts = (bagging_tables, pate_column, dpbag_labels, hwt_composition, hwt_training)
     makers = {account.__name__.replace("_", "-"): account for account in accounts}
     if name not in makers:
-        raise InvalidInput("NAME", name, "one of " + ", ".join(COMPANIONS))
+        raise InvalidInput("NAME", name, "one of " + ", ".join((*makers, *experiments)))
     return makers[name]()

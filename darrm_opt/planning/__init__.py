@@ -1,7 +1,6 @@
 """Planning: from voters, queries and a total (ε, δ) to the most useful mechanism, for any number of classes.
 
-question          what is asked: voters, queries, total, how votes fall; which account of the voters holds
-votes             the law of votes, where classes or a price judge
+question          what is asked: voters, queries, total, the law of votes; which account of the voters holds
 option            one mechanism as an option, a suggestion, and the plan, as values
 plain_majority    plain majorities: post-processing of private models, or the total of fresh answers
 candidates        γ of one release, γ of all, and every mechanism of the registry, each calibrated to the total

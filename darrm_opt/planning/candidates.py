@@ -34,7 +34,7 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
-from darrm_opt.planning.best_target import POINTS, QUICK_GUESS_ERROR, best_target, equal_share
+from darrm_opt.planning.best_target import POINTS, QUICK_GUESS_ERROR, BestTarget, best_target, equal_share
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
 from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
@@ -82,18 +82,7 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     """
     if question.affected_distribution is not None and question.total.delta > 0:
         return _optimal_of_draw(question, question.affected_distribution, seeds)
-    voters = question.released
-    best = best_target(
-        voters.K,
-        voters.voter,
-        question.queries,
-        question.total,
-        voters.affected,
-        question.gamma_objective,
-        fresh=question.fresh,
-        quick=question.quick,
-        stop=question.stop,
-    )
+    best = best_target_of(question, question.released, question.queries, question.total, quick=question.quick)
     target, spent, account = best.target, best.total, best.account
     # If not by that account, it fits by basic composition, which the accounts on a grid exceed slightly.
     if spent.epsilon > question.total.epsilon:
@@ -107,6 +96,14 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     if target.delta > question.total.delta:
         why += " That δ may exceed the total's: it says which γ is meant, and the total is proved for this γ itself."
     return _gamma_opt(question, best.solution, spent, account, why)
+
+
+def best_target_of(
+    question: Question, voters: Problem, queries: int, total: Privacy, *, quick: bool = False
+) -> BestTarget:
+    """Return the best target for so many queries to some voters within a total, as a question wants its γ."""
+    asked = (voters.K, voters.voter, queries, total, voters.affected, question.gamma_objective)
+    return best_target(*asked, fresh=question.fresh, quick=quick, stop=question.stop)
 
 
 def _gamma_opt(question: Question, solution: Solution, spent: Privacy, account: str, why: str) -> Option:
@@ -146,17 +143,7 @@ def _optimal_of_draw(question: Question, distribution: AffectedDistribution, see
 
 def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> Option:
     """Return γ_opt for a fixed number of affected voters, made for ``budget`` and accounted for by the draw."""
-    queries = question.queries
-    shape = best_target(
-        voters.K,
-        voters.voter,
-        queries,
-        budget,
-        voters.affected,
-        question.gamma_objective,
-        fresh=question.fresh,
-        stop=question.stop,
-    ).target
+    shape = best_target_of(question, voters, question.queries, budget).target
 
     # ε and δ by one share: the split between the two is what `best_target` has searched for.
     def scaled(share: float) -> Privacy:

@@ -21,8 +21,8 @@ from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.best_target import best_target, least_cost
-from darrm_opt.planning.candidates import calibrated_option, cost, provable_problem
+from darrm_opt.planning.best_target import least_cost
+from darrm_opt.planning.candidates import best_target_of, calibrated_option, cost, provable_problem
 from darrm_opt.planning.option import Option, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
@@ -94,28 +94,15 @@ def _cheapest(proposals: list[_Proposal], question: Question) -> list[_Proposal]
 
 def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
     """Return γ_opt of the best target of so many queries within a total, as `plan` finds it."""
-    voters = question.released
-    return best_target(
-        voters.K,
-        voters.voter,
-        queries,
-        total,
-        voters.affected,
-        question.gamma_objective,
-        fresh=question.fresh,
-        quick=True,
-        stop=question.stop,
-    ).solution
+    return best_target_of(question, question.released, queries, total, quick=True).solution
 
 
 def _confirmed_suggestion(larger: Suggestion, question: Question, name: str) -> Suggestion:
     """Return the total, raised until a quick search for a mechanism within it is accurate enough, too."""
     for _ in range(MAX_RAISES):
-        accuracy = (
-            calibrated_option(name, replace(question, total=larger.total)).accuracy
-            if name in calibrated_names()
-            else None
-        )
+        accuracy = None
+        if name in calibrated_names():
+            accuracy = calibrated_option(name, replace(question, total=larger.total)).accuracy
         if accuracy is None:
             accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
         if accuracy >= question.least_accuracy:

@@ -10,7 +10,7 @@ from darrm.cli.parameters import TOTAL, AsJson, number, options_named, total_pri
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt.literature.darrm.result import Reproduction
+    from darrm_opt.literature.darrm.printed import Reproduction
     from darrm_opt.literature.dpbag import AggregatorExperiment, AggregatorResult
 
 

@@ -83,11 +83,7 @@ def search_columns(
         return _merge(in_threads(calls, threads), collector.most)
 
     if not collector.most and constraint.corners.Delta > 0 and (_work(constraint, r) > MIN_PRUNED_WORK or whole < r):
-        faces = search("never", 0, -LARGEST)
-        collector.take(faces, complete=False)
-        if whole == 0 and settle == "never":
-            collector.leave_out(faces.left_out)
-            return
+        collector.take(search("never", 0, -LARGEST), complete=False)
     collector.take(search(settle, whole, collector.value))
 
 

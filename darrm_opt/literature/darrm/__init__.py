@@ -1,7 +1,7 @@
 """Reproduction of the figures and tables of the four papers: `reproduce` computes one, `REPRODUCTIONS` lists them.
 
-    result               the result of a reproduction
-    printed              the setting of the paper's experiments, and its own numbers as far as they are available
+    printed              the setting of the paper's experiments, its own numbers as far as they are available, and the
+                         tables in which ours stand beside them
     gamma_figures        Figures 2, 6, 7, 8: γ and its error; Figure 9: voters that differ from the design's prior
     cost_tables          Tables 2, 3, 5, 7, 9: the total privacy of the releases; Table 4, Figure 10: GNMax
     teachers             the teachers and their votes, on MNIST and Fashion-MNIST from files
@@ -20,13 +20,23 @@ import re
 from typing import TYPE_CHECKING
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature.darrm.result import COMPANIONS
 from darrm_opt.problem import whole_number
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from darrm_opt.literature.darrm.result import Reproduction
+    from darrm_opt.literature.darrm.printed import Reproduction
+
+COMPANIONS = {
+    "bagging-tables": "Bagging, Tables 2 to 5, budget columns: accounting",
+    "bagging-figures": "Bagging, Figures 1 and 2, at digits size: experiment",
+    "pate-column": "Bagging, Tables 4 and 5, what PATE costs: accounting",
+    "dpbag-labels": "DPBag, labels of SAA in Table 2 and the supplement: accounting",
+    "hwt-composition": "He, Wang, Tao, composition theorems: accounting",
+    "hwt-training": "He, Wang, Tao, Theorems 7 (SGLD) and 8 (federated): accounting",
+    "sign-sgd": "DaRRM's earlier version, sign-SGD at digits size: experiment",
+}
+"""Reproductions of the companion papers: name → what it is, and in what sense it is reproduced."""
 
 REPRODUCTIONS = {
     "figure-2": "γ and its error, K = 11, Δ > 0: exact",

@@ -13,8 +13,7 @@ from darrm_opt.accounting.total import exact_epsilon, total_delta_of
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.darrm import printed as paper
 from darrm_opt.literature.darrm.gamma_figures import variance_figure
-from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, K, accounts, printed_value
-from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.literature.darrm.printed import GNMAX_ORDERS, Cell, K, Reproduction, Table, accounts, printed_value
 from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, noise_function

@@ -21,7 +21,7 @@ from darrm_opt.design.objective import AnyObjective, rectangular
 from darrm_opt.design.scenarios import expected_error
 from darrm_opt.design.solver import solve
 from darrm_opt.figures import check_drawable, draw_error, draw_gamma, draw_legend, draw_title, style_panels
-from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.literature.darrm.printed import Cell, Reproduction, Table
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.planning.baselines import MAX_SCALING
 from darrm_opt.priors import IndependentVoters

@@ -20,8 +20,7 @@ from darrm_opt.baselines import subsampling
 from darrm_opt.design.solver import solve
 from darrm_opt.literature.darrm import printed as paper
 from darrm_opt.literature.darrm.cost_tables import exact, fixed_votes, gnmax
-from darrm_opt.literature.darrm.printed import accuracies
-from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.literature.darrm.printed import Cell, Reproduction, Table, accuracies
 from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teacher_votes
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.noise import NoiseFunction

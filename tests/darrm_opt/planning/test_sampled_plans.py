@@ -17,7 +17,7 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.planning import design_within_total, plan
-from darrm_opt.planning.renyi_tables import RenyiTables
+from darrm_opt.planning.sampled_candidates import RenyiTables
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
 
 FLOORS = [

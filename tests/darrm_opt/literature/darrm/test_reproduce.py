@@ -25,13 +25,14 @@ from darrm_opt.literature.darrm.printed import (
     ACCURACY_TABLES,
     COST_TABLES,
     GNMAX_ORDERS,
+    NOT_HERE,
     K,
+    Reproduction,
     accounts,
     accuracies,
     printed_value,
     problem,
 )
-from darrm_opt.literature.darrm.result import NOT_HERE, Reproduction
 from darrm_opt.literature.darrm.teachers import load_teacher_votes
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import IndependentVoters

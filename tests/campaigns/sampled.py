@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,6 +69,7 @@ CASES: list[tuple[Any, Any, Sequence[int | None], Sequence[int | None], dict[str
 def drawn_law(mechanism: VoteMechanism) -> Law:
     """The law of a mechanism, as fractions of the doubles that it states."""
 
+    @cache
     def law(counts: tuple[int, ...]) -> list[Fraction]:
         order = sorted(range(len(counts)), key=lambda c: -counts[c])
         found = mechanism.class_chances(np.array([[counts[c] for c in order]]))

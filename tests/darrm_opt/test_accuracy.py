@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
@@ -51,7 +52,7 @@ def enumerated(noise: NoiseFunction, p: Array | list[float]) -> tuple[Fraction, 
     return abs(released_one - majority_one), differ
 
 
-@pytest.mark.parametrize(("K", "seed"), CASES)
+@for_each(("K", "seed"), CASES)
 def test_vectors_of_voters(K: int, seed: int) -> None:
     noise, p = random_noise(K, seed), random_p(K, seed)
     tv, differ = enumerated(noise, p)
@@ -60,7 +61,7 @@ def test_vectors_of_voters(K: int, seed: int) -> None:
     assert tv_error(noise, p) <= disagreement(noise, p)
 
 
-@pytest.mark.parametrize(("K", "seed"), CASES)
+@for_each(("K", "seed"), CASES)
 def test_shared_p(K: int, seed: int) -> None:
     noise = random_noise(K, seed)
     for p in (0.0, 1e-9, 0.3, 0.5, 0.5 + 2**-40, 0.77, 1.0):
@@ -136,8 +137,8 @@ def averaged(noise: NoiseFunction, grid: Array, weights: Array, which: Callable[
     return float(weights @ [which(noise, p) for p in grid])
 
 
-@pytest.mark.parametrize("K", [1, 2, 5, 12])
-@pytest.mark.parametrize("which", [tv_error, disagreement])
+@for_each("K", [1, 2, 5, 12])
+@for_each("which", [tv_error, disagreement])
 def test_shared_beta_prior_is_the_mean_over_p(K: int, which: Callable[[NoiseFunction, Any], float]) -> None:
     """Beta(3, 2) has density 12p²(1−p); each half of [0, 1] is a polynomial, exact by Gauss–Legendre."""
     noise = random_noise(K, 2)
@@ -173,7 +174,7 @@ def test_a_histogram_is_the_distribution_of_ones() -> None:
     assert disagreement(noise, prior) == pytest.approx((4 + 1) / 8 * 0.75 / 2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "message"),
     [
         (

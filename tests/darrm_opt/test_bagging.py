@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
@@ -59,7 +60,7 @@ CASES: list[tuple[int, int, int, bool, Sampling]] = [
 ]
 
 
-@pytest.mark.parametrize(("n", "k", "N", "replacement", "sampling"), CASES)
+@for_each(("n", "k", "N", "replacement", "sampling"), CASES)
 def test_the_profile_is_flat_at_delta_for_all_neighbours(
     n: int, k: int, N: int, replacement: bool, sampling: Sampling
 ) -> None:
@@ -79,7 +80,7 @@ def test_the_profile_is_flat_at_delta_for_all_neighbours(
                 assert hockey_stick(here, there, slope) == delta
 
 
-@pytest.mark.parametrize(("n", "k", "N", "replacement", "sampling"), CASES)
+@for_each(("n", "k", "N", "replacement", "sampling"), CASES)
 def test_the_papers_epsilon_is_the_log_ratio_of_the_shared_draws(
     n: int, k: int, N: int, replacement: bool, sampling: Sampling
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.paths import DATA
 from support.two_class_moments import epsilon_from_moments, law_moments, noisy_vote_laws
 
@@ -237,7 +238,7 @@ def agrees(got: Any, expected: str, tolerance: str) -> None:
         assert got == pytest.approx(json.loads(expected), rel=near["rel"], abs=near["abs"])
 
 
-@pytest.mark.parametrize(("system", "quantity"), COMPUTE)
+@for_each(("system", "quantity"), COMPUTE)
 def test_every_row_of_a_quantity(system: str, quantity: str) -> None:
     for row in ROWS:
         if (row["system"], row["quantity"]) != (system, quantity):

@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.paths import DATA
 from support.refusals import refused
 
@@ -47,7 +48,7 @@ def is_rounded_down(value: float, exact: Fraction) -> bool:
     return Fraction(float(value)) <= exact and (value == 1.0 or Fraction(math.nextafter(float(value), 2.0)) > exact)
 
 
-@pytest.mark.parametrize(("K", "m"), [(K, m) for K in range(1, 10) for m in range(1, K + 1)])
+@for_each(("K", "m"), [(K, m) for K in range(1, 10) for m in range(1, K + 1)])
 def test_subsampling_is_the_enumeration_rounded_down(K: int, m: int) -> None:
     noise = subsampling(K, m)
     assert noise.K == K
@@ -106,8 +107,8 @@ def worst_excess(noise: NoiseFunction, growth: Fraction, target_growth: Fraction
     )
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 6, 7])
-@pytest.mark.parametrize("growth", [Fraction(11, 10), Fraction(3)])
+@for_each("K", [1, 2, 3, 4, 5, 6, 7])
+@for_each("growth", [Fraction(11, 10), Fraction(3)])
 def test_double_subsampling_keeps_its_promise_as_stored(K: int, growth: Fraction) -> None:
     for m in range(1, (K + 1) // 2 + 1):
         assert worst_excess(double_subsampling(K, m), growth, growth**m) <= 0
@@ -207,7 +208,7 @@ def test_baselines_stay_below_the_optimum() -> None:
     assert compared >= 20
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "argument"),
     [
         (lambda: subsampling(0, 1), "K"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.darrm_runner import run
 from support.paths import DATA
 
@@ -62,7 +63,7 @@ def copied(name: str, folder: Path) -> Path:
     return Path(shutil.copy(FOLDER / name, folder / name))
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@for_each("name", MECHANISMS)
 def test_a_record_of_a_mechanism_is_read_and_draws_as_it_did(name: str) -> None:
     mechanism, source = mechanism_of(name), Seeded(3)
     counts = count_votes(VOTES[mechanism.classes], mechanism.K, mechanism.classes).tolist()
@@ -73,7 +74,7 @@ def test_a_record_of_a_mechanism_is_read_and_draws_as_it_did(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@for_each("name", MECHANISMS)
 def test_no_total_of_a_mechanism_is_dearer(name: str) -> None:
     mechanism, before = mechanism_of(name), meaning(name)
     for queries, epsilon in before["epsilon"].items():
@@ -211,8 +212,8 @@ def test_no_calibrated_parameter_and_no_utility_is_worse(row: dict[str, Any]) ->
 PARAMETERS = {"gnmax": 5.0, "laplace": 4.0, "permute_and_flip": 0.2, "exponential": 0.2}
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("K", [6, 11])
+@for_each("name", PARAMETERS)
+@for_each("K", [6, 11])
 def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed(K: int, name: str) -> None:
     """The chances that release 0.2 had for γ of two classes, and those of vote counts among any number of classes."""
     mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name])

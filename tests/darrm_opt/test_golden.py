@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from support.golden import GOLDEN, Row, name, problem_of
+from support.cases import for_each
+from support.golden import GOLDEN, Row, problem_of
 
 from darrm_opt import solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator
@@ -35,27 +36,31 @@ def meets(row: Row, method: Literal["auto", "cuts", "enumerate"], backend: str =
         assert solution.statistics.rows == ConstraintGenerator(problem).size
 
 
-@pytest.mark.parametrize("row", GOLDEN, ids=name)
+@for_each("row", GOLDEN)
 def test_by_cuts(row: Row) -> None:
     meets(row, "cuts")
 
 
-def enumerable() -> list[object]:
-    sized = [(row, ConstraintGenerator(problem_of(row)).size) for row in GOLDEN]
-    return [
-        pytest.param(row, marks=pytest.mark.slow if size > HEAVY else (), id=name(row))
-        for row, size in sized
-        if size <= ENUMERATED
-    ]
+SIZES = [ConstraintGenerator(problem_of(row)).size for row in GOLDEN]
 
 
-@pytest.mark.parametrize("row", enumerable())
+def of_size(least: int, most: int) -> list[Row]:
+    return [row for row, size in zip(GOLDEN, SIZES, strict=True) if least < size <= most]
+
+
+@for_each("row", of_size(0, HEAVY))
 def test_by_enumeration(row: Row) -> None:
     meets(row, "enumerate")
 
 
-@pytest.mark.parametrize("row", GOLDEN[::9], ids=name)
-@pytest.mark.parametrize("backend", ["gurobi", "cvxpy"])
+@pytest.mark.slow
+@for_each("row", of_size(HEAVY, ENUMERATED))
+def test_by_enumeration_of_many_rows(row: Row) -> None:
+    meets(row, "enumerate")
+
+
+@for_each("row", GOLDEN[::9])
+@for_each("backend", ["gurobi", "cvxpy"])
 def test_by_other_solvers(row: Row, backend: str) -> None:
     meets(row, "cuts", backend)
 
@@ -65,4 +70,4 @@ def test_the_file_covers_what_is_accepted() -> None:
     assert {"inf"} < {row["epsilon"] for row in GOLDEN}
     assert any(int(row["K"]) % 2 == 0 for row in GOLDEN)
     assert any(0 < int(row["affected"]) < int(row["K"]) for row in GOLDEN)
-    assert len(enumerable()) >= 50
+    assert len(of_size(0, ENUMERATED)) >= 50

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.refusals import refused
 from support.strategies import noises
 
@@ -104,7 +105,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "text"), WRONG)
+@for_each(("values", "text"), WRONG)
 def test_refused_in_these_words(values: Any, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         NoiseFunction(values)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.refusals import refused
 from support.strategies import ProblemCase, problem_cases
 
@@ -49,8 +50,8 @@ def test_floating_noise_is_forgiven(noisy: float, clean: float) -> None:
     assert Problem(5, Privacy(noisy), Privacy(clean)) == Problem(5, Privacy(clean), Privacy(noisy))
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.0852, 1 / 3, 4.0])
-@pytest.mark.parametrize("m", ALLOWANCES)
+@for_each("epsilon", [1e-4, 0.0852, 1 / 3, 4.0])
+@for_each("m", ALLOWANCES)
 def test_the_target_epsilon_is_one_number_however_it_is_computed(epsilon: float, m: float) -> None:
     product = m * epsilon
     summed = sum([epsilon] * int(m)) + (m - int(m)) * epsilon
@@ -63,14 +64,8 @@ def plainly(Delta: float, m: float) -> float:
     return 1 - math.pow(1 - Delta, m)
 
 
-@pytest.mark.parametrize(
-    ("Delta", "m"),
-    [
-        *[(Delta, m) for Delta in (1e-5, 1e-4) for m in (1, 3, 5, 7)],
-        *[(1e-4, m) for m in (10, 13, 15)],
-        *[pytest.param(1e-5, m) for m in (10, 13, 15)],
-    ],
-)
+@for_each("Delta", [1e-5, 1e-4])
+@for_each("m", [1, 3, 5, 7, 10, 13, 15])
 def test_the_papers_default_delta_is_one_number_however_it_is_computed(Delta: float, m: float) -> None:
     without_cancellation = -math.expm1(m * math.log1p(-Delta))
     assert target(1.0, plainly(Delta, m)) == target(1.0, without_cancellation)
@@ -217,7 +212,7 @@ def test_frozen(name: str) -> None:
         problem().voter.epsilon = 0.2  # type: ignore[misc]  # that it cannot be set is the point
 
 
-@pytest.mark.parametrize("m", ALLOWANCES)
+@for_each("m", ALLOWANCES)
 def test_the_allowance_is_read_back(m: float) -> None:
     assert problem(m=m).m == m
 
@@ -298,13 +293,11 @@ REFUSED: list[Any] = [
         {"m": 6000},
         "^target_epsilon = 600.0 is not valid: expected at most 500 nats. Such a target protects nobody: lower m or epsilon.$",
     ),
-    pytest.param(
+    (
         {"m": None, "target_epsilon": math.inf, "Delta": 0.0},
         "^target_epsilon = inf is not valid: expected at most 500 nats.",
     ),
-    pytest.param(
-        {"m": None, "target_epsilon": math.inf}, "^target_epsilon = inf is not valid: expected at most 500 nats."
-    ),
+    ({"m": None, "target_epsilon": math.inf}, "^target_epsilon = inf is not valid: expected at most 500 nats."),
     (
         {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1},
         (
@@ -315,7 +308,7 @@ REFUSED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "text"), REFUSED, ids=lambda value: str(value) if isinstance(value, dict) else "")
+@for_each(("changes", "text"), REFUSED)
 def test_refused_in_these_words(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=text) as refusal:
         problem(**changes)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from support.cases import for_each
 from support.refusals import refused
 from support.strategies import ProblemCase, problem_cases, random_case
 
@@ -63,7 +64,7 @@ def test_a_problem_in_the_words_of_the_dictionary() -> None:
     assert problem_record(Problem(3, Privacy(math.inf), Privacy(0.5)))["m"] is None
 
 
-@pytest.mark.parametrize("number", range(len(ASKED)))
+@for_each("number", range(len(ASKED)))
 def test_solutions_come_back_to_the_last_bit(number: int) -> None:
     given = solution(number)
     record = through_json(solution_record(given))
@@ -159,7 +160,7 @@ MALFORMED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "text"), MALFORMED)
+@for_each(("change", "text"), MALFORMED)
 def test_a_malformed_record_is_refused_in_these_words(change: Change, text: str) -> None:
     record = copy.deepcopy(through_json(solution_record(solution())))
     change(record)
@@ -187,7 +188,7 @@ UNCHECKED = [
 ]
 
 
-@pytest.mark.parametrize("change", UNCHECKED)
+@for_each("change", UNCHECKED)
 def test_fields_of_the_wrong_kind_are_refused(change: Change) -> None:
     record = copy.deepcopy(through_json(solution_record(solution())))
     change(record)

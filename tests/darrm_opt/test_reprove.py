@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt import InvalidInput, NotPrivate, NotProven, Privacy, Problem, solve, verify
 from darrm_opt._version import __version__
@@ -52,7 +53,7 @@ def beyond(value: float) -> float:
     return value + 3 * TOLERANCE * max(1.0, abs(value))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "reason"),
     [
         (lambda record: record.update(utility=beyond(record["utility"])), "utility"),

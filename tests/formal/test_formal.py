@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.darrm_runner import run
 from support.exact import Voters
-from support.golden import GOLDEN, Row, name, problem_of
+from support.golden import GOLDEN, Row, problem_of
 from support.paths import ROOT
 from support.strategies import random_case, random_noise
 
@@ -109,7 +110,7 @@ def read_exactly(problem: Problem, noise: NoiseFunction) -> bool:
 
 
 @built
-@pytest.mark.parametrize("row", SMALL, ids=name)
+@for_each("row", SMALL)
 def test_the_golden_set_is_accepted_and_refused_when_scaled_up(row: Row) -> None:
     problem = problem_of(row)
     noise = solve(problem, row["objective"]).noise
@@ -195,7 +196,7 @@ def test_the_example_judges_as_the_formal_checker_and_the_product() -> None:
     assert 20 < sum(formal) < 80
 
 
-@pytest.mark.parametrize("row", [row for row in SMALL if int(row["K"]) <= 11][::4], ids=name)
+@for_each("row", [row for row in SMALL if int(row["K"]) <= 11][::4])
 def test_the_example_accepts_the_golden_set_and_refuses_what_is_not_private(row: Row) -> None:
     problem = problem_of(row)
     noise = solve(problem, row["objective"]).noise
@@ -339,7 +340,7 @@ QUESTION = "K 3\naffected 3\nepsilon 0.1\nDelta 0\nm 2\ndelta 0\ngamma 1/2 0.25 
 
 
 @built
-@pytest.mark.parametrize(
+@for_each(
     ("old", "new", "message"),
     [
         ("K 3", "K three", "not a number: three"),

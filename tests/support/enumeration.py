@@ -5,6 +5,7 @@ e^ε is irrational, so it enters as a rational within 1e-60 of it (`exp_fraction
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -39,13 +40,21 @@ def worst_mechanism(event: Privacy) -> list[Pair]:
 
 def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
     """Return Σ (P − e^E·Q)₊ over all outcomes of the mechanisms run one after the other."""
-    odds, total = exp_fraction(total_epsilon), Fraction(0)
-    for outcome in product(*mechanisms):
-        on_data, on_neighbour = Fraction(1), Fraction(1)
+    odds = exp_fraction(total_epsilon)
+    wholes, scaled = zip(*map(whole, mechanisms), strict=True) if mechanisms else ((), ())
+    total = 0
+    for outcome in product(*scaled):
+        on_data, on_neighbour = odds.denominator, odds.numerator
         for p, q in outcome:
             on_data, on_neighbour = on_data * p, on_neighbour * q
-        total += max(on_data - odds * on_neighbour, Fraction(0))
-    return total
+        total += max(on_data - on_neighbour, 0)
+    return Fraction(total, odds.denominator * math.prod(wholes))
+
+
+def whole(pairs: Sequence[Sequence[Fraction]]) -> tuple[int, list[list[int]]]:
+    """Return a common denominator, and the numerators: whole numbers are multiplied a dozen times as fast."""
+    common = math.lcm(*(p.denominator for pair in pairs for p in pair))
+    return common, [[p.numerator * (common // p.denominator) for p in pair] for pair in pairs]
 
 
 def vote_pairs(gamma: NoiseFunction, affected: int) -> list[Pair]:
@@ -60,14 +69,18 @@ def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float)
     Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)), written down as it stands.
     """
 
+    wholes, scaled = zip(*map(whole, regions), strict=True) if regions else ((), ())
+    odds = exp_fraction(total_epsilon)
+
     @cache
-    def worst(index: int, on_data: Fraction, on_neighbour: Fraction) -> Fraction:
+    def worst(index: int, on_data: int, on_neighbour: int) -> int:
         if index == len(regions):
-            return max(on_data - on_neighbour, Fraction(0))
+            return max(on_data - on_neighbour, 0)
+        one = wholes[index]
         return max(
             worst(index + 1, on_data * p, on_neighbour * q)
-            + worst(index + 1, on_data * (1 - p), on_neighbour * (1 - q))
-            for p, q in regions[index]
+            + worst(index + 1, on_data * (one - p), on_neighbour * (one - q))
+            for p, q in scaled[index]
         )
 
-    return worst(0, Fraction(1), exp_fraction(total_epsilon))
+    return Fraction(worst(0, odds.denominator, odds.numerator), odds.denominator * math.prod(wholes))

@@ -13,6 +13,8 @@ from fractions import Fraction
 from itertools import combinations, permutations, product
 from random import Random
 
+from support.enumeration import whole
+
 Share = tuple[int, ...]
 """Values of the records that one voter has, sorted."""
 
@@ -108,14 +110,15 @@ def worst_delta(
 ) -> Fraction:
     """Return the largest Σ (P − slope·Q)₊ over all transcripts of the best adaptive choice among the pairs."""
 
-    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
-        if left == 0 or a == 0:
-            return max(Fraction(0), a - b)
-        return max(
-            sum((value(left - 1, a * p, b * q) for p, q in zip(*pair, strict=True)), Fraction(0)) for pair in pairs
-        )
+    common, numerators = whole([law for pair in pairs for law in pair])
+    scaled = [*zip(numerators[::2], numerators[1::2], strict=True)]
 
-    return value(queries, Fraction(1), slope)
+    def value(left: int, a: int, b: int) -> int:
+        if left == 0 or a == 0:
+            return max(0, a - b)
+        return max(sum(value(left - 1, a * p, b * q) for p, q in zip(*pair, strict=True)) for pair in scaled)
+
+    return Fraction(value(queries, slope.denominator, slope.numerator), slope.denominator * common**queries)
 
 
 def question_pairs(
@@ -201,22 +204,29 @@ def worst_allocated_delta(
         return law(tuple(counts[label] for label in range(classes)))
 
     laws = [
-        [[[law_of(vote, shares[query]) for _, shares in side] for query in range(among)] for vote in questions]
+        [[law_of(vote, shares[query]) for _, shares in side] for vote in questions for query in range(among)]
         for side in sides
     ]
+    common, numerators = whole([law for side in laws for asked in side for law in asked])
+    rows = iter(numerators)
+    scaled = [[[next(rows) for _ in asked] for asked in side] for side in laws]
 
-    def value(query: int, weights: Sequence[Sequence[Fraction]]) -> Fraction:
+    def value(query: int, weights: Sequence[Sequence[int]]) -> int:
         if query == among:
-            return max(Fraction(0), sum(weights[0]) - slope * sum(weights[1]))
-        found = Fraction(0)
+            return max(0, sum(weights[0]) - sum(weights[1]))
+        found = 0
         for number in range(len(questions)):
-            chances = [each[number][query] for each in laws]
-            outputs = range(len(chances[0][0]))
+            chances = [side[number * among + query] for side in scaled]
             after = (
                 [[w * c[o] for w, c in zip(*pair, strict=True)] for pair in zip(weights, chances, strict=True)]
-                for o in outputs
+                for o in range(len(chances[0][0]))
             )
-            found = max(found, sum((value(query + 1, each) for each in after), Fraction(0)))
+            found = max(found, sum(value(query + 1, each) for each in after))
         return found
 
-    return value(0, [[chance for chance, _ in side] for side in sides])
+    draws = math.lcm(*(len(side) for side in sides))  # all of a side are equally likely
+    start = [
+        [times * draws // len(side)] * len(side)
+        for times, side in zip((slope.denominator, slope.numerator), sides, strict=True)
+    ]
+    return Fraction(value(0, start), slope.denominator * draws * common**among)

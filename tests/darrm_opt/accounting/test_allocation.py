@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns.sampled import drawn_law, small_mechanisms
+from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused
 from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
@@ -37,16 +38,12 @@ def allocated(among: int, times: int = 1, records: int = 2) -> Sampling:
     return Sampling(records, scheme="random-allocation", among=among, times=times)
 
 
-CASES = [(name, 2, 1) for name in MECHANISMS] + [("table", 3, 1), ("gnmax", 3, 1)]
+CASES = [*((name, *times) for name in MECHANISMS for times in ((2, 1), (3, 2))), ("table", 3, 1), ("gnmax", 3, 1)]
 """Mechanisms, t and k."""
 
-LONGER = [(name, 3, 2) for name in MECHANISMS]
 
-
-@pytest.mark.parametrize(
-    ("name", "among", "times"), CASES + [pytest.param(*case, marks=pytest.mark.slow) for case in LONGER]
-)
-@pytest.mark.parametrize("more", [True, False])
+@for_each(("name", "among", "times"), CASES)
+@for_each("more", [True, False])
 def test_never_below_every_allocation_and_transcript(name: str, among: int, times: int, more: bool) -> None:
     mechanism, rng = MECHANISMS[name], Random(f"{name} {among} {times}")
     votes = [random_vote(rng, mechanism.classes), shown(9, 1)]
@@ -148,7 +145,7 @@ def test_any_votes_and_large_ensembles_have_an_account() -> None:
     assert fits(found, 500, total, sampling)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "argument"),
     [
         ({"among": None}, "among"),

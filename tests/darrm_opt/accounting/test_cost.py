@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, vote_pairs
 from support.refusals import refused
 
@@ -30,8 +31,8 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize(("K", "affected", "queries"), [(3, 1, 3), (4, 2, 2)])
+@for_each("name", PARAMETERS)
+@for_each(("K", "affected", "queries"), [(3, 1, 3), (4, 2, 2)])
 def test_never_below_every_adaptive_strategy(name: str, K: int, affected: int, queries: int) -> None:
     mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name], affected)
     shown = [vote_pairs(mechanism.gamma, affected)] * queries
@@ -81,8 +82,8 @@ def test_releases_of_two_kinds_of_bits() -> None:
     assert max(alone) < found.epsilon < sum(cost_of_parts([part], 0.0).epsilon for part in parts)
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("total", [Privacy(1.0, 1e-5), Privacy(2.0)])
+@for_each("name", PARAMETERS)
+@for_each("total", [Privacy(1.0, 1e-5), Privacy(2.0)])
 def test_most_releases_fit_and_few_more_do_not(name: str, total: Privacy) -> None:
     mechanism = mechanism_class(name).of(7, 2, PARAMETERS[name] if name != "gnmax" else 20.0)
     most = most_releases(mechanism, total)

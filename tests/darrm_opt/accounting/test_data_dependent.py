@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
 from support.refusals import refused
 
@@ -19,9 +20,9 @@ def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tup
     return values
 
 
-@pytest.mark.parametrize("moved", [0, 1, 2])
-@pytest.mark.parametrize("order", [1.5, 3.0, 8.0])
-@pytest.mark.parametrize(("K", "classes", "sigma"), [(6, 2, 1.5), (6, 3, 1.0), (12, 3, 1.3), (9, 4, 2.0)])
+@for_each("moved", [0, 1, 2])
+@for_each("order", [1.5, 3.0, 8.0])
+@for_each(("K", "classes", "sigma"), [(6, 2, 1.5), (6, 3, 1.0), (12, 3, 1.3), (9, 4, 2.0)])
 def test_no_vote_count_within_reach_reveals_more(K: int, classes: int, sigma: float, order: float, moved: int) -> None:
     counts = list(vote_counts(K, classes))
     local = {n: max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in one_vote_moved(n)) for n in counts}
@@ -87,7 +88,7 @@ def test_no_query_reveals_nothing() -> None:
     assert UnpublishedLoss(np.zeros((0, 3), dtype=int), 2.0, 4.0).renyi() == 0.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "argument"),
     [
         ({"counts": np.array([[1.5, 2.5]])}, "counts"),

@@ -15,6 +15,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import distribution
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve, verify
@@ -128,10 +129,8 @@ def test_no_total_is_below_the_truth_for_voters_that_were_trained_once(voters: t
     assert total_privacy(solution, labels, total.delta, fresh=True).best.epsilon < truth
 
 
-@pytest.mark.parametrize(
-    ("K", "epsilon", "m", "affected"), [(3, 1.0, 1.0, 3), (4, 0.5, 0.3, 2), (5, 2.0, 1.5, 1), (3, 0.2, 0.5, 2)]
-)
-@pytest.mark.parametrize("queries", [2, 5, 20])
+@for_each(("K", "epsilon", "m", "affected"), [(3, 1.0, 1.0, 3), (4, 0.5, 0.3, 2), (5, 2.0, 1.5, 1), (3, 0.2, 0.5, 2)])
+@for_each("queries", [2, 5, 20])
 def test_totals_hold_for_a_few_voters_of_any_kind(
     K: int, epsilon: float, m: float, affected: int, queries: int
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt.accounting.gaussian import (
     ERFCX_ULPS,
@@ -52,7 +53,7 @@ def charge(mu: float, epsilon: float) -> Any:
     return ((ERFCX_ULPS + 4 * far) * first + (ERFCX_ULPS + 16 - 4 * near * far) * second + 8 * delta) * ULP
 
 
-@pytest.mark.parametrize("mu", [1e-3, 0.07, 0.9, 1.0, 3.0, 40.0, 900.0, 3e5, 1e9, 1e12])
+@for_each("mu", [1e-3, 0.07, 0.9, 1.0, 3.0, 40.0, 900.0, 3e5, 1e9, 1e12])
 def test_the_profile_is_above_the_exact_one_by_what_is_charged(mu: float) -> None:
     """Scipy's functions err by far less than the `ERFCX_ULPS` that stand for them."""
     for z in (-30.0, -6.0, -1.5, -0.3, -1e-9, 0.01, 0.4, 0.9, 1.3, 2.5, 7.0, 25.0):
@@ -106,7 +107,7 @@ def test_a_quotient_of_visible_rounding_is_taken_at_its_least() -> None:
     assert gaussian_delta(1e16, 5e31 * (1 + ULP)) == 1.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mu", "epsilon", "delta"),
     [
         (1e-300, 1.0, LEAST),

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt import NoiseFunction
 from darrm_opt.accounting.bits.region import spanned_region
@@ -25,10 +26,8 @@ def exact_pairs(noise: NoiseFunction, affected: int) -> list[Pair]:
     return [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
 
 
-@pytest.mark.parametrize(
-    "noise", [EIGHTHS, NOT_MONOTONE, NoiseFunction(np.ones(6), 5)], ids=["eighths", "dips", "ones"]
-)
-@pytest.mark.parametrize("affected", [1, 2, 3])
+@for_each("noise", [EIGHTHS, NOT_MONOTONE, NoiseFunction(np.ones(6), 5)])
+@for_each("affected", [1, 2, 3])
 def test_the_pairs_are_all_of_them_rounded_outward(noise: NoiseFunction, affected: int) -> None:
     found = BitPairs.of_gamma(noise, affected).pairs.tolist()
     exact = exact_pairs(noise, affected)
@@ -77,8 +76,8 @@ def test_the_largest_finite_loss_is_that_of_the_pairs(noise: NoiseFunction, affe
     assert ratio > 1 or 0 < found < 1e-14
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("affected", [1, 2])
+@for_each("seed", range(6))
+@for_each("affected", [1, 2])
 def test_the_regions_are_those_of_all_pairs(seed: int, affected: int) -> None:
     rng = np.random.default_rng((seed, 44))
     K = int(rng.integers(2, 7))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, vote_pairs
 
 from darrm_opt.accounting.bits.recursion import compose_bits
@@ -68,8 +69,8 @@ def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
         assert exact <= Fraction(chance) <= exact + Fraction(1, 10**14)
 
 
-@pytest.mark.parametrize("queries", [1, 2, 3])
-@pytest.mark.parametrize("bags", SMALL_DRAWS, ids=str)
+@for_each("queries", [1, 2, 3])
+@for_each("bags", SMALL_DRAWS)
 def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: int) -> None:
     """With the draw in view, the worst adversary gets the average of the worst of each draw: no more, no less."""
     total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3), points=8001)
@@ -151,10 +152,8 @@ def test_a_record_that_affects_no_voter_loses_nothing() -> None:
         mixture_epsilon(certain, OPEN, 1000, 1e-10, rare)
 
 
-@pytest.mark.parametrize("queries", [2, 30, 400])
-@pytest.mark.parametrize(
-    "voters", [Privacy(math.inf), Privacy(0.4), Privacy(0.3, 1e-4)], ids=["open", "private", "private with a Delta"]
-)
+@for_each("queries", [2, 30, 400])
+@for_each("voters", [Privacy(math.inf), Privacy(0.4), Privacy(0.3, 1e-4)])
 def test_the_estimate_is_a_little_below_what_is_proved(voters: Privacy, queries: int) -> None:
     problem, law = Problem(7, voters, Privacy(1.0)), AffectedDistribution.binomial(7, 0.2)
     gamma = noise_function(7, LaplaceNoise(40.0))
@@ -203,8 +202,8 @@ def test_groups_cover_all_counts(K: int, chance: Fraction, most: int, spared: fl
         assert together >= sum(true * D(r) for r, true in enumerate(exact))
 
 
-@pytest.mark.parametrize("affected", [1, 2, 5])
-@pytest.mark.parametrize("upper", [[0.1, 0.3, 0.9], [0.9, 0.2, 1.0], [0.0, 0.0, 0.0]])
+@for_each("affected", [1, 2, 5])
+@for_each("upper", [[0.1, 0.3, 0.9], [0.9, 0.2, 1.0], [0.0, 0.0, 0.0]])
 def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: int) -> None:
     gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
     direct = BitPairs.of_gamma(gamma, affected)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from campaigns import earned
+from support.cases import for_each
 from support.label_laws import checked_law, label_law
 from support.refusals import refused as refused_input
 
@@ -256,7 +257,7 @@ def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> 
         assert np.maximum(here - math.exp(found.epsilon) * law, 0.0).sum() <= 1e-2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "argument"),
     [
         (lambda: earned_epsilon(PATE, 1e-5, chance=1.0), "chance"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting import rdp as rdp_module
@@ -55,8 +56,8 @@ def test_a_gaussian_divergence_is_its_formula_from_above(sigma: float, sensitivi
     assert gaussian_rdp(1e-200, [2.0]).tolist() == [math.inf]
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("divergence", [0.0, 1e-7, 0.4, 30.0])
+@for_each("alpha", ALPHAS)
+@for_each("divergence", [0.0, 1e-7, 0.4, 30.0])
 def test_an_epsilon_is_its_formula_from_above(alpha: float, divergence: float) -> None:
     for delta in (1e-300, 1e-5, 0.3, 0.999):
         a = ball(alpha)
@@ -78,8 +79,8 @@ def test_an_epsilon_is_its_formula_from_above(alpha: float, divergence: float) -
         )
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("divergence", [0.0, 1e-7, 0.4, 30.0])
+@for_each("alpha", ALPHAS)
+@for_each("divergence", [0.0, 1e-7, 0.4, 30.0])
 def test_a_delta_is_its_formula_from_above(alpha: float, divergence: float) -> None:
     for epsilon in (0.0, 1e-3, 2.0, 31.0, 700.0):
         a = ball(alpha)
@@ -159,7 +160,7 @@ def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any]
         rdp_epsilon([1.0], 0.1, [2.0], conversion=unknown)
 
 
-@pytest.mark.parametrize("orders", [[1.0], [0.5], [math.inf], [math.nan], [], [[2.0, 3.0]], 2.0, [2.0, 1.0]])
+@for_each("orders", [[1.0], [0.5], [math.inf], [math.nan], [], [[2.0, 3.0]], 2.0, [2.0, 1.0]])
 def test_orders_outside_their_range_are_named(orders: Any) -> None:
     said = r"^orders = .* is not valid: expected orders, each a finite number above 1"
     for refuses in (lambda: gaussian_rdp(1.0, orders), lambda: rdp_delta(np.ones_like(orders), 1.0, orders)):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns.sampled import CASES, drawn_law, random_totals, small_mechanisms
+from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
@@ -78,8 +79,8 @@ class KnownBy:
         return self.known
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("case", [n for n, case in enumerate(CASES) if case[0] != "random-allocation"])
+@for_each("name", MECHANISMS)
+@for_each("case", [n for n, case in enumerate(CASES) if case[0] != "random-allocation"])
 def test_never_below_every_sample_assignment_and_transcript(name: str, case: int) -> None:
     scheme, neighbours, data, neighbour, drawn = CASES[case]
     mechanism = MECHANISMS[name]
@@ -308,8 +309,8 @@ def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: 
         assert fits(found, queries, total, sampling)
 
 
-@pytest.mark.parametrize("scale", [0.06, 0.2, 0.45])
-@pytest.mark.parametrize("counts", [(10, 0, 0), (4, 3, 3), (9, 1), (6, 4, 0, 0)])
+@for_each("scale", [0.06, 0.2, 0.45])
+@for_each("counts", [(10, 0, 0), (4, 3, 3), (9, 1), (6, 4, 0, 0)])
 def test_chances_of_small_laplace_noise(scale: float, counts: tuple[int, ...]) -> None:
     """All noise within a reach beyond which there is nothing, and all ties, to 60 digits."""
     chances = mechanism_class("laplace").of(10, len(counts), scale).class_chances(np.array([counts]))
@@ -359,7 +360,7 @@ def test_the_record_is_read_back_whole() -> None:
             Sampling.from_record(broken)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "fields"),
     [
         ("records", {"records": 0, "sample": 1}),
@@ -464,8 +465,8 @@ def test_what_has_no_cells_gains_by_samples(mechanism: NoisyMaximum, sampling: S
     assert cost(mechanism, 1000, 1e-5, sampling).epsilon < 0.1 * cost(mechanism, 1000, 1e-5).epsilon
 
 
-@pytest.mark.parametrize("queries", [1, 5])
-@pytest.mark.parametrize(
+@for_each("queries", [1, 5])
+@for_each(
     "sampling",
     [
         Sampling(10, rate=1.0),
@@ -474,7 +475,6 @@ def test_what_has_no_cells_gains_by_samples(mechanism: NoisyMaximum, sampling: S
         Sampling(10, 10, scheme="each-voter"),
         Sampling(10, scheme="random-allocation", among=4, times=2),
     ],
-    ids=lambda sampling: f"{sampling.scheme} {sampling.rate}",
 )
 def test_a_vote_that_shows_everything_has_no_total(sampling: Sampling, queries: int) -> None:
     assert cost(NoiseFunctionMechanism(NoiseFunction([1.0, 1.0])), queries, 1e-5, sampling).epsilon == math.inf

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from support.cases import for_each
 
 from darrm_opt.accounting.sampling import amplify_by_subsampling
 from darrm_opt.errors import InvalidInput
@@ -21,7 +22,7 @@ def exact_epsilon(epsilon: float, rate: float) -> Any:
     return (1 + flint.arb(rate) * (flint.arb(epsilon).exp() - 1)).log()
 
 
-@pytest.mark.parametrize("rate", [LEAST, 1e-310, 1e-200, 1e-17, 1e-3, 0.2, 0.5, 0.999, 1 - ULP])
+@for_each("rate", [LEAST, 1e-310, 1e-200, 1e-17, 1e-3, 0.2, 0.5, 0.999, 1 - ULP])
 def test_epsilon_is_above_the_exact_one_by_what_is_charged(rate: float) -> None:
     for epsilon in (LEAST, 1e-300, 1e-9, 0.3, 1.0, 1.001, 3.0, 36.0, 200.0, 700.0, 735.0, 744.0, 800.0):
         found, exact = flint.arb(amplify_by_subsampling(Privacy(epsilon), rate).epsilon), exact_epsilon(epsilon, rate)
@@ -48,7 +49,7 @@ def test_nothing_is_amplified_to_less_than_nothing() -> None:
             assert exact <= flint.arb(found) <= exact * (1 + 4 * ULP) + flint.arb(LEAST)
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1 + ULP, 1.5, math.inf, math.nan, True, "1"])
+@for_each("rate", [0.0, -0.1, 1 + ULP, 1.5, math.inf, math.nan, True, "1"])
 def test_a_rate_outside_its_range_is_named(rate: Any) -> None:
     said = rf"^rate = {rate!r} is not valid: expected a share of the records, above 0 and at most 1"
     with pytest.raises(InvalidInput, match=said):

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import Voters, mean, multisets, precise, signed
 from support.paths import ROOT
 from support.transcripts import shown_pairs
@@ -86,8 +87,8 @@ def test_bits_cost_a_third_of_the_closed_form() -> None:
     assert round(total.totals["general"].epsilon, 3) == 15.044
 
 
-@pytest.mark.parametrize("m", TABLE)
-@pytest.mark.parametrize("queries", [1, 7, 50])
+@for_each("m", TABLE)
+@for_each("queries", [1, 7, 50])
 def test_finer_accounts_are_cheaper(m: int, queries: int) -> None:
     total = at(m, queries).totals
     assert total["bits"].epsilon <= total["profile"].epsilon * (1 + GRID_ERROR)
@@ -107,8 +108,8 @@ def test_the_bracket_of_outer_and_inner_region_is_tight(m: int) -> None:
         assert inner * (1 - GRID_ERROR) <= outer <= inner * (1 + GRID_ERROR)
 
 
-@pytest.mark.parametrize("m", TABLE)
-@pytest.mark.parametrize("queries", [7, 100])
+@for_each("m", TABLE)
+@for_each("queries", [7, 100])
 def test_a_coarser_grid_is_used_only_where_a_finer_one_gains_nothing(m: int, queries: int) -> None:
     problem = SOLUTIONS[m].problem
     delta = total_delta_of(problem.target, queries, SLACK)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from campaigns import totals
 from campaigns.pages import write_part
+from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, exp_fraction
 from support.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 
@@ -20,7 +21,7 @@ from darrm_opt.accounting.composition.optimal import optimal_delta
 SEEDS = range(1000, 1012)
 
 
-@pytest.mark.parametrize("number", SEEDS)
+@for_each("number", SEEDS)
 def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
     asked = totals.draw_case(np.random.default_rng((0, number)))
     finding = totals.examine(asked)

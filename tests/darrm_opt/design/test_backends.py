@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.forks import forked
 
 from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, SolveFailed, solve
@@ -46,8 +47,8 @@ def whole(problem: Problem) -> tuple[Array, Array]:
     return rows, np.full(len(rows), constraint.limit)
 
 
-@pytest.mark.parametrize("problem", SAMPLE, ids=str)
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "highs"])
+@for_each("problem", SAMPLE)
+@for_each("backend", [name for name in BACKENDS if name != "highs"])
 def test_one_canonical_answer(problem: Problem, backend: str) -> None:
     usual, other = solve(problem), solve(problem, backend=backend)
     assert other.status is usual.status is Status.OPTIMAL

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from support.cases import for_each
 from support.exact import Voters, random_multiset
 from support.kernels import PATHS, searched_by
 from support.refusals import refused
@@ -54,7 +55,7 @@ def optimum(problem: Problem) -> NoiseFunction:
 # ------------------------------------------------------------------------------------------- what is accepted
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES)
 def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: ProblemCase) -> None:
     solution = solve(case.problem)
     assert solution.certificate.margin >= 0
@@ -68,7 +69,7 @@ def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Pro
         assert Voters.of(case.problem.strictest).excess(solution.gamma, voters) <= 0
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES)
 def test_what_the_certificate_says(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
@@ -90,7 +91,7 @@ def test_what_the_certificate_says(case: ProblemCase) -> None:
         assert -strict.excess(noise.values, random_multiset(rng, problem)) / 2 >= Decimal(certificate.margin)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES)
 def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
@@ -110,7 +111,7 @@ def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: ProblemCa
         assert certify(problem, repaired)[0] == repaired  # and once is enough
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@for_each("case", SMALL)
 def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
     problem = case.problem
     given = random_noise(np.random.default_rng(case.K), problem.K, "uniform")
@@ -123,7 +124,7 @@ def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
         assert lost <= 8 * constraint.error(1.0) / worst.value
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@for_each("case", SMALL)
 def test_the_search_of_gamma_proves_the_scaled_gamma(case: ProblemCase) -> None:
     """The implied bound covers every multiset in exact arithmetic, for the doubles of the scaled γ as stored."""
     problem, rng = case.problem, np.random.default_rng((case.K, 13))
@@ -194,8 +195,8 @@ def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.Monkey
     assert certificate == verify(problem, np.zeros(6))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("arithmetic", ["float", "ball"])
+@for_each("case", CASES)
+@for_each("arithmetic", ["float", "ball"])
 def test_noise_alone_is_always_private(case: ProblemCase, arithmetic: Any) -> None:
     problem = case.problem
     if arithmetic == "ball" and problem.voter.delta > 0 and problem.K > 5:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from support.cases import for_each
 from support.strategies import random_case
 
 from darrm_opt.design.constraint import STEP_ERROR, ConstraintGenerator, PrivacyConstraint
@@ -46,7 +47,7 @@ def solved(weights: Array, rows: Array, limits: Array) -> tuple[Fraction, Array]
     return attained, -answer.ineqlin.marginals
 
 
-@pytest.mark.parametrize("seed", range(25))
+@for_each("seed", range(25))
 def test_no_multipliers_bring_the_bound_below_what_is_attained(seed: int) -> None:
     weights, rows, limits, K = program(seed)
     attained, optimal = solved(weights, rows, limits)
@@ -70,7 +71,7 @@ def test_no_multipliers_bring_the_bound_below_what_is_attained(seed: int) -> Non
         assert Fraction(bound) >= attained
 
 
-@pytest.mark.parametrize("seed", range(25))
+@for_each("seed", range(25))
 def test_optimal_multipliers_give_the_optimum(seed: int) -> None:
     weights, rows, limits, K = program(seed)
     attained, optimal = solved(weights, rows, limits)
@@ -90,7 +91,7 @@ def test_a_row_that_forbids_everything_is_seen() -> None:
     assert dual_bound(weights, weights[np.newaxis], np.zeros(1), np.ones(1), 3) < 1e-12
 
 
-@pytest.mark.parametrize("seed", range(8))
+@for_each("seed", range(8))
 def test_rows_of_gamma_are_rows_of_its_increments(seed: int) -> None:
     rng = np.random.default_rng(seed)
     increments = rng.dirichlet(np.ones(6))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
@@ -122,7 +123,7 @@ def test_progress_counts_the_solves() -> None:
     assert len(told) <= told[0][1] <= 14
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("question", "text"),
     [
         ({}, "an agreement in"),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betainc
+from support.cases import for_each
 from support.paths import DATA
 
 from darrm_opt.design.objective import (
@@ -59,8 +60,8 @@ def agrees(weights: Array, exact: list[float]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 10, 11, 61, 101])
-@pytest.mark.parametrize(
+@for_each("K", [1, 2, 3, 10, 11, 61, 101])
+@for_each(
     ("objective", "mean"),
     [
         (rectangular(), Fraction(745, 1000)),
@@ -218,7 +219,7 @@ def test_the_papers_sampling_agrees_with_the_closed_form(K: int, lower: float, t
         assert distance(other) > 5
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "objective", "canonical"),
     [
         ("rectangular", rectangular(), "rectangular"),
@@ -268,7 +269,7 @@ def test_weights_cannot_be_changed() -> None:
         shared(1, 1).weights(3)[0] = 1.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "message"),
     [
         (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.exact import Voters, multisets, named, precise
 from support.strategies import random_noise
 
@@ -31,8 +32,8 @@ def exact_profile(noise: NoiseFunction, problem: Problem, epsilon: float) -> Dec
         return max(Decimal(0), 1 - growth, (worst - (growth - 1)) / 2)
 
 
-@pytest.mark.parametrize("kind", ["uniform", "monotone", "alternating"])
-@pytest.mark.parametrize(
+@for_each("kind", ["uniform", "monotone", "alternating"])
+@for_each(
     ("K", "epsilon", "Delta", "affected"),
     [(5, 0.3, 0.0, 5), (6, 0.3, 0.0, 2), (4, 0.2, 0.05, 4), (4, 1.0, 1e-3, 2), (5, math.inf, 0.0, 1), (1, 0.1, 0.1, 1)],
 )

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.privacy_profile import ProfileSearch, privacy_profile
 
 
-@pytest.mark.parametrize(
+@for_each(
     "problem",
     [
         Problem(7, Privacy(0.4), Privacy(0.5)),
@@ -20,9 +21,8 @@ from darrm_opt.design.privacy_profile import ProfileSearch, privacy_profile
         Problem(5, Privacy(math.inf), Privacy(0.5), affected=2),
         Problem(5, Privacy(0.0, 0.1), Privacy(0.1, 0.2), affected=3),
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("seed", range(4))
+@for_each("seed", range(4))
 def test_every_answer_covers_all_neighbours_whatever_was_asked_before(problem: Problem, seed: int) -> None:
     random = np.random.default_rng(seed)
     noise = NoiseFunction.from_upper_half(random.random((problem.K + 1) // 2), problem.K)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import InvalidInput, Problem, certify, solve, verify
@@ -135,7 +136,7 @@ def test_scenarios_at_hand_are_named_by_what_they_are() -> None:
     assert str(over_scenarios(p)).startswith("expected_error over scenarios ")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("minimax(points=1)", "points = .* is not valid: expected a whole number in 2..10000"),
@@ -154,7 +155,7 @@ def test_what_is_no_scenario_objective_is_refused(text: str, message: str) -> No
         as_objective(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scenarios", "masses", "worst", "argument"),
     [
         ([], None, False, "scenarios"),

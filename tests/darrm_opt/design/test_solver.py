@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import Voters, precise
 from support.refusals import refused
 from support.strategies import random_case
@@ -61,10 +62,8 @@ def solved(problem: Problem, *arguments: Any, **options: Any) -> Solution:
 # ---------------------------------------------------------------------------------------------- known answers
 
 
-@pytest.mark.parametrize(
-    ("K", "m"), [(1, 1), (2, 1.5), (3, 2), (4, 2.5), (11, 6), (11, 7.5), (11, 20), (12, 6.5), (35, 18)]
-)
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0])
+@for_each(("K", "m"), [(1, 1), (2, 1.5), (3, 2), (4, 2.5), (11, 6), (11, 7.5), (11, 20), (12, 6.5), (35, 18)])
+@for_each("epsilon", [0.01, 0.3, 1.0])
 def test_half_the_price_of_all_buys_the_plain_majority(K: int, m: float, epsilon: float) -> None:
     """m ≥ (K+1)/2, Δ = δ = 0: the majority of K independent ε-DP voters is ((K+1)/2)ε-DP."""
     gamma = solved(Problem.from_allowance(K=K, m=m, epsilon=epsilon)).gamma
@@ -82,8 +81,8 @@ def test_a_record_that_reaches_one_private_voter_costs_what_that_voter_does(
     assert np.abs(np.delete(gamma, K // 2 if K % 2 == 0 else []) - 1).max() <= 1e-9
 
 
-@pytest.mark.parametrize("K", [1, 2, 5, 10, 11])
-@pytest.mark.parametrize(("target", "delta"), [(0.1, 0.0), (0.3, 1e-5), (2.0, 0.1), (0.0, 0.2), (20.0, 0.0)])
+@for_each("K", [1, 2, 5, 10, 11])
+@for_each(("target", "delta"), [(0.1, 0.0), (0.3, 1e-5), (2.0, 0.1), (0.0, 0.2), (20.0, 0.0)])
 def test_voters_without_privacy_leave_plain_randomised_response(K: int, target: float, delta: float) -> None:
     """ε = inf, affected = K: a record may turn the whole vote, so γ is the same constant everywhere."""
     solution = solved(Problem(K, Privacy(math.inf), Privacy(target, delta)))
@@ -93,8 +92,8 @@ def test_voters_without_privacy_leave_plain_randomised_response(K: int, target: 
     assert gamma.max() <= constant
 
 
-@pytest.mark.parametrize("K", [2, 3, 6, 9, 15])
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.4])
+@for_each("K", [2, 3, 6, 9, 15])
+@for_each("epsilon", [0.01, 0.1, 0.4])
 def test_the_price_of_one_voter_buys_one_voter_drawn_at_random(K: int, epsilon: float) -> None:
     """m = 1, Δ = δ = 0 and ε up to about 0.4: γ_opt = γ_Sub(1) = |2l/K − 1|."""
     solution = solved(Problem.from_allowance(K=K, m=1, epsilon=epsilon))
@@ -167,8 +166,8 @@ def test_a_record_that_reaches_more_voters_never_helps(voter: Privacy) -> None:
     assert rises(utilities([Problem(10, voter, Privacy(0.4, 0.01), r) for r in range(1, 11)])[::-1])
 
 
-@pytest.mark.parametrize("objective", ["rectangular", "uniform(lower=0.6)", "shared(1,1)"])
-@pytest.mark.parametrize(("K", "m"), [(7, 1), (7, 3), (11, 2), (12, 3), (12, 5)])
+@for_each("objective", ["rectangular", "uniform(lower=0.6)", "shared(1,1)"])
+@for_each(("K", "m"), [(7, 1), (7, 3), (11, 2), (12, 3), (12, 5)])
 def test_no_baseline_is_better_at_the_same_privacy(K: int, m: int, objective: str) -> None:
     problem = Problem.from_allowance(K=K, m=m, epsilon=0.3)
     best = solved(problem, objective)
@@ -181,7 +180,7 @@ def test_no_baseline_is_better_at_the_same_privacy(K: int, m: int, objective: st
         assert utility(problem, noise, best.objective) <= best.utility + SLACK
 
 
-@pytest.mark.parametrize("seed", range(16))
+@for_each("seed", range(16))
 def test_the_monotone_shape_never_beats_the_free_one(seed: int) -> None:
     problem = random_case(np.random.default_rng((seed, 41)), (3, 6, 9, 11), largest_Delta=0.05).problem
     free, monotone = sound(solve(problem)), sound(solve(problem, shape="monotone"))
@@ -212,7 +211,7 @@ def test_each_objective_is_served_best_by_its_own_optimum(problem: Problem) -> N
             assert utility(problem, other.noise, objective) <= own.utility + SLACK
 
 
-@pytest.mark.parametrize("seed", range(14))
+@for_each("seed", range(14))
 def test_both_methods_give_one_answer(seed: int) -> None:
     problem = random_case(np.random.default_rng((seed, 42)), (1, 2, 3, 4, 6, 7, 8, 9), largest_Delta=0.1).problem
     cuts, everything = sound(solve(problem, method="cuts")), sound(solve(problem, method="enumerate"))
@@ -260,7 +259,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("problem", HOSTILE, ids=str)
+@for_each("problem", HOSTILE)
 def test_hostile_corners_have_sound_answers(problem: Problem) -> None:
     solution = sound(solve(problem))
     hidden = problem.target == Privacy(0.0, 0.0) and 0 < problem.voter.delta < 1e-9  # see the next test
@@ -288,8 +287,8 @@ def test_an_answer_is_called_optimal_only_where_its_gap_is_small(epsilon: float,
     assert "rounding hides" in solution.status.advice
 
 
-@pytest.mark.parametrize("target", [1e-8, 1e-5, 0.01, 0.25])
-@pytest.mark.parametrize("grown", [0.0, 4e-14, 3.9e-12])
+@for_each("target", [1e-8, 1e-5, 0.01, 0.25])
+@for_each("grown", [0.0, 4e-14, 3.9e-12])
 def test_the_bound_holds_for_the_problem_as_it_was_asked(target: float, grown: float) -> None:
     """Of numbers that the grid rounds to ``target`` the largest has the best answer, known in closed form."""
     asked = target * (1 + grown)
@@ -459,7 +458,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "text"), REFUSED)
+@for_each(("options", "text"), REFUSED)
 def test_refused_in_these_words(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         solve(**({"problem": Problem.from_allowance(11, 3, 0.1)} | options))

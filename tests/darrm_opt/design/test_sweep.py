@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve, verify
@@ -16,11 +17,9 @@ from darrm_opt.design.sweep import solve_sweep, tradeoff
 MS = [1, 5, 2, 8, 3.5]
 
 
-@pytest.mark.parametrize("shape", ["free", "monotone"])
-@pytest.mark.parametrize("objective", ["rectangular", "shared(1,1)"])
-@pytest.mark.parametrize(
-    ("K", "epsilon", "Delta", "affected"), [(11, 0.1, 0.0, 11), (12, 0.3, 1e-4, 12), (15, 0.2, 1e-2, 6)]
-)
+@for_each("shape", ["free", "monotone"])
+@for_each("objective", ["rectangular", "shared(1,1)"])
+@for_each(("K", "epsilon", "Delta", "affected"), [(11, 0.1, 0.0, 11), (12, 0.3, 1e-4, 12), (15, 0.2, 1e-2, 6)])
 def test_a_tradeoff_is_one_solve_after_another(
     K: int, epsilon: float, Delta: float, affected: int, objective: str, shape: Shape
 ) -> None:

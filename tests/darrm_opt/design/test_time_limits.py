@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import Voters, random_multiset
 from support.kernels import PATHS, searched_by
 from support.refusals import refused
@@ -123,9 +124,7 @@ def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest
     assert verify(problem, solution.gamma).margin >= 0
 
 
-@pytest.mark.parametrize(
-    "case", [random_case(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 7, 9)) for seed in range(40)], ids=str
-)
+@for_each("case", [random_case(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 7, 9)) for seed in range(40)])
 def test_one_voter_is_proved_without_a_search(case: ProblemCase) -> None:
     """Its bound covers every multiset in exact arithmetic, and a search agrees with its certificate."""
     problem = case.problem

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.group_exact import Enumeration, Group, votes_of
 from support.refusals import refused
 
@@ -78,8 +79,8 @@ def test_a_groups_release_costs_what_its_corners_show(case: tuple[int, list[Grou
             assert less > delta or told.epsilon == pytest.approx(own)
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("case", CASES)
+@for_each("fresh", [True, False])
+@for_each("case", CASES)
 def test_totals_of_two_releases_cover_every_corner(
     case: tuple[int, list[Group], float, float, int], fresh: bool
 ) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem
@@ -25,8 +26,8 @@ def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
     return ExponentialMechanism(K, 2, rate).gamma
 
 
-@pytest.mark.parametrize("K", [1, 2, 5, 8])
-@pytest.mark.parametrize("rate", [0.1, 1.0, 4.0])
+@for_each("K", [1, 2, 5, 8])
+@for_each("rate", [0.1, 1.0, 4.0])
 def test_the_laws_are_those_of_the_definitions(K: int, rate: float) -> None:
     for ones in range(K + 1):
         votes = (K - ones, ones)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from support.cases import for_each
 from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused
 
@@ -228,7 +229,7 @@ def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
         mechanism_from_record({key: each for key, each in record.items() if key != "rate"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "message"),
     [
         ({"rate": 0.0}, "rate = 0"),

@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.group_exact import Enumeration, random_problem
 from support.refusals import refused
 
@@ -24,7 +25,7 @@ from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import Histograms, histograms
 
 
-@pytest.mark.parametrize("seed", range(200, 208))
+@for_each("seed", range(200, 208))
 def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     target = Privacy(case["epsilon"], case["delta"])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.mixture import AffectedDistribution
@@ -14,9 +15,9 @@ from darrm_opt.planning import design_sequence
 VOTERS = [Problem(5, Privacy(math.inf), Privacy(1.0), 1), Problem(5, Privacy(0.5, 1e-5), Privacy(1.0))]
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-18])
-@pytest.mark.parametrize("queries", [1, 2, 20])
-@pytest.mark.parametrize("voters", VOTERS, ids=str)
+@for_each("delta", [0.0, 1e-300, 1e-18])
+@for_each("queries", [1, 2, 20])
+@for_each("voters", VOTERS)
 def test_the_total_holds_and_an_equal_share_is_reached_where_delta_is_tiny(
     voters: Problem, queries: int, delta: float
 ) -> None:

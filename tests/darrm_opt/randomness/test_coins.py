@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.errors import InvalidInput
@@ -81,8 +82,8 @@ def probabilities(coins: ExactCoins, coin: int) -> dict[tuple[int, int], Fractio
     return found
 
 
-@pytest.mark.parametrize("width", [1, 3, 7])
-@pytest.mark.parametrize("p", [0.0, 1.0, 0.5, 1 / 512, 5 / 8, 511 / 512, 100 / 512])
+@for_each("width", [1, 3, 7])
+@for_each("p", [0.0, 1.0, 0.5, 1 / 512, 5 / 8, 511 / 512, 100 / 512])
 def test_every_string_of_bits_is_tried_and_the_probability_is_exact(p: float, width: int) -> None:
     found = probabilities(ExactCoins([p, 0.3125], width), 0)
     assert sum(found.values()) == 1
@@ -98,8 +99,8 @@ def test_doubles_of_53_bits_are_exact_to_the_last_of_them(p: float) -> None:
     assert found[0, 0] + found[0, 1] == 1 - Fraction(p)
 
 
-@pytest.mark.parametrize("width", [20, 63])
-@pytest.mark.parametrize("p", SPECIAL)
+@for_each("width", [20, 63])
+@for_each("p", SPECIAL)
 def test_a_coin_says_whether_the_string_is_below_the_double(p: float, width: int) -> None:
     # Strings that agree with p for d words, then differ by one, at every d: the ones that could go wrong.
     coins = ExactCoins([p, SMALLEST], width)  # the second keeps every row reading as deep as can be
@@ -158,7 +159,7 @@ def test_zero_never_falls_and_one_always_does() -> None:
     assert fell[10_000:].all()
 
 
-@pytest.mark.parametrize("table", [[], [[0.5]], [math.nan], [-0.1], [1.1], [0.5, 1.1], [-0.1, 0.5], [0.5, math.nan]])
+@for_each("table", [[], [[0.5]], [math.nan], [-0.1], [1.1], [0.5, 1.1], [-0.1, 0.5], [0.5, math.nan]])
 def test_what_is_no_table_of_probabilities_is_refused(table: list[float]) -> None:
     with refused("probabilities"):
         ExactCoins(table)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from support.cases import for_each
 
 from darrm_opt.inversion import (
     ExponentialCoins,
@@ -85,8 +86,8 @@ def check_law(outcomes: Counter[int], law: Callable[[int], Fraction], places: in
     assert all(x < places or law(x) > 0 for x in outcomes)
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("square", [True, False], ids=["gaussian", "laplace"])
+@for_each("rate", RATES)
+@for_each("square", [True, False])
 def test_every_string_of_bits_is_tried_and_the_law_is_exact(rate: Fraction, square: bool) -> None:
     law = SymmetricLaw(cache(lambda bits: _enclosures(bits, rate, square=square)), WIDTH)
     weights = [exponential(rate * (x * x if square else x)) for x in range(60 if square else 100 * math.ceil(1 / rate))]
@@ -133,8 +134,8 @@ def test_every_string_of_bits_is_tried_and_a_coin_of_a_chance_that_was_doubled_i
             check_law(seen, lambda fell, success=success: success if fell else 1 - success, 2, 0.4)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 10**9), Fraction(1, 3), Fraction(7, 2), Fraction(30)])
-@pytest.mark.parametrize("bits", [3, 64, 120])
+@for_each("exponent", [Fraction(0), Fraction(1, 10**9), Fraction(1, 3), Fraction(7, 2), Fraction(30)])
+@for_each("bits", [3, 64, 120])
 def test_bounds_on_an_exponential_hold_and_are_close(exponent: Fraction, bits: int) -> None:
     low, high = exponential_bounds(exponent, bits)
     assert low / Fraction(2**bits) <= exponential(exponent) + TINY

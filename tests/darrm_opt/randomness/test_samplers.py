@@ -11,6 +11,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from scipy import stats
+from support.cases import for_each
 from support.exhaustive_chance import exact_distribution
 from support.refusals import refused
 
@@ -104,9 +105,9 @@ def test_noisy_argmax_is_exact_and_breaks_ties_uniformly(counts: list[int]) -> N
     assert found == {label: share for label, share in expected.items() if share}
 
 
-@pytest.mark.parametrize("margin", [0, 1, 2, 7, 40])
-@pytest.mark.parametrize("size", [0.4, 1.0, 5.0, 21.46])
-@pytest.mark.parametrize("make", [LaplaceNoise, GaussianNoise.of_sigma])
+@for_each("margin", [0, 1, 2, 7, 40])
+@for_each("size", [0.4, 1.0, 5.0, 21.46])
+@for_each("make", [LaplaceNoise, GaussianNoise.of_sigma])
 def test_closed_forms_equal_the_convolution(make: Callable[[float], VoteNoise], size: float, margin: int) -> None:
     x = np.arange(-1500, 1501.0)
     one = np.exp(-np.abs(x) / size) if make is LaplaceNoise else np.exp(-(x**2) / (2 * size**2))

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from support.cases import for_each
 
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 
@@ -31,7 +32,7 @@ class Tape(RandomSource):
         return taken
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 100, 128, 255, 256, 257, 1000, 2**15 + 1])
+@for_each("n", [1, 2, 3, 7, 100, 128, 255, 256, 257, 1000, 2**15 + 1])
 def test_every_string_of_bytes_is_tried_and_each_number_is_as_likely(n: int) -> None:
     """A first draw of one or two bytes gives each number below n equally often, or is rejected whole."""
     width = (n.bit_length() + 7) // 8

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.auditor import Auditor
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
@@ -291,7 +292,7 @@ def test_votes_are_counted() -> None:
     assert count_votes(np.array([[0.0, 2.0]]), None, 3).tolist() == [[1, 0, 1]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("votes", "message"),
     [
         ([[0, 1, 3]], "classes 0 to 2"),

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from support.auditor import Auditor, at_least, at_most
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, Solution, solve
@@ -252,7 +253,7 @@ def test_votes_of_every_type_are_the_same_votes(kind: type) -> None:
     assert np.array_equal(seeded(EVEN, 2).release_many(votes.astype(kind).tolist()), expected)
 
 
-@pytest.mark.parametrize("bad", [2, -1, 0.5, math.nan, math.inf, 256, 10**30, "1", None, 1 + 0j, [1]], ids=repr)
+@for_each("bad", [2, -1, 0.5, math.nan, math.inf, 256, 10**30, "1", None, 1 + 0j, [1]])
 def test_what_is_no_vote_is_refused_and_never_shown(bad: object) -> None:
     votes = [[1, 0, 1, 0, 1, 0], [0, 1, bad, 1, 0, 1]]
     with pytest.raises(InvalidInput) as refused:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.group_exact import Enumeration, exponential, random_problem
 from support.refusals import refused
 
@@ -83,7 +84,7 @@ def test_known_answers(classes: int, groups: list[tuple[int, float]], target_eps
     assert 0 <= solution.gap <= 1e-9
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     problem = problem_of(case)
@@ -96,7 +97,7 @@ def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
     assert every.worst_excess(solution.table.probabilities, case["epsilon"], case["delta"]) <= 0
 
 
-@pytest.mark.parametrize("seed", range(30, 40))
+@for_each("seed", range(30, 40))
 def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     problem = problem_of(case)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.plurality_exact import exp_above, neighbours, vote_counts, worst_excess
 from support.refusals import refused
 
@@ -34,8 +35,8 @@ def test_the_bounds_of_the_exponential_enclose_it_tightly(epsilon: float) -> Non
     assert high - low <= max(2, low >> 100)
 
 
-@pytest.mark.parametrize("abstention", [False, True])
-@pytest.mark.parametrize(("K", "classes", "affected"), [(4, 3, 1), (5, 2, 2), (3, 4, 1), (4, 3, 3)])
+@for_each("abstention", [False, True])
+@for_each(("K", "classes", "affected"), [(4, 3, 1), (5, 2, 2), (3, 4, 1), (4, 3, 3)])
 def test_the_excess_is_that_of_every_edge_and_set(K: int, classes: int, affected: int, abstention: bool) -> None:
     rng = np.random.default_rng((K, classes, affected))
     for _ in range(4):

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.paths import ROOT
 from support.plurality_exact import alike, favoured_law, optimum, worst_excess
 from support.refusals import refused
@@ -60,7 +61,7 @@ def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str,
     assert re.search(rf"^\| \({epsilon:g}, .*\) \| {re.escape(cells)} \|$", page, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("K", "classes", "affected", "epsilon", "delta"),
     [
         (1, 2, 1, 0.5, 0.0),
@@ -316,7 +317,7 @@ def test_masses_are_those_of_the_votes_one_by_one() -> None:
     assert Dirichlet(1.0).masses(two) == pytest.approx([1 / 7, *[2 / 7] * 3], rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["", "favoured", "favoured()", "favoured(1.5)", "beta(1)", "dirichlet(0)", "histogram(1:x)", "other(1)"]
 )
 def test_what_is_no_prior(text: str) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.enumeration import Pair, adaptive_bits_delta
 from support.kernels import HAS_KERNEL, PATHS, searched_by
 
@@ -50,7 +51,7 @@ def regions(seed: int) -> list[BitRegion]:
 
 
 @pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compiler")
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_both_paths_return_the_same_doubles(seed: int) -> None:
     far = 0
     for region in regions(seed):
@@ -67,8 +68,8 @@ def test_both_paths_return_the_same_doubles(seed: int) -> None:
     assert far
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("seed", range(12))
+@for_each("path", PATHS)
+@for_each("seed", range(12))
 def test_no_total_is_below_the_recursion_in_fractions(seed: int, path: str) -> None:
     rng = np.random.default_rng((seed, 42))
     pairs = random_pairs(rng, int(rng.integers(1, 4)))

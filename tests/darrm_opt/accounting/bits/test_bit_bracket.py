@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, vote_pairs
 from support.refusals import refused
 
@@ -28,7 +29,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import upper_half
 
 
-@pytest.mark.parametrize(("seed", "queries"), [*product(range(8), (1, 2)), *product(range(3), (3,))])
+@for_each(("seed", "queries"), [*product(range(8), (1, 2)), *product(range(3), (3,))])
 def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> None:
     rng = np.random.default_rng(seed)
     K, affected = int(rng.integers(2, 5)), int(rng.integers(1, 3))
@@ -63,8 +64,8 @@ def test_the_adversary_against_randomised_response_attains_its_composition(
         assert attained == pytest.approx(optimal_composition(event.epsilon, 0.0, queries, delta).epsilon, rel=1e-3)
 
 
-@pytest.mark.parametrize("epsilon", [700.0, 709.0, 720.0, 735.0, 740.0, 743.0, 744.4, 760.0])
-@pytest.mark.parametrize("delta", [0.0, 1e-3, 1.0 - 2.0**-53])
+@for_each("epsilon", [700.0, 709.0, 720.0, 735.0, 740.0, 743.0, 744.4, 760.0])
+@for_each("delta", [0.0, 1e-3, 1.0 - 2.0**-53])
 def test_the_vertex_of_a_region_is_outside_the_exact_one_down_to_the_least_doubles(
     epsilon: float, delta: float
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.enumeration import Pair, adaptive_bits_delta, exp_fraction
 from support.refusals import refused
 
@@ -49,7 +50,7 @@ def of_tree(choice: tuple[Pair, ...], depth: int, total_epsilon: float) -> Fract
     return total
 
 
-@pytest.mark.parametrize(("event", "k"), [*product(EVENTS, (1, 2, 3)), (EVENTS[0], 5)])
+@for_each(("event", "k"), [*product(EVENTS, (1, 2, 3)), (EVENTS[0], 5)])
 def test_grid_is_the_exact_recursion_from_above(event: Privacy, k: int) -> None:
     total = compose_bits([(privacy_region(event), k)])
     for epsilon in TOTALS:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.bits.region import (
@@ -45,8 +46,8 @@ def pairs_of(seed: int) -> list[Point]:
     return [(Fraction(draw.randrange(13), 12), Fraction(draw.randrange(13), 12)) for _ in range(1 + seed % 6)]
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.3, 5.0, 40.0])
-@pytest.mark.parametrize("delta", [0.0, 1e-3])
+@for_each("epsilon", [0.0, 1e-9, 0.3, 5.0, 40.0])
+@for_each("delta", [0.0, 1e-3])
 def test_the_region_of_a_guarantee_is_rounded_outward(epsilon: float, delta: float) -> None:
     region = privacy_region(Privacy(epsilon, delta))
     assert region.guaranteed
@@ -71,7 +72,7 @@ def test_the_region_of_a_guarantee_is_rounded_outward(epsilon: float, delta: flo
         assert one[1] - other[3] <= 2.0**-52
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_a_spanned_region_is_the_hull_of_all_mirror_images(seed: int) -> None:
     pairs = pairs_of(seed)
     expected = hull_of(pairs)
@@ -122,7 +123,7 @@ def attained(region: BitRegion, slope: Fraction) -> Fraction:
     return max(Fraction(p) - slope * Fraction(q) for row in region.moves.tolist() for p, q in (row[::2], row[1::2]))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_an_outer_region_attains_each_bound_that_matters_and_exceeds_none(seed: int) -> None:
     draw = random.Random(seed)
     slopes = sorted(1 + draw.random() * 4 ** draw.randrange(4) for _ in range(1 + seed % 5))
@@ -157,7 +158,7 @@ def test_bounds_of_an_outer_region_are_checked() -> None:
     assert np.all(outer_region([1.0, 2.0], [0.25, 0.0]).moves <= 1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_the_hull_in_doubles_has_the_vertices_of_the_one_in_fractions(seed: int) -> None:
     """Of pairs in sixty-fourths, whose products no double rounds."""
     pairs = np.random.default_rng((seed, 45)).integers(0, 65, (8, 2)) / 64

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting.bits import region
@@ -30,8 +31,8 @@ def law(chance: float, queries: int) -> list[Fraction]:
     return [math.comb(queries, j) * p**j * (1 - p) ** (queries - j) for j in range(queries + 1)]
 
 
-@pytest.mark.parametrize("queries", [1, 2, 7])
-@pytest.mark.parametrize("pair", [(0.3, 0.2), (0.2, 0.3), (0.0, 0.4), (1.0, 0.9), (0.9, 1.0), (0.0, 1.0), (0.5, 0.5)])
+@for_each("queries", [1, 2, 7])
+@for_each("pair", [(0.3, 0.2), (0.2, 0.3), (0.0, 0.4), (1.0, 0.9), (0.9, 1.0), (0.0, 1.0), (0.5, 0.5)])
 def test_laws_and_divergences_are_those_in_fractions(queries: int, pair: tuple[float, float]) -> None:
     pairs = np.array([pair, pair[::-1]])
     for found, chances in zip(log_binomials(pairs, queries), pairs.T.tolist(), strict=True):

@@ -8,6 +8,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.composition import closed_forms
@@ -67,8 +68,8 @@ def kept(counts: dict[Privacy, int]) -> Decimal:
     return math.prod(((1 - Decimal(event.delta)) ** k for event, k in counts.items()), start=Decimal(1))
 
 
-@pytest.mark.parametrize("slack", SLACKS)
-@pytest.mark.parametrize("counts", SEQUENCES)
+@for_each("slack", SLACKS)
+@for_each("counts", SEQUENCES)
 def test_sequences_have_the_three_branches_and_the_delta_of_the_formula(
     counts: dict[Privacy, int], slack: float
 ) -> None:
@@ -160,8 +161,8 @@ def test_rounding_covers_what_its_derivation_counts() -> None:
     assert closed_forms.BRANCH_ULPS >= 2 * (6 + 5) * 2
 
 
-@pytest.mark.parametrize("slack", [0.0, 1.0 + 1e-15, -1e-9, math.nan, "much", True])
-@pytest.mark.parametrize("form", [kov_branches, kov_composition_of_sequence])
+@for_each("slack", [0.0, 1.0 + 1e-15, -1e-9, math.nan, "much", True])
+@for_each("form", [kov_branches, kov_composition_of_sequence])
 def test_a_slack_of_a_sequence_is_above_0_and_at_most_1(form: object, slack: object) -> None:
     with refused("slack"):
         form({Privacy(0.1): 2}, slack)  # type: ignore[operator]
@@ -175,8 +176,8 @@ def test_a_slack_of_the_closed_form_may_be_0_and_not_1() -> None:
             kov_composition(0.1, 0.0, 2, wrong)
 
 
-@pytest.mark.parametrize("kept_log", [0.0, -1e-9, -0.3, -20.0])
-@pytest.mark.parametrize("pure", [1e-300, 1e-9, 0.4, 1.0])
+@for_each("kept_log", [0.0, -1e-9, -0.3, -20.0])
+@for_each("pure", [1e-300, 1e-9, 0.4, 1.0])
 def test_a_leak_and_what_is_lost_without_one_add_up_rounded_up(kept_log: float, pure: float) -> None:
     for floor in (0.0, 1e-5, 0.5):
         exact = min(Decimal(1), Decimal(floor) + Decimal(kept_log).exp() * Decimal(pure))

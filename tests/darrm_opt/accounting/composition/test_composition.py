@@ -9,6 +9,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
+from support.cases import for_each
 from support.paths import DATA
 
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
@@ -31,7 +32,7 @@ def rows(table: str) -> list[tuple[str, dict[str, Any], str, int]]:
     return chosen
 
 
-@pytest.mark.parametrize(("quantity", "inputs", "expected", "decimals"), rows("Table 2"))
+@for_each(("quantity", "inputs", "expected", "decimals"), rows("Table 2"))
 def test_table_2(quantity: str, inputs: dict[str, Any], expected: str, decimals: int) -> None:
     if quantity == "general_composition_total":
         value = kov_composition(inputs["epsilon"], inputs["delta"], inputs["Q"], inputs["delta_prime"]).epsilon
@@ -41,7 +42,7 @@ def test_table_2(quantity: str, inputs: dict[str, Any], expected: str, decimals:
     assert round(value, decimals) == float(expected)
 
 
-@pytest.mark.parametrize(("quantity", "inputs", "expected", "decimals"), rows("Table 3"))
+@for_each(("quantity", "inputs", "expected", "decimals"), rows("Table 3"))
 def test_table_3(quantity: str, inputs: dict[str, Any], expected: str, decimals: int) -> None:
     count = inputs["K"] if quantity.startswith(("tau", "lambda")) else inputs["M"]
     total = kov_composition(inputs["epsilon"], inputs["Delta"], count, inputs["delta_prime"])
@@ -118,7 +119,7 @@ def test_voters_without_privacy_have_no_guarantee() -> None:
     assert kov_composition(1.0, 0.9, 1000, 0.0) == Privacy(math.inf)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "message"),
     [
         ((-1.0, 0.0, 2, 0.1), r"epsilon = -1.0 is not valid: expected a number of nats"),

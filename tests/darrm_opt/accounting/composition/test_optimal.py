@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from support.refusals import refused
 
@@ -48,8 +49,8 @@ def just_above(value: float, exact: Fraction, total: float) -> bool:
     return exact - ORACLE <= Fraction(value) <= exact * (1 + CLOSE) + Fraction(1 + total) / 10**15
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@for_each("epsilon", EPSILONS)
+@for_each("delta", DELTAS)
 def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float) -> None:
     for k, share in product((1, 2, 4), (0.0, 0.01, 0.5, 0.77, 0.999, 1.0, 1.5)):
         outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
@@ -57,8 +58,8 @@ def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float) ->
         assert just_above(optimal_delta(epsilon, delta, k, total), enumerated_delta(outcomes, total), total), total
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@for_each("epsilon", EPSILONS)
+@for_each("delta", DELTAS)
 def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: float, delta: float) -> None:
     for k in (1, 2, 4):
         outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
@@ -152,8 +153,8 @@ def test_masses_are_above_the_binomial_ones_and_add_up() -> None:
             assert exact <= Fraction(mass) <= exact * (1 + Fraction(1, 10**11))
 
 
-@pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-12, 3e-4, 0.5, 0.999, 1 - 2.0**-53])
-@pytest.mark.parametrize("k", [0, 1, 2, 63, 65, 200])
+@for_each("delta", [1e-300, 1e-30, 1e-12, 3e-4, 0.5, 0.999, 1 - 2.0**-53])
+@for_each("k", [0, 1, 2, 63, 65, 200])
 def test_leak_floor_is_the_least_double_above(delta: float, k: int) -> None:
     exact = 1 - (1 - Fraction(delta)) ** k
     floor = least_possible_delta(delta, k)
@@ -194,7 +195,7 @@ def test_too_many_different_events_are_refused() -> None:
         optimal_delta_of_sequence({Privacy(0.1 + i / 100): 30 for i in range(8)}, 1.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "message"),
     [
         ((-0.1, 0.0, 3, 0.1), r"epsilon = -0\.1 is not valid"),
@@ -216,7 +217,7 @@ def test_bad_input_is_named(arguments: tuple[float, float, int, float], message:
             optimal_delta(*arguments)
 
 
-@pytest.mark.parametrize("guess", [None, 1e-300, 0.5, 2.0, 2.0 + 1e-12, 2.0 - 1e-12, 2.5, 3.0, 4.0, math.inf, math.nan])
+@for_each("guess", [None, 1e-300, 0.5, 2.0, 2.0 + 1e-12, 2.0 - 1e-12, 2.5, 3.0, 4.0, math.inf, math.nan])
 def test_a_guess_saves_steps_and_changes_nothing(guess: float | None) -> None:
     tried: list[float] = []
 

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import combinations, product
 
 import pytest
+from support.cases import for_each
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.cost import cost
@@ -48,7 +49,7 @@ def largest_loss(sigma: float, K: int, classes: int, affected: int) -> float:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sigma", "K", "classes", "affected", "share"),
     [
         (1.0, 4, 3, 1, 0.04),

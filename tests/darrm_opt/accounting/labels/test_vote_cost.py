@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.paths import ROOT
 from support.refusals import refused
 from support.vote_enumeration import (
@@ -693,9 +694,9 @@ def test_a_thousand_labels_among_thousands_of_voters_need_no_more_noise_than_the
 # ------------------------------------------------------------------------------------------- metamorphic, calibration
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1.1])
-@pytest.mark.parametrize(("affected", "classes"), [(1, None), (1, 2), (2, 3), (3, 3)])
-@pytest.mark.parametrize("order", ["0.6", "0.99", "1.5"])
+@for_each("sigma", [1.0, 1.1])
+@for_each(("affected", "classes"), [(1, None), (1, 2), (2, 3), (3, 3)])
+@for_each("order", ["0.6", "0.99", "1.5"])
 def test_discrete_counts_are_within_their_bound_below_order_one_too(
     sigma: float, affected: int, classes: int | None, order: str
 ) -> None:
@@ -718,9 +719,9 @@ def test_the_least_deltas_have_an_account(delta: float) -> None:
     assert 12 < cost.epsilon <= cost.counts_gaussian < 14
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (1e7, 10)])
-@pytest.mark.parametrize("affected", [1, 70])
+@for_each("noise", ["gaussian", "discrete"])
+@for_each(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (1e7, 10)])
+@for_each("affected", [1, 70])
 def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, affected: int) -> None:
     if noise == "discrete" and sigma < 1:
         return
@@ -831,7 +832,7 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
 # ------------------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "argument", "accepted"),
     [
         (lambda: VoteReleases("vote", 1.0, 1), "kind", "'label' or 'check'"),  # type: ignore[arg-type]

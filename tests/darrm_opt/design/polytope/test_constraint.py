@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise, random_multiset, signed
 from support.strategies import ProblemCase, random_case, random_noise
 
@@ -23,7 +24,7 @@ def some_multisets(rng: np.random.Generator, problem: Problem, many: int) -> Cou
     return np.array([[row[label] for label in labels] for row in rows], dtype=np.int64)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES)
 def test_values_are_the_papers_inequality_divided_by_its_factor(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
@@ -37,7 +38,7 @@ def test_values_are_the_papers_inequality_divided_by_its_factor(case: ProblemCas
         )
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@for_each("case", CASES)
 def test_the_limit_is_rounded_down_and_hardly(case: ProblemCase) -> None:
     problem = case.problem
     limit = PrivacyConstraint.of(problem).limit
@@ -83,7 +84,7 @@ def test_rows_of_dyadic_corners_are_exact_fractions() -> None:
             assert abs(Fraction(float(entry)) - exact) <= Fraction(2 * (1 + constraint.q) * 5 * STEP_ERROR)
 
 
-@pytest.mark.parametrize("case", CASES[:30], ids=str)
+@for_each("case", CASES[:30])
 def test_rows_are_what_they_promise(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
@@ -99,7 +100,7 @@ def test_rows_are_what_they_promise(case: ProblemCase) -> None:
         assert worst <= Decimal(4 * (K + 1) * STEP_ERROR)  # what the dual bound charges, for all entries together
 
 
-@pytest.mark.parametrize("case", CASES[:30], ids=str)
+@for_each("case", CASES[:30])
 def test_mirrored_multisets_have_the_opposite_value(case: ProblemCase) -> None:
     """p → 1 − p and p′ → 1 − p′ exchange the two answers: H(1−p) = −H(p), so φ changes its sign."""
     rng = np.random.default_rng(case.K)
@@ -129,7 +130,7 @@ def test_the_constraint_is_linear_in_gamma() -> None:
     assert mixed == pytest.approx(parts, abs=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_no_voters_within_F_are_worse_than_the_corners(seed: int) -> None:
     """The whole premise: φ at random pairs (p, p′) of F, each voter its own, never exceeds its largest corner."""
     rng = np.random.default_rng((seed, 1))

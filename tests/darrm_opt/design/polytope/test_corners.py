@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.cases import for_each
 from support.exact import Voters, multisets
 from support.refusals import refused
 from support.strategies import ProblemCase, problem_cases
@@ -97,7 +98,7 @@ def within(point: Point, lines: list[Line]) -> bool:
 # ------------------------------------------------------------------------------------------------------ corners
 
 
-@pytest.mark.parametrize(("epsilon", "Delta"), VOTERS)
+@for_each(("epsilon", "Delta"), VOTERS)
 def test_the_corners_are_the_vertices_of_F(epsilon: float, Delta: float) -> None:
     g, D = growth(epsilon), Fraction(Delta)
     found = vertices(borders(g, D))
@@ -167,8 +168,8 @@ def stream(of: ConstraintGenerator, most: int = BLOCK_VECTORS) -> Counts:
     return np.concatenate([*of.blocks(most)])
 
 
-@pytest.mark.parametrize("Delta", [0.0, 0.1])
-@pytest.mark.parametrize(("K", "affected"), [(K, r) for K in range(1, 6) for r in range(1, K + 1)])
+@for_each("Delta", [0.0, 0.1])
+@for_each(("K", "affected"), [(K, r) for K in range(1, 6) for r in range(1, K + 1)])
 def test_every_multiset_once(K: int, affected: int, Delta: float) -> None:
     vectors = stream(generator(K, affected, Delta=Delta))
     listed = multisets(K, 8 if Delta else 4, affected)

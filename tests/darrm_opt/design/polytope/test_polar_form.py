@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.exact import NEGLIGIBLE, Voters, distribution, enumerated_distribution, mean, named, precise, signed
 from support.strategies import NOISES, random_case, random_noise
 
@@ -43,8 +44,8 @@ def test_the_oracle_is_the_enumeration_of_all_votes(ones: list[Fraction]) -> Non
     assert distribution(ones) == enumerated_distribution(ones)
 
 
-@pytest.mark.parametrize("kind", NOISES)
-@pytest.mark.parametrize("K", [1, 2, 5, 6, 9])
+@for_each("kind", NOISES)
+@for_each("K", [1, 2, 5, 6, 9])
 def test_layers_hold_H_at_every_multiset(K: int, kind: str) -> None:
     rng = np.random.default_rng((K, NOISES.index(kind)))
     noise = random_noise(rng, K, kind)
@@ -68,8 +69,8 @@ def test_layers_stop_where_told(K: int, most: int) -> None:
     assert [s for s, _, _ in layers(noise.signed, 0.6, 0.4, most)] == [*range(most + 1)]
 
 
-@pytest.mark.parametrize("width", [0, 1, 4])
-@pytest.mark.parametrize("K", [5, 12, 17])
+@for_each("width", [0, 1, 4])
+@for_each("K", [5, 12, 17])
 def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
     noise = random_noise(np.random.default_rng((K, width)), K, "uniform")
     whole = {s: (first, layer.copy()) for s, first, layer in layers(noise.signed, 0.6, 0.4, K)}

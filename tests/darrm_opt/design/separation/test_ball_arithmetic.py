@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import Voters, precise, random_multiset
 from support.strategies import ProblemCase, random_case, random_noise
 
@@ -25,7 +25,7 @@ def as_counts(voters: dict[str, int]) -> np.ndarray[tuple[int], np.dtype[np.int6
     return np.array([voters.get(label, 0) for label in LABELS], dtype=np.int64)
 
 
-@pytest.mark.parametrize("case", LARGER, ids=str)
+@for_each("case", LARGER)
 def test_values_are_those_of_70_digits(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
@@ -43,7 +43,7 @@ def test_values_are_those_of_70_digits(case: ProblemCase) -> None:
             assert (value > 0) == (true > 0)
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@for_each("case", SMALL)
 def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: ProblemCase) -> None:
     problem = case.problem
     noise = random_noise(np.random.default_rng(case.K), problem.K)
@@ -60,17 +60,12 @@ def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: ProblemCase) 
     ) <= Decimal(found.bound)
 
 
-def marked(case: ProblemCase) -> Any:
-    """Mark the cases whose limit is 0: only γ = 0 meets it, with nothing to spare."""
-    return pytest.param(case) if case.target_epsilon == case.delta == 0 else case
-
-
 def test_a_limit_of_nothing_is_met_by_noise_alone() -> None:
     problem = Problem(3, Privacy(math.inf), Privacy(0.0))
     assert verify(problem, np.zeros(4), arithmetic="ball").margin == 0
 
 
-@pytest.mark.parametrize("case", [marked(case) for case in SMALL], ids=str)
+@for_each("case", SMALL)
 def test_whatever_is_certified_in_doubles_is_private_in_balls(case: ProblemCase) -> None:
     problem = case.problem
     solution = solve(problem)
@@ -82,7 +77,7 @@ def test_whatever_is_certified_in_doubles_is_private_in_balls(case: ProblemCase)
         assert verify(problem, noise, arithmetic="ball").margin >= 0
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@for_each("case", SMALL)
 def test_both_arithmetics_refuse_the_same(case: ProblemCase) -> None:
     problem = case.problem
     noise = random_noise(np.random.default_rng((case.K, 5)), problem.K, "uniform")
@@ -144,8 +139,8 @@ def test_without_flint_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), np.zeros(4), arithmetic="ball")
 
 
-@pytest.mark.parametrize("epsilon", [1e16, 1e19, 1e21, 1e300])
-@pytest.mark.parametrize("Delta", [0.0, 0.1])
+@for_each("epsilon", [1e16, 1e19, 1e21, 1e300])
+@for_each("Delta", [0.0, 0.1])
 def test_voters_of_an_epsilon_that_overflows_are_hardly_private(epsilon: float, Delta: float) -> None:
     problem = Problem(3, Privacy(epsilon, Delta), Privacy(0.5))
     with pytest.raises(NotPrivate):

@@ -8,6 +8,7 @@ from math import comb, inf, lgamma, log
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt.design.separation.binomials import binomial, bound_by_distance, bound_by_extremes, expected, expected_all
 from darrm_opt.design.separation.result import TAIL, evaluation_error, terms_of
@@ -42,8 +43,8 @@ def exact_farthest(row: Array, N: int, plus: int, minus: int, Delta: float) -> F
     return sum((p * r * Fraction(row[N - y : N + x + 1].max()) for (x, p), (y, r) in pairs), Fraction(0))
 
 
-@pytest.mark.parametrize("Delta", [1e-6, 0.01, 0.3, 0.5])
-@pytest.mark.parametrize("trials", [0, 1, 5, 40])
+@for_each("Delta", [1e-6, 0.01, 0.3, 0.5])
+@for_each("trials", [0, 1, 5, 40])
 def test_the_masses_of_a_binomial(trials: int, Delta: float) -> None:
     terms = min(terms_of(trials * Delta), trials)
     mass = binomial(np.array([trials, 0]), Delta, terms)
@@ -63,8 +64,8 @@ def test_the_masses_of_a_binomial_that_nearly_everybody_is_in(Delta: float) -> N
     assert binomial(trials, Delta, 3) == pytest.approx(mass[:4], rel=0, abs=0)
 
 
-@pytest.mark.parametrize("Delta", [1e-5, 0.05, 0.4])
-@pytest.mark.parametrize("n", [0, 1, 4, 6])
+@for_each("Delta", [1e-5, 0.05, 0.4])
+@for_each("n", [0, 1, 4, 6])
 def test_means_and_their_bounds(n: int, Delta: float) -> None:
     for _, N, plus, minus in (place for place in PLACES if place[0] == n):
         A, error = rough(n), evaluation_error(n * Delta)
@@ -108,7 +109,7 @@ def test_bounds_are_tight_where_rows_are_flat() -> None:
     assert bound_by_distance(A, 40, 0.02)[0, 15] < 1e-9
 
 
-@pytest.mark.parametrize("mean", [0.0, 1e-9, 3.5, 499.9, 500.1, 711.9, 720.9, 4000.0, 90_000.0])
+@for_each("mean", [0.0, 1e-9, 3.5, 499.9, 500.1, 711.9, 720.9, 4000.0, 90_000.0])
 def test_terms_enough_for_any_mean(mean: float) -> None:
     """T is at least as large as it must be, and not much larger, where mean^k/k! overflows every double."""
     terms = terms_of(mean)

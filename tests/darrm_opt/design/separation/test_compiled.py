@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import NEGLIGIBLE, Voters, named
 from support.kernels import HAS_KERNEL, searched_by
 from support.refusals import refused
@@ -70,7 +71,7 @@ def equal(one: WorstCase, other: WorstCase) -> bool:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("seed", range(24))
+@for_each("seed", range(24))
 def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
     rng = np.random.default_rng((seed, 21))
     problem = random_case(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
@@ -98,7 +99,7 @@ def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("seed", range(12))
+@for_each("seed", range(12))
 def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
     rng = np.random.default_rng((seed, 22))
     K = int(rng.integers(2, 40))
@@ -110,8 +111,8 @@ def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize(("K", "affected"), [(25, 25), (22, 6)])
-@pytest.mark.parametrize("Delta", [1e-4, 0.02, 0.2, 0.6])
+@for_each(("K", "affected"), [(25, 25), (22, 6)])
+@for_each("Delta", [1e-4, 0.02, 0.2, 0.6])
 def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int, affected: int, Delta: float) -> None:
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
     for seed in range(2):
@@ -194,7 +195,7 @@ def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monke
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("seed", range(16))
+@for_each("seed", range(16))
 def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
     """The bound covers φ at every multiset that either path knows; the value is attained."""
     rng = np.random.default_rng((seed, 24))
@@ -225,8 +226,8 @@ def test_a_certificate_of_either_path_verifies_by_the_other(Delta: float) -> Non
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2, 0.3])
-@pytest.mark.parametrize(("K", "affected"), [(1, 1), (9, 9), (12, 5), (40, 40)])
+@for_each("Delta", [0.0, 1e-6, 1e-2, 0.3])
+@for_each(("K", "affected"), [(1, 1), (9, 9), (12, 5), (40, 40)])
 def test_monotone_noise_functions(K: int, affected: int, Delta: float) -> None:
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
     noise = random_noise(np.random.default_rng(K), K, "monotone")
@@ -333,8 +334,8 @@ def test_the_kernel_itself_watches_the_clock(monkeypatch: pytest.MonkeyPatch, De
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2])
-@pytest.mark.parametrize("width", [0, 1, 3])
+@for_each("Delta", [0.0, 1e-6, 1e-2])
+@for_each("width", [0, 1, 3])
 def test_near_faces(Delta: float, width: int) -> None:
     constraint = PrivacyConstraint.of(Problem(20, Privacy(0.3, Delta), Privacy(0.6, Delta)))
     noise = uneven(np.random.default_rng(27), 20)
@@ -390,8 +391,8 @@ def test_tables_are_those_of_the_numpy_search(r: int, Delta: float) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("Delta", [0.0, 1e-4, 0.3])
-@pytest.mark.parametrize(("K", "affected"), [(1, 1), (2, 2), (11, 11), (12, 5), (200, 200)])
+@for_each("Delta", [0.0, 1e-4, 0.3])
+@for_each(("K", "affected"), [(1, 1), (2, 2), (11, 11), (12, 5), (200, 200)])
 def test_rows_are_those_of_numpy(K: int, affected: int, Delta: float) -> None:
     """Voter by voter, bit by bit."""
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
@@ -408,8 +409,8 @@ def test_rows_are_those_of_numpy(K: int, affected: int, Delta: float) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("Delta", [0.0, 1e-5, 0.1])
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 30.0, math.inf])
+@for_each("Delta", [0.0, 1e-5, 0.1])
+@for_each("epsilon", [0.01, 0.3, 30.0, math.inf])
 def test_rows_of_many_voters(Delta: float, epsilon: float) -> None:
     """As convolutions of binomials, within rounding of what is made voter by voter."""
     constraint = PrivacyConstraint.of(Problem(301, Privacy(epsilon, Delta), Privacy(0.9, Delta / 2)))

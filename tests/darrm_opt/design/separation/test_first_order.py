@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import mean
 
 from darrm_opt.design.constraint import LABELS
@@ -74,9 +75,7 @@ def test_a_slope_is_what_one_voter_more_adds(n: int) -> None:
             assert slope == pytest.approx(float(true), abs=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("n", "moving"), [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (5, 0), (5, 1), (5, 2), (5, 3), (5, 5)]
-)
+@for_each(("n", "moving"), [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (5, 0), (5, 1), (5, 2), (5, 3), (5, 5)])
 def test_the_gain_is_that_of_the_best_split(n: int, moving: int) -> None:
     for seed in range(4):
         at = skeletons(seed, n, moving)
@@ -95,8 +94,8 @@ def perturbed(slopes: list[float], q: float, e: float) -> list[list[float]]:
     ]
 
 
-@pytest.mark.parametrize("e", [0.0, 0.05, 1.0])
-@pytest.mark.parametrize(("n", "moving"), [(0, 0), (1, 0), (1, 1), (2, 1), (4, 4), (4, 3), (4, 1)])
+@for_each("e", [0.0, 0.05, 1.0])
+@for_each(("n", "moving"), [(0, 0), (1, 0), (1, 1), (2, 1), (4, 4), (4, 3), (4, 1)])
 def test_a_choice_loses_no_more_than_it_says(n: int, moving: int, e: float) -> None:
     q = 0.8
     for seed in range(3):

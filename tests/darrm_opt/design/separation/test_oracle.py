@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.exact import NEGLIGIBLE, Voters, mean, named, signed
 from support.kernels import PATHS, searched_by
 from support.strategies import NOISES, ProblemCase, noises, random_case, random_noise
@@ -131,7 +132,7 @@ def levels(problem: Problem, worst: float) -> list[float | None]:
 # --------------------------------------------------------------------------------------- against enumeration
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_few_voters(seed: int) -> None:
     rng = np.random.default_rng((seed, 1))
     problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
@@ -144,8 +145,8 @@ def test_few_voters(seed: int) -> None:
             check(noise, problem, above=above, most=int(rng.choice([0, 1, 5, 1000])), settle=settle, true=true)
 
 
-@pytest.mark.parametrize("Delta", [1e-12, 1e-3, 0.3])
-@pytest.mark.parametrize(("K", "affected"), [(6, r) for r in range(1, 7)] + [(8, 5), (9, 9), (11, 2)])
+@for_each("Delta", [1e-12, 1e-3, 0.3])
+@for_each(("K", "affected"), [(6, r) for r in range(1, 7)] + [(8, 5), (9, 9), (11, 2)])
 def test_every_number_of_affected_voters(K: int, affected: int, Delta: float) -> None:
     rng = np.random.default_rng((K, affected))
     problem = Problem(K, Privacy(0.4, Delta), Privacy(0.9, min(0.4, 2 * Delta)), affected)
@@ -167,8 +168,8 @@ def test_as_many_voters_as_can_be_enumerated(K: int, Delta: float) -> None:
         check(noise, problem, above=above, most=50, true=true)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.3, 4.0, math.inf])
-@pytest.mark.parametrize(("K", "affected"), [(12, 12), (21, 4), (30, 30), (33, 1), (40, 40)])
+@for_each("epsilon", [1e-4, 0.3, 4.0, math.inf])
+@for_each(("K", "affected"), [(12, 12), (21, 4), (30, 30), (33, 1), (40, 40)])
 def test_many_voters_without_Delta(K: int, affected: int, epsilon: float) -> None:
     rng = np.random.default_rng((K, affected))
     problem = Problem(K, Privacy(epsilon), Privacy(min(20.0, 3 * epsilon), 0.01), affected)
@@ -194,7 +195,7 @@ def test_drawn_noise_functions(data: st.DataObject) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", NOISES)
+@for_each("kind", NOISES)
 def test_every_kind_of_noise_function(kind: str) -> None:
     rng = np.random.default_rng(NOISES.index(kind))
     for _ in range(6):
@@ -202,7 +203,7 @@ def test_every_kind_of_noise_function(kind: str) -> None:
         check(random_noise(rng, problem.K, kind), problem, above=None, most=9)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@for_each("seed", range(12))
 def test_the_worst_value_is_attained_in_exact_arithmetic(seed: int) -> None:
     rng = np.random.default_rng((seed, 2))
     problem = random_case(rng).problem
@@ -240,8 +241,8 @@ def test_without_Delta_the_worst_of_every_layer_row_is_found(K: int, affected: i
 # ----------------------------------------------------------------------------------- the separable search
 
 
-@pytest.mark.parametrize("Delta", [1e-3, 0.2])
-@pytest.mark.parametrize(("K", "affected"), [(1, 1), (5, 5), (5, 3), (6, 1), (3, 2)])
+@for_each("Delta", [1e-3, 0.2])
+@for_each(("K", "affected"), [(1, 1), (5, 5), (5, 3), (6, 1), (3, 2)])
 def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: float) -> None:
     """One multiset for each (nx, ny, n₁) of the rows searched, the worst of those."""
     problem = Problem(K, Privacy(0.3, Delta), Privacy(0.9, 0.0), affected)
@@ -309,7 +310,7 @@ def test_no_rows_no_search_and_no_time_no_answer() -> None:
         )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_separable_is_the_enumeration(seed: int) -> None:
     rng = np.random.default_rng((seed, 3))
     problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
@@ -349,8 +350,8 @@ def test_the_separable_search_sees_both_sides_of_the_mirror(
         assert row == pytest.approx([*map(float, exact)], abs=1e-14)
 
 
-@pytest.mark.parametrize("Delta", [1e-7, 1e-4, 1e-2, 0.2])
-@pytest.mark.parametrize(("K", "affected"), [(15, 15), (16, 9), (21, 2)])
+@for_each("Delta", [1e-7, 1e-4, 1e-2, 0.2])
+@for_each(("K", "affected"), [(15, 15), (16, 9), (21, 2)])
 def test_pruned_is_the_separable_search(K: int, affected: int, Delta: float) -> None:
     rng = np.random.default_rng((K, affected, 4))
     problem = Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected)
@@ -383,7 +384,7 @@ def test_a_search_for_cuts_may_leave_bounds_and_says_so() -> None:
 # -------------------------------------------------------------------------------------------- monotone γ
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_a_monotone_noise_function_needs_a_small_set_only(seed: int) -> None:
     rng = np.random.default_rng((seed, 6))
     problem = random_case(rng, (1, 2, 3, 5, 6, 8, 9)).problem
@@ -425,9 +426,9 @@ def test_is_monotone_looks_away_from_the_middle() -> None:
 # ------------------------------------------------------------------------------------------- near faces, and stored
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2])
-@pytest.mark.parametrize(("K", "affected"), [(8, 8), (9, 6), (30, 30), (31, 12)])
-@pytest.mark.parametrize("width", [0, 2])
+@for_each("Delta", [0.0, 1e-6, 1e-2])
+@for_each(("K", "affected"), [(8, 8), (9, 6), (30, 30), (31, 12)])
+@for_each("width", [0, 2])
 def test_cuts_near_faces_are_cuts(K: int, affected: int, Delta: float, width: int) -> None:
     problem = Problem(K, Privacy(0.3, Delta), Privacy(0.6, Delta), affected)
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng((K, width)), K)
@@ -574,7 +575,7 @@ def test_what_was_left_out_is_in_the_bound() -> None:
     assert found.cuts.shape == (0, 4)
 
 
-@pytest.mark.parametrize("case", [random_case(np.random.default_rng((seed, 7))) for seed in range(25)], ids=str)
+@for_each("case", [random_case(np.random.default_rng((seed, 7))) for seed in range(25)])
 def test_noise_of_nothing_is_worth_nothing(case: ProblemCase) -> None:
     found = worst_case(NoiseFunction(np.zeros(case.K + 1)), PrivacyConstraint.of(case.problem))
     assert found.value == found.bound == 0.0 or found.bound == PrivacyConstraint.of(case.problem).limit

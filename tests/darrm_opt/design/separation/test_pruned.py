@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.exact import mean, signed
 from support.strategies import random_noise
 
@@ -98,8 +99,8 @@ def worst(A: Array, q: float, Delta: float, moving: int) -> float:
 # ---------------------------------------------------------------------------------------------- bounds of rows
 
 
-@pytest.mark.parametrize("width", [None, 0, 2])
-@pytest.mark.parametrize("K", [1, 2, 8, 19])
+@for_each("width", [None, 0, 2])
+@for_each("K", [1, 2, 8, 19])
 def test_the_bounds_of_rows_hold_in_every_layer(K: int, width: int | None) -> None:
     """On every layer they are bounds, on every eighth the maxima, and between those the ones that the row comes from."""
     fuzz = 1e-3
@@ -352,8 +353,8 @@ def test_the_first_order_bound_at_its_edge(monkeypatch: pytest.MonkeyPatch, n: i
             assert any(here in looked for looked in looked_at) == passes
 
 
-@pytest.mark.parametrize("settle", ["always", "never"])
-@pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.1), (3, 3, 0.05), (4, 3, 0.4), (4, 4, 0.01), (4, 2, 1e-6)])
+@for_each("settle", ["always", "never"])
+@for_each(("n", "moving", "Delta"), [(1, 1, 0.1), (3, 3, 0.05), (4, 3, 0.4), (4, 4, 0.01), (4, 2, 1e-6)])
 def test_noise_in_what_is_searched_leaves_nothing_out(n: int, moving: int, Delta: float, settle: Settle) -> None:
     """The rows are off by up to ``fuzz``: the bounds hold for the true ones, up to that error of φ itself."""
     rng = np.random.default_rng(n)
@@ -388,9 +389,9 @@ def rows_at_once(search: pruned._Search, rows: Rows, moving: int) -> None:
     search_separable(rows, search.constraint, search.collector)
 
 
-@pytest.mark.parametrize("complete", [one_by_one, rows_at_once])
-@pytest.mark.parametrize("Delta", [0.01, 0.4])
-@pytest.mark.parametrize(("n", "moving"), [(0, 0), (1, 1), (3, 3), (3, 2), (3, 1), (4, 4), (4, 3), (3, 0)])
+@for_each("complete", [one_by_one, rows_at_once])
+@for_each("Delta", [0.01, 0.4])
+@for_each(("n", "moving"), [(0, 0), (1, 1), (3, 3), (3, 2), (3, 1), (4, 4), (4, 3), (3, 0)])
 def test_complete_search_of_rows_of_any_numbers(
     complete: Callable[[pruned._Search, Rows, int], None], n: int, moving: int, Delta: float
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from darrm_opt import Privacy
 from darrm_opt.errors import InvalidInput
@@ -130,7 +131,7 @@ def test_the_wrong_winner_bound() -> None:
     assert sensitive_rdp([10**6, 0], 1.0, 5.0).value == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: gnmax_sigma(0.0, 1e-3), "epsilon = 0.0 is not valid: expected a positive finite number of nats"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
@@ -35,7 +36,7 @@ def test_hashes_depend_on_the_record_and_the_key_alone() -> None:
     assert spread.min() > 900
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: slot_partition(0, 1), "n_records = 0"),

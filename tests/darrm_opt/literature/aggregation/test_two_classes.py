@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from support.cases import for_each
 from support.two_class_moments import epsilon_from_moments, law_moments, noisy_vote_laws
 
 from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, verify
@@ -33,8 +34,8 @@ def one_minus(p: float) -> float:
     return 1 - p
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=str)
-@pytest.mark.parametrize(("K", "affected"), [(11, 1), (10, 1), (9, 3), (1, 1), (4, 9)])
+@for_each("noise", NOISES)
+@for_each(("K", "affected"), [(11, 1), (10, 1), (9, 3), (1, 1), (4, 9)])
 def test_delta_and_epsilon_against_enumeration(K: int, affected: int, noise: VoteNoise) -> None:
     vote = noisy_vote_laws(K, noise, affected)
     pairs = [

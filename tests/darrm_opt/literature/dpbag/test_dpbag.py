@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
@@ -202,7 +203,7 @@ def test_per_instance_loss_bounds_the_exact_divergence() -> None:
                         assert moment <= moment_increment(lam, l, spread[u, q]) + 1e-12
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+from support.cases import for_each
 from support.paths import DATA
 
 from darrm_opt.accounting.bits.recursion import compose_bits
@@ -224,7 +224,7 @@ def within(value: float, expected: float, tolerance: str) -> bool:
     return abs(value - expected) <= max(allowed)
 
 
-@pytest.mark.parametrize("quantity", sorted(COMPUTED))
+@for_each("quantity", sorted(COMPUTED))
 def test_every_row(quantity: str) -> None:
     rows = [row for row in ROWS if row["quantity"] == quantity]
     assert rows

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
@@ -29,8 +30,8 @@ from darrm_opt.literature.he_wang_tao.generalisation import (
 from darrm_opt.problem import Privacy
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0])
-@pytest.mark.parametrize("choices", [2, 3, 10, 100])
+@for_each("epsilon", [0.01, 0.3, 1.0, 4.0])
+@for_each("choices", [2, 3, 10, 100])
 def test_randomised_response_generalises_within_the_bounds(epsilon: float, choices: int) -> None:
     """One record z, hypothesis h = z with probability e^ε/(e^ε+m−1), loss 1[h = z]: the gap is known exactly."""
     gap = math.exp(epsilon) / (math.exp(epsilon) + choices - 1) - 1 / choices

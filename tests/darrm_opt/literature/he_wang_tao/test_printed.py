@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.composition.closed_forms import loss_tail, tail_composition
@@ -63,7 +64,7 @@ PRINTED: list[tuple[Callable[..., PrintedTheorem], tuple[Any, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("theorem", "arguments", "message"), PRINTED)
+@for_each(("theorem", "arguments", "message"), PRINTED)
 def test_refused_by_default_with_a_counterexample(
     theorem: Callable[..., PrintedTheorem], arguments: tuple[Any, ...], message: str
 ) -> None:
@@ -189,8 +190,8 @@ def test_the_totals_of_theorem_8_are_those_of_a_hand() -> None:
         federated_printed(2, 1, 1.0, 1, 0.1, 0.1, radical="all", acknowledge_unsound=True)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("cohort", [1, 3, 20])
-@pytest.mark.parametrize("delta", [1e-1, 1e-5, 1e-8])
+@for_each("cohort", [1, 3, 20])
+@for_each("delta", [1e-1, 1e-5, 1e-8])
 def test_where_each_reading_of_theorem_8_is_true(cohort: int, delta: float) -> None:
     """A round silences a client with a shift of 1/(τσ), and replaces one with twice that: the exact Gaussian decides."""
     logarithm = -math.log(delta)

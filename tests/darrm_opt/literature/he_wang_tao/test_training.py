@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_epsilon_tail
@@ -102,7 +103,7 @@ def test_federated_adjacencies() -> None:
     assert as_replace_one(Privacy(800.0)) == Privacy(1600.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "argument"),
     [
         ({"batch": 2000}, "batch"),

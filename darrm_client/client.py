@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
-    from darrm_opt.tables.group_solver import AnyGroupObjective, GroupObjective, GroupSolution
     from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.tables.objective import PluralityObjective, TableObjective
     from darrm_opt.tables.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
@@ -376,7 +376,7 @@ class DarrmClient:
         queries: int,
         total: Privacy,
         *,
-        prior: str | GroupObjective | None = None,
+        prior: str | PluralityObjective | None = None,
         fresh: bool = False,
         least_accuracy: float | None = None,
         n: int | None = None,
@@ -459,7 +459,7 @@ class DarrmClient:
         problem: GroupProblem,
         queries: int,
         total: Privacy,
-        prior: str | GroupObjective,
+        prior: str | PluralityObjective,
         asked: dict[str, Any],
         timeout: float | None,
     ) -> Plan:
@@ -467,13 +467,12 @@ class DarrmClient:
         from darrm_opt.answers.library_types import group_plan_of
         from darrm_opt.answers.plurality import verify_group_plan
         from darrm_opt.planning.group_plan import group_question
-        from darrm_opt.tables.group_record import objective_record
-        from darrm_opt.tables.group_solver import GroupObjective, as_group_objective
-        from darrm_opt.tables.group_table import group_records
         from darrm_opt.tables.groups import GroupProblem, simplest_problem
+        from darrm_opt.tables.objective import PluralityObjective, as_table_objective
+        from darrm_opt.tables.record import group_records
 
-        goal = as_group_objective(prior)
-        if not isinstance(goal, GroupObjective):
+        goal = as_table_objective(prior)
+        if not isinstance(goal, PluralityObjective):
             raise InvalidInput("prior", str(prior), "a prior of the votes")
         weighted, abstention = goal.weights is not None, goal.price > 0
         affected = problem.affected
@@ -491,8 +490,7 @@ class DarrmClient:
         body: dict[str, Any] = {"groups": voters, "classes": within.classes, "affected": within.affected}
         for group, weight in zip(voters, goal.weights or (), strict=False):
             group["weight"] = weight
-        record = objective_record(goal)
-        body |= {"prior": record["objective"], "ties": goal.ties, "price": goal.price, "queries": queries}
+        body |= {"prior": str(goal), "ties": goal.ties, "price": goal.price, "queries": queries}
         body |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
         question = group_question(within, goal, queries, fresh=asked["fresh"], least_accuracy=asked["least_accuracy"])
         body |= {name: value for name, value in asked.items() if value is not None}
@@ -502,33 +500,32 @@ class DarrmClient:
     def table(
         self,
         problem: GroupProblem,
-        objective: str | AnyGroupObjective = "dirichlet(1)",
+        objective: str | TableObjective = "dirichlet(1)",
         *,
         price: float = 0.0,
         timeout: float | None = None,
-    ) -> GroupSolution:
+    ) -> VerifiedTable:
         """Return the optimal table for groups of voters, proved by this process.
 
         Args:
             problem: classes, groups and the target of one release.
-            objective: what is maximised, as text (`darrm_opt.tables.group_solver.as_group_objective`), or with ties and
+            objective: what is maximised, as text (`darrm_opt.tables.objective.as_table_objective`), or with ties and
                 weights of votes.
             price: cost of a wrong label, where the objective is a text.
 
         Raises:
             AnswerNotFound: the client reads a table file, which has no table for these groups.
         """
-        from darrm_opt.answers.library_types import group_solution_of
-        from darrm_opt.answers.plurality import verify_group_answer
-        from darrm_opt.tables.group_record import objective_record
-        from darrm_opt.tables.group_solver import as_group_objective
-        from darrm_opt.tables.group_table import problem_record as as_record
+        from darrm_opt.answers.plurality import verified_table
+        from darrm_opt.tables.objective import as_table_objective
+        from darrm_opt.tables.record import TableSpec, objective_record
+        from darrm_opt.tables.record import problem_record as as_record
 
-        goal = as_group_objective(objective, price)
-        body, asked = as_record(problem), objective_record(goal)
+        spec = TableSpec(problem, as_table_objective(objective, price))
+        body, asked = as_record(problem), objective_record(problem, spec.objective)
         for group, weight in zip(body["groups"], asked.pop("weights", ()), strict=False):
             group["weight"] = weight
-        return group_solution_of(verify_group_answer(self._ask("table", body | asked, timeout), problem), goal)
+        return verified_table(self._ask("table", body | asked, timeout), spec)
 
     def plurality(
         self,
@@ -548,18 +545,18 @@ class DarrmClient:
             price: cost of a wrong label.
 
         Returns:
-            The solution, as of `darrm_opt.plurality.solve_plurality`; `darrm_opt.release.PrivateVote` releases by it.
+            The solution, as of `darrm_opt.plurality.solve_table`; `darrm_opt.release.PrivateVote` releases by it.
 
         Raises:
             AnswerNotFound: the client reads a table file, which has no such rules.
         """
-        from darrm_opt.answers.plurality import table_spec, verify_table
+        from darrm_opt.answers.plurality import table_spec, verified_table
         from darrm_opt.tables.record import problem_record as as_record
 
         record = as_record(problem)
         asked = {"prior": prior, "ties": ties, "price": price}
         answer = self._ask("plurality", record | asked, timeout)
-        return verify_table(answer, table_spec({"problem": record, **asked}))
+        return verified_table(answer, table_spec({"problem": record, **asked}))
 
     def plurality_options(
         self,

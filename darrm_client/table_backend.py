@@ -27,9 +27,8 @@ from darrm_client.errors import (
 )
 from darrm_client.http_backend import HttpBackend, Transport
 from darrm_opt.answers import DRAW
-from darrm_opt.answers.plurality import design_plurality, group_spec, plurality_to_dict, stored_groups, table_to_dict
+from darrm_opt.answers.plurality import answer_to_dict, design_table, stored_table, table_spec
 from darrm_opt.answers.verification import certificate_to_dict, certify
-from darrm_opt.design.solution import Solution
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import (
@@ -40,11 +39,9 @@ from darrm_opt.record import (
     solution_from_record,
     solution_record,
 )
-from darrm_opt.tables.group_record import solution_record as group_solution_record
-from darrm_opt.tables.group_solver import GroupSolution
-from darrm_opt.tables.priors import PluralityObjective, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.record import TableSpec, objective_record, plurality_record
+from darrm_opt.tables.record import table_solution_record
+from darrm_opt.tables.solver import TableSolution
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
 from solver_cache.solve import recall
 from solver_cache.store import NoStore, Store, open_store
@@ -149,29 +146,24 @@ class TableBackend:
         return self._answers[verb](body)
 
     def _plurality(self, body: dict[str, Any]) -> Any:
-        from darrm_opt.tables.record import problem_from_record as rule_problem
-
-        spec = TableSpec(
-            rule_problem(body), PluralityObjective(parse_prior(body["prior"]), body["ties"], body["price"])
-        )
-        solution = recall(spec, self._store)
+        argument = {"problem": body, **{name: body[name] for name in ("prior", "ties", "price")}, "time_limit": None}
+        solution = recall(table_spec(argument), self._store)
         if solution is None:
             raise AnswerNotFound(
                 f"The table {self._store.url} has no rule for this problem: darrm_opt.plurality designs it here."
             )
-        argument = {"problem": body, **objective_record(spec.objective), "time_limit": None}
-        result = design_plurality({**argument, "known": [plurality_record(solution)]}, _no_report)
-        return plurality_to_dict(argument, {**result, "cached": [True]})
+        result = design_table({**argument, "known": [table_solution_record(solution)]}, _no_report)
+        return answer_to_dict(argument, {**result, "cached": [True]})
 
     def _group_table(self, body: dict[str, Any]) -> Any:
         weights = [group.get("weight", 1.0) for group in body["groups"]]
-        spec = group_spec({"problem": body, **body, "weights": weights})
+        spec = table_spec({"problem": body, **body, "weights": weights})
         solution = recall(spec, self._store)
         if solution is None:
             raise AnswerNotFound(
                 f"The table {self._store.url} has no answer for these groups: darrm_opt.tables designs it here."
             )
-        return stored_groups(spec.key, group_solution_record(solution))
+        return stored_table(spec.key, table_solution_record(solution))
 
     @staticmethod
     def _options(body: dict[str, Any]) -> Any:
@@ -210,10 +202,8 @@ class TableBackend:
         solution = None if row is None else validate_row(row).solution
         if solution is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
-        if isinstance(solution, GroupSolution):
-            return stored_groups(id, group_solution_record(solution))
-        if not isinstance(solution, Solution):
-            return table_to_dict(id, plurality_record(solution))
+        if isinstance(solution, TableSolution):
+            return stored_table(id, table_solution_record(solution))
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
 
     def cancel(self, id: str, deadline: Deadline) -> Any:

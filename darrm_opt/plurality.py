@@ -5,19 +5,12 @@ Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.table import CalibratedMechanism, RuleMechanism, calibrate_mechanism
-from darrm_opt.tables.certificate import PluralityCertificate, certify_rule, verify_rule
-from darrm_opt.tables.priors import (
-    Dirichlet,
-    Favoured,
-    FavouredBeta,
-    PastVotes,
-    PluralityObjective,
-    PluralityPrior,
-    parse_prior,
-)
+from darrm_opt.tables.certificate import TableCertificate, certify_table, verify_table
+from darrm_opt.tables.objective import PluralityObjective
+from darrm_opt.tables.priors import Dirichlet, Favoured, FavouredBeta, PastVotes, PluralityPrior, parse_prior
 from darrm_opt.tables.problem import ABSTENTION, PluralityProblem, partition_count
-from darrm_opt.tables.rule import PluralityRule
-from darrm_opt.tables.solver import PluralitySolution, solve_plurality
+from darrm_opt.tables.solver import TableSolution, solve_table
+from darrm_opt.tables.table import Table
 from darrm_opt.tables.votes import count_votes
 
 __all__ = [
@@ -27,22 +20,22 @@ __all__ = [
     "Favoured",
     "FavouredBeta",
     "PastVotes",
-    "PluralityCertificate",
     "PluralityObjective",
     "PluralityPrior",
     "PluralityProblem",
-    "PluralityRule",
-    "PluralitySolution",
     "RuleMechanism",
+    "Table",
+    "TableCertificate",
+    "TableSolution",
     "VoteMechanism",
     "calibrate_mechanism",
-    "certify_rule",
+    "certify_table",
     "count_votes",
     "mechanism_class",
     "mechanism_from_record",
     "mechanism_names",
     "parse_prior",
     "partition_count",
-    "solve_plurality",
-    "verify_rule",
+    "solve_table",
+    "verify_table",
 ]

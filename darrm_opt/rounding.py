@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from decimal import Context, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ MAX_EXACT_BITS = 1 << 20
 
 MARGIN_PARTS = 10**30
 """A decimal result gets one of so many parts added as a margin; its own error is below 1e-35 (see `_digits`)."""
+
+EXPONENT_BITS = 80
+"""Fractional bits of the bounds on e^ε: far finer than a double."""
 
 GUARD = 1.0 + 2.0**-46
 """Factor that covers the rounding of a double computed by fewer than 60 operations on positive numbers."""
@@ -122,3 +125,19 @@ def log_above(ratio: Fraction, times: int = 1) -> Fraction:
 def _digits(base: Fraction, exponent: int) -> int:
     """Return a precision that leaves 40 digits after the cancellation in 1 − base^exponent and in ln near 1."""
     return 40 + 2 * len(str(base.denominator)) + 2 * len(str(base.numerator)) + len(str(exponent))
+
+
+def exp_bounds(epsilon: float) -> tuple[int, int]:
+    """Return whole numbers a ≤ e^ε·2^`EXPONENT_BITS` ≤ b that differ by little, for a double ε ≥ 0.
+
+    Source: `decimal` rounds exp correctly, so the neighbours of its result enclose the true value.
+    """
+    from fractions import Fraction
+
+    if epsilon == 0:
+        return 1 << EXPONENT_BITS, 1 << EXPONENT_BITS
+    digits = 40 + math.ceil(epsilon / math.log(10))
+    context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    nearest = context.exp(Decimal(epsilon))
+    below, above = Fraction(context.next_minus(nearest)), Fraction(context.next_plus(nearest))
+    return math.floor(below * 2**EXPONENT_BITS), math.ceil(above * 2**EXPONENT_BITS)

@@ -19,8 +19,8 @@ import numpy as np
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.quota import release_target
-from darrm_opt.planning.baselines import compare_mechanisms
-from darrm_opt.plurality import PastVotes, PluralityProblem, RuleMechanism
+from darrm_opt.planning.table_baselines import table_baselines
+from darrm_opt.plurality import PastVotes, PluralityProblem, RuleMechanism, solve_table
 from darrm_opt.release import PrivateVote, ReleaseLog
 
 K, CLASSES, QUESTIONS = 10, 6, 6
@@ -42,17 +42,19 @@ def main(folder: Path) -> None:
 
     target = release_target(TOTAL, QUESTIONS)
     problem = PluralityProblem(K, CLASSES, target)
-    comparison = compare_mechanisms(problem, PastVotes.of_votes(public, CLASSES))
+    prior = PastVotes.of_votes(public, CLASSES)
+    solution = solve_table(problem, prior)
     each = f"({target.epsilon:.3f}, {target.delta:.1g})-DP"
     print(f"{QUESTIONS} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): each {each}.")
     print("Chance that the plurality is released, given past votes:")
-    for name, utility in {"optimal rule": comparison.solution.utility, **comparison.utilities}.items():
-        print(f"  {name:18s}{utility:.3f}")
+    print(f"  {'optimal table':18s}{solution.utility:.3f}")
+    for mechanism in table_baselines(problem, prior):
+        print(f"  {mechanism.name:18s}{mechanism.utility:.3f}")
 
-    mechanism = RuleMechanism(problem, comparison.solution.rule)
-    log = ReleaseLog.create(folder / "releases.log", mechanism, budget=TOTAL)
+    release = RuleMechanism(problem, solution.table)
+    log = ReleaseLog.create(folder / "releases.log", release, budget=TOTAL)
     votes = np.loadtxt(folder / "votes.csv", delimiter=",")
-    labels = PrivateVote(mechanism, log).release_many(votes, "first job")
+    labels = PrivateVote(release, log).release_many(votes, "first job")
     print(f"{len(labels)} labels released, {np.mean(labels == truth):.0%} of them right; {log.left} releases are left.")
 
 

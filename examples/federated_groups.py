@@ -18,11 +18,11 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.release import PrivateVote
-from darrm_opt.tables.group_solver import GroupTruth
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
+from darrm_opt.tables.objective import Truth
 from solver_cache import open_store
 from solver_cache.precompute.grid import grid_of
-from solver_cache.solve import cached_groups
+from solver_cache.solve import cached_table
 
 CLASSES, ROUNDS, ATTENDS = 3, 6, 0.8
 CLIENTS = {"phones": (5, Privacy(0.8), 0.7), "hospitals": (3, Privacy(0.2), 0.85)}
@@ -43,7 +43,7 @@ def main() -> None:
     rng, store, budget = np.random.default_rng(1), open_store("memory"), PrivacyBudget(Privacy(2.4))
     specs = list(grid_of(GRID).specs())
     for spec in specs:
-        cached_groups(spec.problem, spec.objective, store=store)
+        cached_table(spec.problem, spec.objective, store=store)
     print(f"{len(specs)} tables, one for each attendance.")
 
     spent, right = dict.fromkeys(CLIENTS, 0.0), 0
@@ -53,7 +53,7 @@ def main() -> None:
         present = {name: int(K) for name, K in present.items() if K}
         groups = [VoterGroup(K, CLIENTS[name][1]) for name, K in present.items()]
         problem = GroupProblem(CLASSES, groups, Privacy(0.4), 1)
-        found = cached_groups(problem, GroupTruth(tuple(CLIENTS[name][2] for name in present)), store=store)
+        found = cached_table(problem, Truth(tuple(CLIENTS[name][2] for name in present)), store=store)
         if not found.hit:
             raise RuntimeError("no table for this attendance: clients would wait for a solve")
         mechanism = GroupTableMechanism(problem, found.solution.table, fresh=True)

@@ -20,20 +20,18 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.record import CORE, FORMAT, DesignSpec, canonical_json, digest, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
-from darrm_opt.tables import group_record, group_table
 from darrm_opt.tables import record as tables
-from darrm_opt.tables.group_record import GroupSpec, read_groups, reprove_groups
-from darrm_opt.tables.group_solver import GroupSolution
-from darrm_opt.tables.record import TableSpec, objective_record, read_table, reprove_table
-from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.groups import GroupProblem
+from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
+from darrm_opt.tables.solver import TableSolution
 
 if TYPE_CHECKING:
     from solver_cache.database.jobs import State
 
-Answer = Solution | PluralitySolution | GroupSolution
+Answer = Solution | TableSolution
 """What a row holds."""
 
-Spec = DesignSpec | TableSpec | GroupSpec
+Spec = DesignSpec | TableSpec
 """What was asked; its key is that of the row."""
 
 MAX_OBJECTIVE = 500
@@ -58,15 +56,13 @@ class Kind:
 
 def kind_of_record(record: Any) -> Kind:
     """Return the kind that a record says it is; that of γ where it says none."""
-    kinds = {tables.KIND: TABLE, group_table.KIND: GROUPS}
-    return kinds.get(str(record.get("kind")), GAMMA) if isinstance(record, dict) else GAMMA
+    is_table = isinstance(record, dict) and record.get("kind") in tables.KINDS
+    return TABLE if is_table else GAMMA
 
 
 def kind_of(item: Answer | Spec) -> Kind:
     """Return the kind of an answer or of a question."""
-    if isinstance(item, GroupSolution | GroupSpec):
-        return GROUPS
-    return TABLE if isinstance(item, PluralitySolution | TableSpec) else GAMMA
+    return TABLE if isinstance(item, TableSolution | TableSpec) else GAMMA
 
 
 def is_shape(text: Any) -> bool:
@@ -77,9 +73,7 @@ def is_shape(text: Any) -> bool:
 def question_record(spec: Spec) -> dict[str, Any]:
     """Return a question as plain data: the problem, the objective, and the shape of a γ."""
     if isinstance(spec, TableSpec):
-        return {"problem": tables.problem_record(spec.problem), **objective_record(spec.objective)}
-    if isinstance(spec, GroupSpec):
-        return {"problem": group_table.problem_record(spec.problem), **group_record.objective_record(spec.objective)}
+        return spec.record
     return {"problem": problem_record(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
 
 
@@ -118,43 +112,23 @@ def _gamma_columns(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table_record(solution: PluralitySolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
-    return {**tables.plurality_record(solution), "version": solution.certificate.version}
+def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    return {**table_solution_record(solution), "version": solution.certificate.version}
 
 
 def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
-    problem = record["problem"]
-    objective = f"{record['prior']} {record['ties']} price={float(record['price'])!r}"
-    classes, abstention = problem["classes"], problem["abstention"]
-    if type(classes) is not int or type(abstention) is not bool:
-        raise TypeError(classes)
-    return {
-        "voters": problem["K"],
-        "voter_epsilon": math.inf,
-        "voter_delta": 0.0,
-        "affected": problem["affected"],
-        "target_epsilon": problem["target_epsilon"],
-        "target_delta": problem["delta"],
-        "objective": objective if len(objective) <= MAX_OBJECTIVE else f"sha256:{digest(objective)}",
-        "shape": f"{classes} classes" + (" or none" if abstention else ""),
-        "utility": record["utility"],
-    }
-
-
-def _groups_record(solution: GroupSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
-    return {**group_record.solution_record(solution), "version": solution.certificate.version}
-
-
-def _groups_asked(record: dict[str, Any]) -> dict[str, Any]:
-    problem = group_table.problem_from_record(record["problem"])
-    goal = group_record.objective_record(group_record.objective_from_record(record))
-    groups = " ".join(str(group) for group in problem.groups)
-    objective = f"{canonical_json(goal)} groups {groups}"
+    problem = tables.problem_from_record(record["problem"])
+    goal = tables.objective_record(problem, tables.objective_from_record(problem, record))
+    if isinstance(problem, GroupProblem):
+        objective = f"{canonical_json(goal)} groups {' '.join(map(str, problem.groups))}"
+        # of the least private of them, one by one
+        voter = max(g.voter.epsilon for g in problem.groups), max(g.voter.delta for g in problem.groups)
+    else:
+        objective, voter = f"{goal['prior']} {goal['ties']} price={goal['price']!r}", (math.inf, 0.0)
     return {
         "voters": problem.K,
-        # of the least private of them, one by one
-        "voter_epsilon": max(group.voter.epsilon for group in problem.groups),
-        "voter_delta": max(group.voter.delta for group in problem.groups),
+        "voter_epsilon": voter[0],
+        "voter_delta": voter[1],
         "affected": problem.affected,
         "target_epsilon": problem.target.epsilon,
         "target_delta": problem.target.delta,
@@ -164,11 +138,12 @@ def _groups_asked(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _columns_of_table(
-    asked: dict[str, Any], record: dict[str, Any], certificate: str, error_bound: float
-) -> dict[str, Any]:
+def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a table's record. Table files name them as for γ, whose m a table has not."""
-    limit, margin = asked["target_delta"], record["certificate"]["margin"]
+    asked, proof = _table_asked(record), record["certificate"]
+    limit, margin = asked["target_delta"], proof["margin"]
+    # Edges are proved in whole numbers: the largest value that was found is the bound.
+    error = proof.get("error", 0.0)
     return {
         "K": asked["voters"],
         "m": None,
@@ -181,33 +156,20 @@ def _columns_of_table(
         "upper_bound": record["upper_bound"],
         "gap": max(0.0, record["upper_bound"] - record["utility"]),
         "gamma": record["values"],
-        "certificate": certificate,
+        "certificate": "corners" if "corners" in proof else "edges",
         # As a γ's certificate has them: bound = largest value found + what rounding may hide, and limit − bound =
         # margin.
         "bound": limit - margin,
         "limit": limit,
         "margin": margin,
-        "error_bound": error_bound,
-        "worst_value": limit - margin - error_bound,
+        "error_bound": error,
+        "worst_value": limit - margin - error,
         "version": record["version"],
     }
 
 
-def _groups_columns(record: dict[str, Any]) -> dict[str, Any]:
-    return _columns_of_table(_groups_asked(record), record, "corners", record["certificate"]["error"])
-
-
-def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
-    # A rule is proved in whole numbers: the largest value that was found is the bound.
-    return _columns_of_table(_table_asked(record), record, "edges", 0.0)
-
-
 GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, reprove, _gamma_asked, _gamma_columns)
 TABLE = Kind(tables.FORMAT, TableSpec.of, _table_record, read_table, reprove_table, _table_asked, _table_columns)
-
-GROUPS = Kind(
-    group_table.FORMAT, GroupSpec.of, _groups_record, read_groups, reprove_groups, _groups_asked, _groups_columns
-)
 
 
 Decision = Literal["hit", "miss", "damaged", "stale"]

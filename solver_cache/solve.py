@@ -15,13 +15,11 @@ from darrm_opt.design.solution import Solution, Status, Watcher
 from darrm_opt.design.solver import Method, Shape, check_choices, solve
 from darrm_opt.problem import Problem
 from darrm_opt.record import CORE, DesignSpec, canonical_json, digest
-from darrm_opt.tables.group_record import GroupSpec
-from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution, solve_groups
-from darrm_opt.tables.groups import GroupProblem
-from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.groups import TableProblem
+from darrm_opt.tables.objective import TableObjective
+from darrm_opt.tables.priors import PluralityPrior
 from darrm_opt.tables.record import TableSpec
-from darrm_opt.tables.solver import PluralitySolution, solve_plurality
+from darrm_opt.tables.solver import TableSolution, solve_table
 from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, row_of
 from solver_cache.store import NoStore, Store
@@ -98,46 +96,32 @@ def cached_solve(
 
 
 def cached_table(
-    problem: PluralityProblem,
-    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
-    *,
-    store: Store,
-    time_limit: float | None = None,
-) -> CachedSolution[PluralitySolution]:
-    """Return the certified optimal table, from the store if it is there, else by solving.
-
-    Args:
-        problem: voters, classes and target.
-        objective: as for `darrm_opt.tables.solver.solve_plurality`.
-        store: where answers are stored.
-        time_limit: [s]; what it cuts short is returned, and not stored.
-
-    Guarantees:
-        As `cached_solve`, for the rule.
-
-    Raises:
-        InvalidInput: as `solve_plurality`.
-        CacheError: the store cannot be read.
-    """
-    spec = TableSpec(problem, objective)
-    return _cached_or_solved(spec, store, lambda: solve_plurality(problem, spec.objective, time_limit=time_limit))
-
-
-def cached_groups(
-    problem: GroupProblem,
-    objective: AnyGroupObjective | PluralityPrior | str = "dirichlet(1)",
+    problem: TableProblem,
+    objective: TableObjective | PluralityPrior | str = "dirichlet(1)",
     *,
     store: Store,
     backend: str = "highs",
     time_limit: float | None = None,
-) -> CachedSolution[GroupSolution]:
-    """Return the certified optimal table for groups of voters, from the store if it is there, else by solving.
+) -> CachedSolution[TableSolution]:
+    """Return the certified optimal table, from the store if it is there, else by solving.
 
-    As `cached_solve`; what ``time_limit`` cuts short is returned, and not stored.
+    Args:
+        problem: voters, classes and target.
+        objective: as for `darrm_opt.tables.solver.solve_table`, like ``backend``.
+        store: where answers are stored.
+        backend: how to solve if it has to be solved.
+        time_limit: [s]; what it cuts short is returned, and not stored.
+
+    Guarantees:
+        As `cached_solve`, for the table.
+
+    Raises:
+        InvalidInput: as `solve_table`.
+        CacheError: the store cannot be read.
     """
-    spec = GroupSpec(problem, objective)
+    spec = TableSpec(problem, objective)
     return _cached_or_solved(
-        spec, store, lambda: solve_groups(problem, spec.objective, backend=backend, time_limit=time_limit)
+        spec, store, lambda: solve_table(problem, spec.objective, backend=backend, time_limit=time_limit)
     )
 
 
@@ -153,11 +137,7 @@ def recall(spec: DesignSpec, store: Store) -> Solution | None: ...
 
 
 @overload
-def recall(spec: TableSpec, store: Store) -> PluralitySolution | None: ...
-
-
-@overload
-def recall(spec: GroupSpec, store: Store) -> GroupSolution | None: ...
+def recall(spec: TableSpec, store: Store) -> TableSolution | None: ...
 
 
 @overload

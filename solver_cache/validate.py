@@ -22,10 +22,8 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.errors import NotPrivate
 from darrm_opt.record import CORE, DesignSpec, digest
 from darrm_opt.reprove import ReproofFailed
-from darrm_opt.tables.group_record import GroupSpec
-from darrm_opt.tables.group_solver import GroupSolution
 from darrm_opt.tables.record import TableSpec
-from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.solver import TableSolution
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record
 from solver_cache.store import Store
 
@@ -53,11 +51,7 @@ def validate_row(row: Row | None, spec: DesignSpec) -> Validation[Solution]: ...
 
 
 @overload
-def validate_row(row: Row | None, spec: TableSpec) -> Validation[PluralitySolution]: ...
-
-
-@overload
-def validate_row(row: Row | None, spec: GroupSpec) -> Validation[GroupSolution]: ...
+def validate_row(row: Row | None, spec: TableSpec) -> Validation[TableSolution]: ...
 
 
 @overload

@@ -28,9 +28,9 @@ from api.schemas.designs import (
 )
 from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from api.service.design_service import DesignService
-from darrm_opt.answers.plurality import stored_groups, table_to_dict
+from darrm_opt.answers.plurality import stored_table
+from darrm_opt.tables.record import GROUP_KIND, KIND
 from solver_cache.database.designs import StoredDesign
-from solver_cache.model import GROUPS, TABLE, kind_of_record
 from solver_cache.solve import load_record
 
 router = create_router("designs", "/v1/designs")
@@ -109,11 +109,11 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     if stored is None or record is None:
         raise _unknown(id)
     design: GammaAnswer | TableAnswer | TableDesignAnswer
-    kind = kind_of_record(record)
-    if kind is GROUPS:
-        design = TableDesignAnswer.model_validate(stored_groups(id, record))
-    elif kind is TABLE:
-        design = TableAnswer.model_validate(table_to_dict(id, record))
+    kind = record.get("kind")
+    if kind == GROUP_KIND:
+        design = TableDesignAnswer.model_validate(stored_table(id, record))
+    elif kind == KIND:
+        design = TableAnswer.model_validate(stored_table(id, record))
     else:
         design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})
     return DesignAnswer(id=id, created=stored.created, tags=list(stored.tags), design=design)

@@ -58,7 +58,6 @@ from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, veri
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
-from solver_cache.model import GAMMA
 
 router = create_router("design")
 
@@ -121,7 +120,7 @@ async def get_gamma_by_id(
     audit.mention_question(id[:64])
     body = _response_cache(request).get(id, form)
     if body is None:
-        record = await stored_record(id, await get_service(request), GAMMA, "/v1/gamma")
+        record = await stored_record(id, await get_service(request), None, "/v1/gamma")
         body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
     return permanent_response(body, request)
 

@@ -30,18 +30,13 @@ from api.schemas.plurality import (
 from api.service.design_service import ACCOUNT_TIMES
 from darrm_opt.answers.plurality import (
     group_answer_seconds,
-    group_spec,
     options_argument,
     options_seconds,
     plurality_seconds,
-    stored_groups,
+    stored_table,
     table_spec,
-    table_to_dict,
 )
-from darrm_opt.tables.group_record import objective_record
-from darrm_opt.tables.group_table import problem_record as group_record
-from darrm_opt.tables.record import problem_record
-from solver_cache.model import GROUPS, TABLE
+from darrm_opt.tables.record import GROUP_KIND, KIND, TableSpec, problem_record
 
 router = create_router("design")
 
@@ -103,8 +98,8 @@ async def plurality_options(params: PluralityOptionsRequest, request: Request, s
 async def get_plurality_by_id(id: DesignId, request: Request, service: Service) -> Response:
     """Read a stored rule; it is proved again, and nothing is solved."""
     require_json(request)
-    record = await stored_record(id, service, TABLE, "/v1/plurality")
-    answer = TableAnswer.model_validate(table_to_dict(id, record))
+    record = await stored_record(id, service, KIND, "/v1/plurality")
+    answer = TableAnswer.model_validate(stored_table(id, record))
     return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
 
 
@@ -121,11 +116,10 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
     goal = params.goal()
     problem = await service.run_in_thread(params.problem)
     argument = {
-        "problem": group_record(problem),
-        **objective_record(goal),
+        **TableSpec(problem, goal).record,
         "time_limit": service.settings.max_work_seconds,
     }
-    is_stored = bool(await service.run_in_reader(service.store.present, {group_spec(argument).key}))
+    is_stored = bool(await service.run_in_reader(service.store.present, {table_spec(argument).key}))
     if not is_stored:  # a table that somebody made on purpose is an answer like others
         params.refuse_what_has_another_answer(problem, goal)
     seconds = await service.run_in_thread(partial(group_answer_seconds, problem, stored=is_stored))
@@ -142,6 +136,6 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
 async def get_table_by_id(id: DesignId, request: Request, service: Service) -> Response:
     """Read a stored table; it is proved again, and nothing is solved."""
     require_json(request)
-    record = await stored_record(id, service, GROUPS, "/v1/table")
-    answer = TableDesignAnswer.model_validate(stored_groups(id, record))
+    record = await stored_record(id, service, GROUP_KIND, "/v1/table")
+    answer = TableDesignAnswer.model_validate(stored_table(id, record))
     return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)

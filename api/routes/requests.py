@@ -31,7 +31,6 @@ from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.decimals import number_in, out_of_range
-from solver_cache.model import Kind, kind_of_record
 from solver_cache.solve import load_record
 from solver_cache.task_loop import PoolFunction
 
@@ -270,11 +269,11 @@ Service = Annotated[DesignService, Depends(get_service)]
 """`get_service` as a parameter of a route."""
 
 
-async def stored_record(id: str, service: DesignService, kind: Kind, path: str) -> dict[str, Any]:
-    """Return the record that is stored under an id, proved again; NotCached where none of that kind is."""
+async def stored_record(id: str, service: DesignService, kind: str | None, path: str) -> dict[str, Any]:
+    """Return the record that is stored under an id, proved again; NotCached where none of that kind is (γ has none)."""
     audit.mention_question(id[:64])
     record = await service.run_in_reader(load_record, id, service.store) if KEY_PATTERN.fullmatch(id) else None
-    if record is None or kind_of_record(record) is not kind:
+    if record is None or record.get("kind") != kind:
         raise NotCached(f"No such answer is stored under the id {id[:80]}. Ask for its problem at {path}.")
     return record
 

@@ -23,11 +23,11 @@ from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.tables.group_solver import AnyGroupObjective, GroupObjective, as_group_objective
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
-from darrm_opt.tables.priors import is_class_prior
+from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
+from darrm_opt.tables.priors import is_class_prior, parse_prior
+from darrm_opt.tables.problem import PluralityProblem
 
 MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
@@ -282,11 +282,11 @@ class TableRequest(RequestModel):
     price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
     abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
-    def goal(self) -> AnyGroupObjective:
+    def goal(self) -> TableObjective:
         """Return the objective."""
         weights = [group.weight for group in self.groups]
         try:
-            return as_group_objective(self.objective, self.price, self.ties, weights)
+            return as_table_objective(self.objective, self.price, self.ties, weights)
         except InvalidInput as err:
             names = {"price": "price", "ties": "ties", "weights": "groups"}
             raise FieldError(names.get(err.argument, "objective"), err) from err
@@ -296,9 +296,9 @@ class TableRequest(RequestModel):
         target = target_of(self.target_epsilon, self.delta)
         return GroupProblem(self.classes, voter_groups(self.groups), target, self.affected, abstention=self.abstention)
 
-    def refuse_what_has_another_answer(self, problem: GroupProblem, goal: AnyGroupObjective) -> None:
+    def refuse_what_has_another_answer(self, problem: GroupProblem, goal: TableObjective) -> None:
         """Refuse voters that are all alike, and count alike, where their answer is a γ or a rule."""
-        if not isinstance(goal, GroupObjective) or goal.weights is not None:
+        if not isinstance(goal, PluralityObjective) or goal.weights is not None:
             return
         simplest = simplest_problem(
             problem.groups,

@@ -10,12 +10,14 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
-    from darrm_opt.planning.baselines import MechanismComparison
-    from darrm_opt.planning.group_baselines import GroupBaseline
-    from darrm_opt.tables.group_solver import GroupSolution
-    from darrm_opt.tables.groups import GroupProblem
+    from collections.abc import Sequence
+
+    from darrm_opt.planning.table_baselines import Baseline
+    from darrm_opt.tables.groups import GroupProblem, TableProblem
+    from darrm_opt.tables.objective import TableObjective
     from darrm_opt.tables.priors import Ties
     from darrm_opt.tables.problem import PluralityProblem
+    from darrm_opt.tables.solver import TableSolution
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
 """What is maximised where nothing else is asked: chances of the classes that are uniform on the simplex."""
@@ -30,9 +32,7 @@ LONG = 60.0
 """Seconds from which an expected time is told beforehand."""
 
 
-def table_problem(
-    options: ProblemOptions, table: TableOptions, objective: str
-) -> Problem | PluralityProblem | GroupProblem:
+def table_problem(options: ProblemOptions, table: TableOptions, objective: str) -> Problem | TableProblem:
     """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's."""
     from darrm.cli.ranking import DISJOINT
     from darrm_opt.problem import whole_number
@@ -66,7 +66,7 @@ def table_problem(
 
 
 def show_table_design(
-    problem: PluralityProblem | GroupProblem,
+    problem: TableProblem,
     design: DesignOptions,
     table: TableOptions,
     output: str | None,
@@ -75,7 +75,11 @@ def show_table_design(
     json: bool,
 ) -> None:
     """Solve, write and print."""
+    from darrm.cli.files import write_json
+    from darrm_opt.answers.plurality import expected_seconds, shown_baselines, table_to_dict, utilities_to_dict
+    from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.tables.problem import PluralityProblem
+    from darrm_opt.tables.record import table_solution_record
 
     of_gamma = {**unused, "shape": (design.shape, "free")}
     if isinstance(problem, PluralityProblem):
@@ -83,18 +87,30 @@ def show_table_design(
     for name, (value, default) in of_gamma.items():
         if value != default:
             raise InvalidInput(name, value, "nothing beside groups, classes or abstention: the answer is a table")
-    if isinstance(problem, PluralityProblem):
-        if design.backend != "highs":
-            raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
-        _show_rule(problem, design, table, output, json=json)
+    alike = isinstance(problem, PluralityProblem)
+    if alike and design.backend != "highs":
+        raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
+    objective = _objective(design, table, problem)
+    limit = None if design.time_limit is None else number(design.time_limit)
+    seconds = expected_seconds(problem)
+    if seconds > LONG and limit is None:
+        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
+    with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
+        solution = _solved(problem, objective, design, limit, seconds)
+    if output is not None:
+        write_json(output, table_solution_record(solution) | (planned_fields(1, problem.target) if alike else {}))
+    with ProgressDisplay("comparing mechanisms"):
+        baselines = shown_baselines(problem, objective, QUICK)
+    if json:
+        answer(as_json(table_to_dict(solution) | (utilities_to_dict(problem, baselines) if baselines else {})))
     else:
-        _show_groups(problem, design, table, output, json=json)
+        answer(_text(solution, baselines))
+    end(exit_code_of(solution.status))
 
 
-def _objective(design: DesignOptions, table: TableOptions, problem: PluralityProblem | GroupProblem) -> Any:
-    """Return the objective; of voters that are not private, the prior in one."""
+def _objective(design: DesignOptions, table: TableOptions, problem: TableProblem) -> TableObjective:
     from darrm.cli.ranking import PRIOR, past_votes
-    from darrm_opt.tables.group_solver import as_group_objective
+    from darrm_opt.tables.objective import as_table_objective
 
     text: Any = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
     if table.votes is not None:
@@ -103,104 +119,59 @@ def _objective(design: DesignOptions, table: TableOptions, problem: PluralityPro
         text = past_votes(table, str(problem.K), problem.classes)
     weights = table.voters()[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
-        return as_group_objective(text, number(table.price), cast("Ties", table.ties), weights)
+        return as_table_objective(text, number(table.price), cast("Ties", table.ties), weights)
 
 
-def _show_groups(
-    problem: GroupProblem, design: DesignOptions, table: TableOptions, output: str | None, *, json: bool
-) -> None:
-    from darrm.cli.files import write_json
-    from darrm_opt.answers.plurality import MAX_GROUP_VOTERS, group_seconds, shown_baselines
-    from darrm_opt.tables.group_record import solution_json, solution_record
-
-    objective = _objective(design, table, problem)
-    limit = None if design.time_limit is None else number(design.time_limit)
-    seconds = group_seconds(problem) if problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count itself takes long
-    _say_if_long(seconds, limit)
-    with ProgressDisplay("solving"):
-        solution = _solved_groups(problem, objective, design, limit, seconds)
-    if output is not None:
-        write_json(output, solution_record(solution))
-    with ProgressDisplay("comparing mechanisms"):
-        baselines = shown_baselines(problem, objective, QUICK)
-    if json:
-        utilities = {one.name: one.utility for one in baselines}
-        answer(as_json(solution_json(solution) | ({"utilities": utilities} if baselines else {})))
-    else:
-        answer(_text(solution, baselines))
-    end(exit_code_of(solution.status))
-
-
-def _say_if_long(seconds: float, limit: Any) -> None:
-    if seconds > LONG and limit is None:
-        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
-
-
-def _solved_groups(
-    problem: GroupProblem, objective: Any, design: DesignOptions, limit: Any, seconds: float
-) -> GroupSolution:
-    """Return the table, through the store where that pays or is asked for, as `cached_solve.cached_solution`."""
+def _solved(
+    problem: TableProblem, objective: TableObjective, design: DesignOptions, limit: Any, seconds: float
+) -> TableSolution:
+    """Return the table, of groups through the store where that pays or is asked for, as `cached_solve`."""
     import os
 
-    from darrm_opt.tables.group_solver import solve_groups
+    from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.tables.solver import solve_table
 
-    if design.cache is False or not (design.cache or os.environ.get("DARRM_CACHE_URL", "").strip() or seconds > 1):
-        return solve_groups(problem, objective, backend=design.backend, time_limit=limit)
+    options: dict[str, Any] = {"backend": design.backend, "time_limit": limit}
+    stores = design.cache or os.environ.get("DARRM_CACHE_URL", "").strip() or seconds > 1
+    if not isinstance(problem, GroupProblem) or design.cache is False or not stores:
+        return solve_table(problem, objective, **options)
 
     from contextlib import closing
 
-    from solver_cache import cache_url, open_store
-    from solver_cache.solve import cached_groups
+    from solver_cache import cache_url, cached_table, open_store
 
     with closing(open_store(cache_url(os.environ))) as store:
-        options: dict[str, Any] = {"backend": design.backend, "time_limit": limit}
-        return cached_groups(problem, objective, store=store, **options).solution
+        return cached_table(problem, objective, store=store, **options).solution
 
 
-def _show_rule(
-    problem: PluralityProblem, design: DesignOptions, table: TableOptions, output: str | None, *, json: bool
-) -> None:
-    """Design the table of voters that are not private, beside the mechanisms that people use."""
-    from darrm.cli.files import write_json
-    from darrm_opt.answers.plurality import plurality_seconds
-    from darrm_opt.mechanisms.base import planned_fields
-    from darrm_opt.planning.baselines import compare_mechanisms
-    from darrm_opt.tables.priors import PluralityObjective
-    from darrm_opt.tables.record import plurality_record
+def _text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
+    from darrm_opt.tables.groups import GroupProblem
 
-    found = _objective(design, table, problem)
-    objective = PluralityObjective(found.prior, found.ties, found.price)
-    _say_if_long(plurality_seconds(problem), design.time_limit)
-    limit = None if design.time_limit is None else number(design.time_limit)
-    with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
-        comparison = compare_mechanisms(problem, objective, time_limit=limit)
-    solution = comparison.solution
-    if output is not None:
-        write_json(output, plurality_record(solution) | planned_fields(1, problem.target))
-    answer(as_json(comparison.as_dict()) if json else _rule_text(comparison))
-    end(exit_code_of(solution.status))
+    problem = solution.problem
+    if isinstance(problem, GroupProblem):
+        return _group_text(solution, problem, baselines)
+    return _plurality_text(solution, problem, baselines)
 
 
-def _rule_text(comparison: MechanismComparison) -> str:
+def _plurality_text(solution: TableSolution, problem: PluralityProblem, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns, guarantee
 
-    solution, problem = comparison.solution, comparison.solution.problem
     rows = [["optimal rule", f"{solution.utility:.6f}"]]
-    rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in comparison.utilities.items()]
+    rows += [[one.name.replace("_", " "), f"{one.utility:.6f}"] for one in baselines]
     return (
         f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: "
         f"the released class is {guarantee(problem.target)}.\n"
         f"{columns(['mechanism', 'utility'], rows)}\n"
         f"optimal    no private rule has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
-        f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; "
+        f"private    proved for these very numbers over {solution.certificate.checked:,} neighbouring vote counts; "
         f"at the tightest, {solution.certificate.margin:.1e} of probability is to spare"
     )
 
 
-def _text(solution: GroupSolution, baselines: tuple[GroupBaseline, ...]) -> str:
+def _group_text(solution: TableSolution, problem: GroupProblem, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns
 
-    problem, cells, chances = solution.problem, solution.problem.cells, solution.table.chances
+    cells, chances = problem.cells, solution.table.chances
     groups = "; ".join(map(str, problem.groups))
     rows = [[one.name.replace("_", " "), f"{one.utility:.6f}", one.parameter] for one in baselines]
     lines = [
@@ -209,7 +180,7 @@ def _text(solution: GroupSolution, baselines: tuple[GroupBaseline, ...]) -> str:
         "",
         f"utility    {solution.utility:.6f} ({solution.objective})",
         f"bound      {solution.upper_bound:.6f}: no private table has a larger utility",
-        f"private    proved for these very numbers over {solution.certificate.corners:,} corners",
+        f"private    proved for these very numbers over {solution.certificate.checked:,} corners",
         f"status     {solution.status.value}: {solution.status.advice}",
         "",
         *([columns(["at the same privacy", "utility", ""], rows), ""] if rows else []),

@@ -6,7 +6,6 @@ and certificates are computed here, of the γ that was proved; bounds, totals an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -26,8 +25,6 @@ from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.group_solver import AnyGroupObjective, GroupSolution, GroupStatistics
-from darrm_opt.tables.group_table import table_from_record
 from darrm_opt.tables.problem import PluralityProblem
 
 Arguments = ParamSpec("Arguments")
@@ -261,16 +258,6 @@ def _option_of(option: dict[str, Any], question: Question) -> Option:
         voters=member(option, "voters"),
         problem=None if problem is None else parse_problem(problem),
     )
-
-
-@_reads
-def group_solution_of(answer: dict[str, Any], goal: AnyGroupObjective) -> GroupSolution:
-    """Return the table of an answer that `verify_group_answer` let pass, its utility computed here."""
-    problem, table, certificate = table_from_record(answer["rule"])
-    utility = math.fsum((goal.worth(problem.cells) * table.chances).ravel().tolist())
-    statistics = GroupStatistics(int(member(answer, "corners")), 0, 0, 0, float(member(answer, "seconds")))
-    bound, status = max(utility, float(member(answer, "upper_bound"))), Status(member(answer, "status"))
-    return GroupSolution(problem, goal, table, utility, bound, status, certificate, statistics)
 
 
 @dataclass(frozen=True)

@@ -2,52 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
 from darrm_opt.answers.accounting import conclusion_to_dict
-from darrm_opt.answers.verification import members, verify_options, verify_plurality
+from darrm_opt.answers.verification import member, members, verify_options
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.planning import Plan, plan
-from darrm_opt.planning.baselines import compare_mechanisms
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
-from darrm_opt.planning.group_baselines import GroupBaseline, group_baselines
 from darrm_opt.planning.group_plan import group_question, plain_option, plan_groups
 from darrm_opt.planning.question import SAMPLED_NUMBERS
+from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach, corner_count, key_count
-from darrm_opt.tables.group_record import (
-    GroupSpec,
-    objective_from_record,
-    read_groups,
-    reprove_groups,
-    shown_table,
-    solution_json,
-    solution_record,
-)
-from darrm_opt.tables.group_solver import MAX_CELLS, AnyGroupObjective, GroupObjective, as_group_objective, solve_groups
-from darrm_opt.tables.group_table import KIND as GROUP_KIND
-from darrm_opt.tables.group_table import group_records, table_from_record
-from darrm_opt.tables.group_table import problem_from_record as group_problem
-from darrm_opt.tables.groups import GroupProblem, VoterGroup
-from darrm_opt.tables.priors import PluralityObjective, parse_prior
+from darrm_opt.tables.groups import MAX_CELLS, GroupProblem, TableProblem, VoterGroup
+from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective, check_objective
 from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
 from darrm_opt.tables.record import (
     TableSpec,
-    plurality_record,
+    group_of_record,
+    group_records,
+    objective_from_record,
+    objective_record,
     problem_from_record,
     problem_record,
     read_table,
     reprove_table,
+    table_from_record,
+    table_solution_record,
 )
-from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.solver import TableSolution, solve_table
+from darrm_opt.tables.table import Table
 
 CELLS_CUBED_SECONDS = 8e-10
 """Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""
@@ -145,11 +136,7 @@ def plan_group_options(argument: dict[str, Any], report: Report) -> dict[str, An
 
 def voters_of(groups: Sequence[dict[str, Any]]) -> tuple[list[VoterGroup], list[float]]:
     """Return the groups of a request, and what one vote of each is worth."""
-    voters = [
-        VoterGroup(one["K"], Privacy(math.inf if one["epsilon"] == "inf" else one["epsilon"], one.get("Delta", 0.0)))
-        for one in groups
-    ]
-    return voters, [one.get("weight", 1.0) for one in groups]
+    return [group_of_record(one) for one in groups], [one.get("weight", 1.0) for one in groups]
 
 
 def group_plan_seconds(problem: GroupProblem, queries: int, *, fresh: bool) -> float:
@@ -165,7 +152,7 @@ def group_plan_seconds(problem: GroupProblem, queries: int, *, fresh: bool) -> f
 
 
 def verify_group_plan(
-    answer: Any, problem: GroupProblem, goal: GroupObjective, queries: int, *, fresh: bool
+    answer: Any, problem: GroupProblem, goal: PluralityObjective, queries: int, *, fresh: bool
 ) -> dict[str, Any]:
     """Return a plan of groups whose best option is proved, here, to be within the target of the problem, the total."""
     if not isinstance(answer, dict):
@@ -213,10 +200,10 @@ def recheck_group_plan(argument: dict[str, Any], result: dict[str, Any]) -> None
     groups, weights = voters_of(argument["groups"])
     total, price = Privacy(argument["total_epsilon"], argument["total_delta"]), argument.get("price") or 0.0
     problem = GroupProblem(argument.get("classes") or 2, groups, total, argument.get("affected"), abstention=price > 0)
-    goal = as_group_objective(
+    goal = as_table_objective(
         argument.get("prior") or "dirichlet(1)", price, argument.get("ties") or "excluded", weights
     )
-    if not isinstance(goal, GroupObjective):
+    if not isinstance(goal, PluralityObjective):
         raise VerificationFailed("The plan is for a truth.")
     verify_group_plan(result, problem, goal, argument["queries"], fresh=argument.get("fresh") or False)
 
@@ -253,62 +240,94 @@ def options_to_dict(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str,
     } | sampling_record(question.ensemble)
 
 
-def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the optimal rule of a ``problem`` under a ``prior``, and the utility of each mechanism.
+def design_table(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the best table of a ``problem`` for an objective, and the utility of each mechanism at the same privacy.
 
-    "known" holds the record of the rule, where that is stored and proved already. "doubts" holds why a store would not
-    believe the rule: empty unless something is wrong with this program.
+    At most ``time_limit`` seconds are in the making. "known" holds the record of the table, where that is stored and
+    proved already. "doubts" holds why a store would not believe the table: empty unless something is wrong with this
+    program.
     """
     report(None)
     spec = table_spec(argument)
-    cells = spec.problem.histograms  # what is wrong with the voters is no fault of the prior
+    is_plurality = isinstance(spec.problem, PluralityProblem)
+    _ = spec.problem.cells  # what is wrong with the voters is no fault of the prior
     try:
-        spec.objective.weights(cells)
+        check_objective(spec.problem, spec.objective)
     except InvalidInput as err:  # a prior of other voters or classes
-        raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
+        name = err.argument if err.argument == "weights" else "prior" if is_plurality else "objective"
+        raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
     (known,) = argument.get("known", [None])
-    solution = None if known is None else read_table(known)
-    comparison = compare_mechanisms(spec.problem, spec.objective, time_limit=argument["time_limit"], solution=solution)
-    record, doubt = plurality_record(comparison.solution), ""
     if known is None:
+        solution, doubt = solve_table(spec.problem, spec.objective, time_limit=argument["time_limit"]), ""
+        record = table_solution_record(solution)
         try:
             reprove_table(read_table(record), spec)
         except (ReproofFailed, NotPrivate) as err:
             doubt = str(err)
-    return {**comparison.as_dict(), "rule": record if known is None else known, "doubts": [doubt]}
+    else:
+        solution, record, doubt = read_table(known), known, ""
+    baselines = shown_baselines(spec.problem, spec.objective)
+    return {**table_to_dict(solution), **utilities_to_dict(spec.problem, baselines), "rule": record, "doubts": [doubt]}
 
 
 def table_spec(argument: dict[str, Any]) -> TableSpec:
-    """Return the table that an argument of `design_plurality` asks for."""
-    objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
-    return TableSpec(problem_from_record(argument["problem"]), objective)
+    """Return the table that an argument of `design_table` asks for."""
+    problem = problem_from_record(argument["problem"])
+    return TableSpec(problem, objective_from_record(problem, argument))
 
 
-def plurality_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a result of `design_plurality`, with its id and whether it was stored before."""
-    return _answer(table_spec(argument).key, result)
-
-
-def _answer(id: str, result: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
-    return {"id": id, "cached": result.get("cached", [False])[0], **fields}
-
-
-def table_to_dict(id: str, record: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored rule, given its proved record, as the answer to its id: without mechanisms beside it."""
-    fields = ("problem", "prior", "ties", "price", "utility", "upper_bound", "status")
+def table_to_dict(solution: TableSolution) -> dict[str, Any]:
+    """Return what the doors show of a table: the answer, and of groups the counts with the chance of each output."""
+    problem, certificate = solution.problem, solution.certificate
+    objective = objective_record(problem, solution.objective)
+    answer = {
+        "utility": solution.utility,
+        "upper_bound": solution.upper_bound,
+        "gap": solution.gap,
+        "status": solution.status.value,
+    }
+    if isinstance(problem, PluralityProblem):
+        return {"problem": problem_record(problem), **objective, **answer, "margin": certificate.margin}
     return {
-        "id": id,
-        "cached": True,
-        **{name: record[name] for name in fields},
-        "gap": max(0.0, record["upper_bound"] - record["utility"]),
-        "margin": record["certificate"]["margin"],
-        "rule": record,
+        **problem_record(problem),
+        **objective,
+        **answer,
+        "table": _shown_chances(problem, solution.table),
+        "certificate": table_solution_record(solution)["certificate"],
+        "corners": certificate.checked,
+        "seconds": solution.statistics.seconds,
     }
 
 
+def _shown_chances(problem: GroupProblem, table: Table) -> list[dict[str, Any]]:
+    chances, cells = table.chances, problem.cells
+    return [
+        {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
+        # One count of each orbit: a table treats the classes alike, so the others follow by renaming.
+        for place in cells.first.tolist()
+    ]
+
+
+def utilities_to_dict(problem: TableProblem, baselines: Sequence[Baseline]) -> dict[str, Any]:
+    """Return the utility of each mechanism by name, and of voters that are not private its rate."""
+    utilities = {"utilities": {one.name: one.utility for one in baselines}}
+    rates = {"rates": {one.name: one.rate for one in baselines}}
+    return utilities | rates if isinstance(problem, PluralityProblem) else utilities
+
+
+def answer_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a result of `design_table`, with its id and whether it was stored before."""
+    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
+    return {"id": table_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+
+
+def stored_table(id: str, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored table, given its proved record, as the answer to its id: without mechanisms beside it."""
+    return {"id": id, "cached": True, **table_to_dict(read_table(record)), "rule": record}
+
+
 @dataclass(frozen=True)
-class VerifiedTable(PluralitySolution):
+class VerifiedTable(TableSolution):
     """Table that came from elsewhere and was proved by this process, with its origin."""
 
     id: str  # content key of what was asked
@@ -316,23 +335,39 @@ class VerifiedTable(PluralitySolution):
     utilities: dict[str, float]  # of every mechanism at the same privacy, by name: the other side's word
 
 
-def verify_table(answer: Any, spec: TableSpec) -> VerifiedTable:
+def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
     """Return the table of an answer under a certificate of this process, with its utility recomputed.
 
-    Guarantees: The rule is private for ``spec.problem``, exactly as its bits are.
+    Guarantees: The table is private for ``spec.problem``, exactly as its bits are.
     """
-    utilities = verify_plurality(answer, spec.problem)["utilities"]
-    members(utilities, dict)
+    verify_table_answer(answer, spec.problem)
     try:
         solution = reprove_table(read_table(answer["rule"]), spec)
     except ReproofFailed as err:
         raise VerificationFailed(f"The answer does not hold: {err}.") from err
+    utilities = answer.get("utilities", {})
+    members(utilities, dict)
     return VerifiedTable(**solution.__dict__, id=spec.key, cached=answer.get("cached") is True, utilities=utilities)
 
 
-def recheck_rule(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove a stored rule again; raises as `verify_plurality`."""
-    verify_plurality(result, problem_from_record(argument["problem"]))
+def verify_table_answer(answer: Any, problem: TableProblem) -> dict[str, Any]:
+    """Return an answer whose table is proved private, here, for the problem that was asked, and is the one shown."""
+    try:
+        its_problem, table, _ = table_from_record(member(answer, "rule"))
+    except InvalidInput as err:
+        raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
+    if its_problem != problem:
+        raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
+    if isinstance(problem, PluralityProblem):
+        member(answer, "utilities")
+    elif answer.get("table") != _shown_chances(problem, table):
+        raise VerificationFailed("The answer shows another table than that of its rule.")
+    return dict(answer)
+
+
+def recheck_table(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove a stored table again; raises as `verify_table_answer`."""
+    verify_table_answer(result, problem_from_record(argument["problem"]))
 
 
 def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:
@@ -374,67 +409,34 @@ def group_seconds(problem: GroupProblem) -> float:
     return SETUP_SECONDS + LAW_SECONDS * laws + KEY_SECONDS * keys + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
 
 
+def expected_seconds(problem: TableProblem) -> float:
+    """Return about how long a design takes [s]; 0 where that would take long to say."""
+    if isinstance(problem, PluralityProblem):
+        return plurality_seconds(problem)
+    return group_seconds(problem) if problem.K <= MAX_GROUP_VOTERS else 0.0
+
+
 MAX_COMPARED_SECONDS = 0.15
-"""Expected seconds of a solve up to which an answer compares its table with the mechanisms that people use."""
+"""Expected seconds of a solve for groups up to which an answer compares its table with the mechanisms people use."""
 
 COMPARISON_SECONDS, COMPARISON_SOLVES = 0.1, 6
 """About how long that comparison takes [s], and how many solves more."""
 
 
 def shown_baselines(
-    problem: GroupProblem, objective: AnyGroupObjective, most: float = MAX_COMPARED_SECONDS
-) -> tuple[GroupBaseline, ...]:
-    """Return what else people release at the same privacy, the best first; nothing where a solve takes ``most`` [s]."""
-    quick = problem.K <= MAX_GROUP_VOTERS and group_seconds(problem) <= most
-    return group_baselines(problem, objective) if quick else ()
+    problem: TableProblem, objective: TableObjective, most: float = MAX_COMPARED_SECONDS
+) -> tuple[Baseline, ...]:
+    """Return what else people release at the same privacy; nothing where a solve for groups takes ``most`` [s]."""
+    if isinstance(problem, GroupProblem) and (problem.K > MAX_GROUP_VOTERS or group_seconds(problem) > most):
+        return ()
+    return table_baselines(problem, objective)
 
 
 def group_answer_seconds(problem: GroupProblem, *, stored: bool) -> float:
-    """Return about how long the answer of `design_groups` takes [s]; refuse what is out of reach."""
+    """Return about how long the answer of `design_table` takes [s] for groups; refuse what is out of reach."""
     solve = group_seconds(problem)
     others = COMPARISON_SECONDS + COMPARISON_SOLVES * solve if solve <= MAX_COMPARED_SECONDS else 0.0
     return others + (0.0 if stored else solve)
-
-
-def design_groups(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the best table of a ``problem`` for an ``objective``, at most ``time_limit`` seconds in the making."""
-    report(None)
-    spec = group_spec(argument)
-    try:
-        spec.objective.worth(spec.problem.cells)
-    except InvalidInput as err:  # a prior of other voters or classes
-        name = err.argument if err.argument == "weights" else "objective"
-        raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
-    (known,) = argument.get("known", [None])
-    others = {"utilities": {one.name: one.utility for one in shown_baselines(spec.problem, spec.objective)}}
-    if known is not None:
-        return {**_shown_groups(known), **others, "doubts": [""]}
-    solution = solve_groups(spec.problem, spec.objective, time_limit=argument["time_limit"])
-    record, doubt = solution_record(solution), ""
-    try:
-        reprove_groups(read_groups(record), spec)
-    except (ReproofFailed, NotPrivate) as err:
-        doubt = str(err)
-    return {**solution_json(solution), **others, "rule": record, "doubts": [doubt]}
-
-
-def group_spec(argument: dict[str, Any]) -> GroupSpec:
-    """Return the table that an argument of `design_groups` asks for."""
-    return GroupSpec(group_problem(argument["problem"]), objective_from_record(argument))
-
-
-def groups_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a result of `design_groups`, with its id and whether it was stored before."""
-    return _answer(group_spec(argument).key, result)
-
-
-def stored_groups(id: str, record: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored table of groups, given its proved record, as the answer to its id."""
-    return {"id": id, "cached": True, **_shown_groups(record)}
-
-
-def _shown_groups(record: dict[str, Any]) -> dict[str, Any]:
-    return {**solution_json(read_groups(record)), "certificate": record["certificate"], "rule": record}
 
 
 SHOWN = (
@@ -456,7 +458,7 @@ def record_in_answer(answer: Any) -> Any:
     rule, mechanism = answer.get("rule"), answer.get("mechanism")
     try:
         if isinstance(rule, dict):
-            shown = _shown_groups(rule) if rule["kind"] == GROUP_KIND else table_to_dict("", rule)
+            shown = table_to_dict(read_table(rule))
             # A reader trusts what is shown, and only the rule is proved: both must be the same table.
             other = [name for name in SHOWN if name in shown and answer.get(name, shown[name]) != shown[name]]
             if other:
@@ -471,23 +473,3 @@ def record_in_answer(answer: Any) -> Any:
     except (LookupError, TypeError, ReproofFailed) as err:
         raise VerificationFailed("The answer has something else where a table or a mechanism should be.") from err
     return answer
-
-
-def recheck_groups(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove a stored table again; raises as `verify_group_answer`."""
-    verify_group_answer(result, group_problem(argument["problem"]))
-
-
-def verify_group_answer(answer: Any, problem: GroupProblem) -> dict[str, Any]:
-    """Return an answer whose rule is proved private, here, for the problem that was asked, and is the table shown."""
-    if not isinstance(answer, dict) or "rule" not in answer:
-        raise VerificationFailed("The answer has no rule.")
-    try:
-        its_problem, table, _ = table_from_record(answer["rule"])
-    except InvalidInput as err:
-        raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
-    if its_problem != problem:
-        raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
-    if answer.get("table") != shown_table(table):
-        raise VerificationFailed("The answer shows another table than that of its rule.")
-    return dict(answer)

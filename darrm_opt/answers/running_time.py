@@ -29,7 +29,6 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
 
 if TYPE_CHECKING:
-    from darrm_opt.tables.group_record import GroupSpec
     from darrm_opt.tables.record import TableSpec
 
 MAX_ESTIMATED_VOTERS = 100_000
@@ -153,7 +152,7 @@ def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> d
     }
 
 
-def solve_seconds(request: DesignSpec | TableSpec | GroupSpec) -> float:
+def solve_seconds(request: DesignSpec | TableSpec) -> float:
     """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
     if isinstance(request, DesignSpec):
         return _cut_seconds(request.problem) + _scenario_seconds(request)

@@ -278,8 +278,8 @@ def _neighbours(mechanism: VoteMechanism, sampling: Sampling | None) -> str:
 
 def _transcript(mechanism: VoteMechanism, releases: int, *, is_batch: bool) -> str:
     may_abstain = mechanism.cap is not None or getattr(mechanism, "threshold", None) is not None
-    rule = mechanism.problem.abstention if isinstance(mechanism, RuleMechanism) else False
-    label = f"a class 0 to {mechanism.classes - 1}" + (", or ⊥" if may_abstain or rule else "")
+    silent = mechanism.problem.abstention if isinstance(mechanism, RuleMechanism) else False
+    label = f"a class 0 to {mechanism.classes - 1}" + (", or ⊥" if may_abstain or silent else "")
     if is_batch:
         return f"whether the test passed, and if so {count_text(releases, 'answer')} of one fixed batch, each {label}"
     if isinstance(mechanism, PlainVote):

@@ -28,7 +28,7 @@ from darrm_opt.reprove import TOLERANCE, ReproofFailed, read_solution, reprove
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.tables.problem import PluralityProblem
+    from darrm_opt.tables.groups import TableProblem
 
 
 @dataclass(frozen=True)
@@ -290,22 +290,8 @@ def verify_plan(answer: Any, problem: Problem, body: dict[str, Any], *, trained_
     return dict(answer)
 
 
-def verify_plurality(answer: Any, problem: PluralityProblem) -> dict[str, Any]:
-    """Return a plurality rule, private for the problem that was asked."""
-    from darrm_opt.tables.record import rule_from_record
-
-    try:
-        rule_problem, _, _ = rule_from_record(member(answer, "rule"))
-    except InvalidInput as err:
-        raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
-    if rule_problem != problem:
-        raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
-    member(answer, "utilities")
-    return dict(answer)
-
-
 def verify_options(
-    answer: Any, problem: PluralityProblem, queries: int, sampling: Sampling | None = None
+    answer: Any, problem: TableProblem, queries: int, sampling: Sampling | None = None
 ) -> dict[str, Any]:
     """Return the options for queries, the mechanism of the best one proved to fit in the total."""
     from darrm_opt.mechanisms import mechanism_from_record

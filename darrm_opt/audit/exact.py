@@ -24,7 +24,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CHECKS, VoteMechanism
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
-from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
+from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 from darrm_opt.tables.problem import ABSTENTION, Index, has_table, partitions
 
 MAX_LISTED, MAX_PAIRS, BLOCK = 3000, 100_000, 300

@@ -53,11 +53,8 @@ METHODS: dict[Method, str] = {
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
-TABLE_SOLVERS: dict[str, tuple[str, ...]] = {
-    "GroupProblem": ("darrm_opt.tables.group_solver", "solve_groups", "backend"),
-    "PluralityProblem": ("darrm_opt.tables.solver", "solve_plurality"),
-}
-"""What solves the problems whose answer is a table: a floor above, loaded where one is asked for."""
+TABLE_PROBLEMS, TABLE_SOLVER = ("GroupProblem", "PluralityProblem"), "darrm_opt.tables.solver"
+"""The problems whose answer is a table, and what solves them: a floor above, loaded where one is asked for."""
 
 START_TOLERANCE = 1e-5
 """Gap at which the monotone γ is good enough to start from."""
@@ -119,7 +116,7 @@ def solve(
 
     Args:
         problem: K voters, their privacy, the privacy of the release; of several classes or groups (`Problem`) the
-            answer is a table, whose objective is as for `tables.group_solver` (by default ``"dirichlet(1)"``), and
+            answer is a table, whose objective is as for `tables.solver` (by default ``"dirichlet(1)"``), and
             which takes ``backend`` and ``time_limit`` alone.
         objective: what "utility" weighs; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
         shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
@@ -130,9 +127,9 @@ def solve(
         progress: called after every round; it ends the solve, as a time limit does, by raising `TimeLimitReached`.
 
     Returns:
-        A `Solution` of a `Problem`, a `GroupSolution` of a `GroupProblem`, a `PluralitySolution` of a
-        `PluralityProblem`: ``Problem(classes=…, groups=…)`` is one of the three. Each has ``utility``,
-        ``upper_bound``, ``certificate`` and a ``status``, "optimal" unless something stopped it (`Status.advice`).
+        A `Solution` of a `Problem`, a `TableSolution` of a `GroupProblem` or a `PluralityProblem`:
+        ``Problem(classes=…, groups=…)`` is one of the three. Each has ``utility``, ``upper_bound``, ``certificate`` and
+        a ``status``, "optimal" unless something stopped it (`Status.advice`).
 
     Guarantees:
         ``gamma``, or the table, is private exactly as stored (``certificate``), ``upper_bound`` is never below the true
@@ -145,7 +142,7 @@ def solve(
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
     # By name: tables need SciPy and their own solver, and a γ should not wait for their import.
-    if type(problem).__name__ in TABLE_SOLVERS:
+    if type(problem).__name__ in TABLE_PROBLEMS:
         defaults = {"shape": "free", "method": "auto", "tolerance": TOLERANCE, "progress": None}
         given = {"shape": shape, "method": method, "tolerance": tolerance, "progress": progress}
         for argument, default in defaults.items():
@@ -160,12 +157,9 @@ def solve(
 
 def _solve_table(problem: object, objective: Any, backend: str, time_limit: float | None) -> Any:
     check_backend(backend, time_limit)
-    module, function, *chosen = TABLE_SOLVERS[type(problem).__name__]
-    if backend != "highs" and not chosen:
-        raise InvalidInput("backend", backend, "'highs' for voters that are not private")
-    options = {"time_limit": time_limit, **dict.fromkeys(chosen, backend)}
-    goal = () if objective == "rectangular" else (objective,)  # a table has a default of its own
-    return getattr(import_module(module), function)(problem, *goal, **options)
+    goal = "dirichlet(1)" if objective == "rectangular" else objective  # a table has a default of its own
+    solver: Any = import_module(TABLE_SOLVER)
+    return solver.solve_table(problem, goal, backend=backend, time_limit=time_limit)
 
 
 def solve_warm(

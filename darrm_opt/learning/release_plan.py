@@ -51,8 +51,9 @@ from darrm_opt.planning import design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample
 from darrm_opt.tables.corners import count_bound
-from darrm_opt.tables.group_solver import MAX_CELLS, as_group_objective, solve_groups
-from darrm_opt.tables.groups import MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.groups import MAX_CELLS, MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.objective import as_table_objective
+from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.votes import Labels
 from darrm_opt.teachers import ConstantVote, random_states
 
@@ -184,7 +185,7 @@ def voting_plan(
             once.
         prior: how votes are expected to fall, for accuracy alone: of two classes as `darrm_opt.planning.plan` takes it,
             of more, or with a price, as `darrm_opt.plurality.parse_prior`; of one query of private voters, as
-            `darrm_opt.tables.group_solver.as_group_objective`; None: a usual one.
+            `darrm_opt.tables.objective.as_table_objective`; None: a usual one.
         price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
         design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
             None: the best mechanism is searched, and γ made, here.
@@ -318,7 +319,7 @@ def _single_release(
     # A bound on the corners: to count them exactly may take longer than the solve.
     if count_bound(problem, problem.strictest[0], range(len(problem.groups))) > MAX_CORNERS:
         return None
-    solution = solve_groups(problem, as_group_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
+    solution = solve_table(problem, as_table_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
     table = GroupTableMechanism(problem, solution.table)
     # A table that a time limit cut short may be worse than what the search finds.
     return table if solution.status is Status.OPTIMAL and table.fits(total, 1) else None

@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,15 +22,15 @@ from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
-from darrm_opt.mechanisms.base import CountTable, VoteMechanism
+from darrm_opt.mechanisms.base import CountTable
+from darrm_opt.mechanisms.table import TableMechanism
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
-from darrm_opt.randomness import RandomSource
 from darrm_opt.tables.corners import Corners, count_bound
-from darrm_opt.tables.group_table import KIND, GroupCertificate, GroupTable, table_from_record, table_record
-from darrm_opt.tables.groups import GroupProblem
-from darrm_opt.tables.problem import ABSTENTION
-from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
+from darrm_opt.tables.groups import GroupProblem, TableProblem
+from darrm_opt.tables.record import GROUP_KIND, table_from_record
+from darrm_opt.tables.table import Table
+from darrm_opt.tables.votes import VoteTable, count_checked
 
 MAX_PAIRS = 20_000
 """Most pairs of laws that an account goes through; where there are more, the target is what is proved of a release."""
@@ -48,19 +48,17 @@ class VoterReach:
     models: dict[Privacy, int]  # the voters that it moves, the least private ones
 
 
-class GroupTableMechanism(VoteMechanism):
-    """A certified table for groups of voters, proved private here again. The columns of votes are by group."""
+class GroupTableMechanism(TableMechanism):
+    """A certified table for groups of voters. The columns of votes are by group."""
 
     name = "group_table"
-    kind = KIND
+    kind = GROUP_KIND
 
-    def __init__(self, problem: GroupProblem, table: GroupTable, *, fresh: bool = False) -> None:
-        from darrm_opt.tables.group_table import verify_groups
+    problem: GroupProblem
 
-        self.certificate: GroupCertificate = verify_groups(problem, table)
-        self.problem, self.table, self.fresh = problem, table, check_fresh(fresh)
-        self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
-        self._numerators: dict[int, tuple[int, list[int]]] = {}
+    def __init__(self, problem: TableProblem, table: Table, *, fresh: bool = False) -> None:
+        super().__init__(problem, table)
+        self.fresh = check_fresh(fresh)
 
     @property
     def description(self) -> str:
@@ -71,29 +69,6 @@ class GroupTableMechanism(VoteMechanism):
         """Return the votes for each class, one group after the other, shape (N, groups·C)."""
         ends = np.cumsum([group.K for group in self.problem.groups])[:-1]
         return np.hstack([count_checked(part, self.classes) for part in np.split(votes, ends, axis=1)])
-
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability; ``counts`` as of `count`."""
-        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
-
-    def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        labels = np.empty(len(counts), dtype=label_type(self.classes))
-        for row, place in enumerate(self.table.cells.places(counts).tolist()):
-            denominator, numerators = self._whole(place)
-            position = source.below(denominator)  # uniform; the output is where it falls among the numerators
-            output = 0
-            for numerator in numerators[:-1]:  # all of them, whichever it is
-                position -= numerator
-                output += position >= 0
-            labels[row] = ABSTENTION if output == self.classes else output
-        return labels
-
-    def _whole(self, place: int) -> tuple[int, list[int]]:
-        if place not in self._numerators:
-            exact, cells = self.table.exact, self.table.cells.cell[place].tolist()
-            denominator = math.lcm(*(exact[cell].denominator for cell in cells))
-            self._numerators[place] = denominator, [int(exact[cell] * denominator) for cell in cells]
-        return self._numerators[place]
 
     @property
     def is_fixed(self) -> bool:
@@ -190,14 +165,14 @@ class GroupTableMechanism(VoteMechanism):
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders of all votes is released], for rows of `count`, shape (N,)."""
         total = counts.reshape(len(counts), -1, self.classes).sum(axis=1)
-        chances = self.table.chances[self.table.cells.places(counts)][:, : self.classes]
+        chances = self.table.nearest[self.table.cells.find(counts)][:, : self.classes]
         return np.asarray((chances * (total == total.max(axis=1, keepdims=True))).sum(axis=1))
 
     def record(self) -> dict[str, Any]:
-        return table_record(self.problem, self.table) | {"fresh": self.fresh}
+        return super().record() | {"fresh": self.fresh}
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> GroupTableMechanism:
+    def from_record(cls, record: dict[str, Any]) -> Self:
         problem, table, _ = table_from_record(record)
         return cls(problem, table, fresh=record.get("fresh", False))
 
@@ -209,8 +184,8 @@ class GroupTableMechanism(VoteMechanism):
         return hash(self._content)
 
     @property
-    def _content(self) -> tuple[GroupProblem, bytes]:
-        return self.problem, self.table.values.tobytes()
+    def _content(self) -> tuple[GroupProblem, Table]:
+        return self.problem, self.table
 
 
 MAX_LOG = 600.0

@@ -1,12 +1,10 @@
-"""Baselines: what else meets the target of one release, for comparisons with γ_opt and with the best table."""
+"""Baselines: what else meets the target of one release, for comparisons with γ_opt; of tables, `table_baselines`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -19,15 +17,9 @@ from darrm_opt.baselines import (
 )
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.base import CONFIDENT, calibrated_names, mechanism_class
-from darrm_opt.mechanisms.table import CalibratedMechanism, calibrate_confident, calibrate_mechanism, tables
+from darrm_opt.mechanisms.base import calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
-from darrm_opt.tables.priors import PluralityObjective, PluralityPrior
-from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.record import problem_record
-from darrm_opt.tables.rule import PluralityRule
-from darrm_opt.tables.solver import PluralitySolution, as_objective, solve_plurality, weighted_sum
 
 MAX_SCALING = 1e-9
 """Largest share of a baseline that its proof may remove: a baseline that is exactly private, as γ_Sub is, loses 1e-12
@@ -117,61 +109,3 @@ def certify_unscaled(problem: Problem, noise: NoiseFunction) -> NoiseFunction | 
     """Return a γ as it is proved private for a problem, if that costs no more than `MAX_SCALING` of it; else None."""
     private_noise, _ = certify(problem, noise)
     return private_noise if np.all(private_noise.values >= noise.values * (1 - MAX_SCALING)) else None
-
-
-@dataclass(frozen=True)
-class MechanismComparison:
-    """The optimal rule, and the utility of each mechanism at the same (ε, δ), neighbours and transcript."""
-
-    solution: PluralitySolution
-    mechanisms: dict[str, CalibratedMechanism]  # by name, each at its largest private rate, certified
-
-    @property
-    def utilities(self) -> dict[str, float]:
-        """Utility of each mechanism, by name (`PluralityObjective`)."""
-        return {name: utility(mechanism.rule, self.solution.objective) for name, mechanism in self.mechanisms.items()}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain data."""
-        solution = self.solution
-        return {
-            "problem": problem_record(solution.problem),
-            "prior": str(solution.objective.prior),
-            "ties": solution.objective.ties,
-            "price": solution.objective.price,
-            "utility": solution.utility,
-            "upper_bound": solution.upper_bound,
-            "gap": solution.gap,
-            "status": solution.status.value,
-            "margin": solution.certificate.margin,
-            "utilities": self.utilities,
-            "rates": {name: mechanism.rate for name, mechanism in self.mechanisms.items()},
-        }
-
-
-def utility(rule: PluralityRule, objective: PluralityObjective) -> float:
-    """Return the utility of a rule under an objective."""
-    weights, constant = objective.weights(rule.cells)
-    return weighted_sum(rule, weights) + constant
-
-
-def compare_mechanisms(
-    problem: PluralityProblem,
-    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
-    *,
-    time_limit: float | None = None,
-    solution: PluralitySolution | None = None,
-) -> MechanismComparison:
-    """Return the optimum and every mechanism for one problem.
-
-    With abstention, a checked noisy maximum is among the mechanisms. A ``solution`` that is known is not solved for
-    again.
-    """
-    goal = as_objective(objective)
-    if solution is None:
-        solution = solve_plurality(problem, goal, time_limit=time_limit)
-    labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
-    mechanisms = {name: calibrate_mechanism(labelling, name) for name in tables()}
-    if problem.abstention:
-        mechanisms[CONFIDENT] = calibrate_confident(problem, lambda rule: utility(rule, goal))
-    return MechanismComparison(solution, mechanisms)

@@ -1,6 +1,6 @@
 """Candidates among any number of classes: certified tables, and noise that is checked before a class is released.
 
-    optimal            the linear program's rule, one table for each release, with ⊥ where wrong answers have a price
+    optimal            the linear program's, one table for each release, with ⊥ where wrong answers have a price
     every mechanism    as a table for the label alone
     confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
 
@@ -28,11 +28,11 @@ from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy
 from darrm_opt.tables.problem import PluralityProblem, has_table
-from darrm_opt.tables.rule import PluralityRule
-from darrm_opt.tables.solver import solve_plurality
+from darrm_opt.tables.solver import solve_table
+from darrm_opt.tables.table import Table
 
 MAX_RULE_PARTITIONS = 600
-"""Partitions up to which an optimal rule is made where a choice of mechanisms is asked for: seconds."""
+"""Partitions up to which an optimal table is made where a choice of mechanisms is asked for: seconds."""
 
 CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Labels at most, as shares of the queries."""
@@ -75,13 +75,13 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
         if cost.epsilon > total.epsilon:
             continue
         # A table of two classes without ⊥ is a γ: with a proved target the other doors can read it.
-        is_gamma = question.classes == 2 and not mechanism.rule.abstention
+        is_gamma = question.classes == 2 and not mechanism.problem.abstention
         proved = provable_problem(mechanism.gamma, question) if is_gamma else None
         yield Option.fitting(
             name,
             question,
             f"{mechanism.description[0].upper()}{mechanism.description[1:]}. {question.composing()}",
-            law.rule_shares(mechanism.rule),
+            law.table_shares(mechanism.table),
             Privacy(cost.epsilon, total.delta),
             cost.account,
             queries=queries,
@@ -93,7 +93,7 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
         )
 
 
-Maker = Callable[[Privacy], tuple[PluralityRule, float | None, dict[str, float]]]
+Maker = Callable[[Privacy], tuple[Table, float | None, dict[str, float]]]
 """A table for an (ε, δ) of one release, with the gap of an optimum, and the parameters of a mechanism."""
 
 
@@ -104,18 +104,20 @@ def _table_maker(name: str, question: Question) -> Maker | None:
     def problem(target: Privacy, *, abstention: bool = False) -> PluralityProblem:
         return PluralityProblem(question.K, question.classes, target, question.affected, abstention=abstention)
 
-    def optimal(target: Privacy) -> tuple[PluralityRule, float | None, dict[str, float]]:
-        solution = solve_plurality(problem(target, abstention=abstention), law.objective)
-        return solution.rule, solution.gap, {}
+    def optimal(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
+        solution = solve_table(problem(target, abstention=abstention), law.objective)
+        return solution.table, solution.gap, {}
 
-    def confident(target: Privacy) -> tuple[PluralityRule, float | None, dict[str, float]]:
-        found = calibrate_confident(problem(target, abstention=True), lambda rule: law.utility(law.rule_shares(rule)))
-        return found.rule, None, {}
+    def confident(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
+        found = calibrate_confident(
+            problem(target, abstention=True), lambda table: law.utility(law.table_shares(table))
+        )
+        return found.table, None, {}
 
-    def calibrated(target: Privacy) -> tuple[PluralityRule, float | None, dict[str, float]]:
+    def calibrated(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
         found, kind = calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION), mechanism_class(name)
         value = found.rate if kind.increases else 1 / found.rate if found.rate else math.inf
-        return found.rule, None, {kind.parameter: value}
+        return found.table, None, {kind.parameter: value}
 
     if name == "optimal":
         return optimal
@@ -176,9 +178,9 @@ ProvedTable = tuple[RuleMechanism, float | None, dict[str, float]]
 
 
 def _proved_table(make: Maker, target: Privacy, problem: PluralityProblem) -> ProvedTable:
-    rule, gap, parameters = make(target)
-    proved = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=rule.abstention)
-    return RuleMechanism(proved, rule), gap, parameters
+    table, gap, parameters = make(target)
+    proved = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=table.cells.abstention)
+    return RuleMechanism(proved, table), gap, parameters
 
 
 def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> ProvedTable:

@@ -19,15 +19,16 @@ from darrm_opt.accounting.quota import release_target
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.group_table import GroupTableMechanism, least_private
-from darrm_opt.planning.group_baselines import group_baselines
 from darrm_opt.planning.option import Option, Plan
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.ranking import FRESH, end_of, plan, plan_of_options, remaining, stop_at, time_limit_warning
+from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.search import largest_fitting
-from darrm_opt.tables.group_solver import GroupObjective, GroupSolution, as_group_objective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.objective import PluralityObjective, as_table_objective, expected
 from darrm_opt.tables.priors import PluralityPrior, Ties
+from darrm_opt.tables.solver import TableSolution, solve_table
 
 PRECISION = 0.01
 """Relative distance of the ε of one answer from the largest of which all fit."""
@@ -79,8 +80,8 @@ def plan_groups(
     if not isinstance(found, GroupProblem) and len(set(weights or (1.0,))) == 1:
         voter = found.voter if isinstance(found, Problem) else None
         return plan(found.K, voter, queries, total, int(found.affected), prior, fresh=fresh, **alike, **searched)
-    goal = as_group_objective(prior or "dirichlet(1)", price, ties, weights)
-    if not isinstance(goal, GroupObjective):
+    goal = as_table_objective(prior or "dirichlet(1)", price, ties, weights)
+    if not isinstance(goal, PluralityObjective):
         raise InvalidInput("prior", str(prior), "a prior of the votes", "A truth is an objective of `solve`.")
     problem = GroupProblem(classes, groups, total, affected, abstention=price > 0)
     question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=least_accuracy)
@@ -107,7 +108,7 @@ def plan_groups(
 
 
 def group_question(
-    problem: GroupProblem, goal: GroupObjective, queries: int, *, fresh: bool, least_accuracy: float | None
+    problem: GroupProblem, goal: PluralityObjective, queries: int, *, fresh: bool, least_accuracy: float | None
 ) -> Question:
     """Return the question of groups of voters, after checking every number; the total is the problem's target."""
     given: dict[str, Any] = {"classes": problem.classes, "ties": goal.ties, "price": goal.price}
@@ -132,14 +133,14 @@ def plain_option(question: Question, problem: GroupProblem) -> Option | None:
     return Option.fitting("majority", question, why, (1.0, 1.0), spent, account)
 
 
-def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, end: float) -> list[Option]:
+def _tables(question: Question, problem: GroupProblem, goal: PluralityObjective, end: float) -> list[Option]:
     """Return the best table and the others, of the largest (ε, δ) of one answer of which all fit, the best first."""
     total, queries = question.total, question.queries
 
     @cache
-    def made(target: Privacy) -> tuple[GroupSolution, GroupTableMechanism]:
+    def made(target: Privacy) -> tuple[TableSolution, GroupTableMechanism]:
         asked = GroupProblem(problem.classes, problem.groups, target, problem.affected, abstention=problem.abstention)
-        solution = solve_groups(asked, goal, time_limit=remaining(end))
+        solution = solve_table(asked, goal, time_limit=remaining(end))
         return solution, GroupTableMechanism(asked, solution.table, fresh=question.fresh)
 
     # Composition of (ε, δ) says what is certain to fit; the accounts of a table itself may allow more.
@@ -161,7 +162,7 @@ def _tables(question: Question, problem: GroupProblem, goal: GroupObjective, end
     for target in targets:
         solution, mechanism = made(target)
         options = [_option("optimal", "The best table of the groups", question, goal, mechanism, solution.gap)]
-        for one in () if question.stop() else group_baselines(solution.problem, goal, time_limit=remaining(end)):
+        for one in () if question.stop() else table_baselines(solution.problem, goal, time_limit=remaining(end)):
             words = WORDS.get(one.name, "The mechanism of that name")
             why = f"{words}: {one.parameter}" if one.parameter else words
             table = GroupTableMechanism(solution.problem, one.table, fresh=question.fresh)
@@ -180,7 +181,7 @@ def _option(
     name: str,
     why: str,
     question: Question,
-    goal: GroupObjective,
+    goal: PluralityObjective,
     mechanism: GroupTableMechanism,
     gap: float | None = None,
 ) -> Option:
@@ -190,7 +191,7 @@ def _option(
         return Option.unfit(name, question, why)
     masses = replace(goal, price=0.0).worth(mechanism.problem.cells)  # of the counts that are judged, at their leaders
     chances, classes = mechanism.table.chances, mechanism.classes
-    right = math.fsum((masses * chances).ravel().tolist())
+    right = expected(mechanism.table, masses)
     answered = math.fsum((masses.max(axis=1) * chances[:, :classes].sum(axis=1)).tolist())
     return Option.fitting(
         name,

@@ -35,17 +35,10 @@ from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.best_target import check_total
 from darrm_opt.priors import Prior, upper_half
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
-from darrm_opt.tables.priors import (
-    PastVotes,
-    PluralityObjective,
-    PluralityPrior,
-    Ties,
-    is_class_prior,
-    parse_prior,
-    sample_counts,
-)
+from darrm_opt.tables.objective import PluralityObjective
+from darrm_opt.tables.priors import PastVotes, PluralityPrior, Ties, is_class_prior, parse_prior, sample_counts
 from darrm_opt.tables.problem import Histograms, PluralityProblem, has_table
-from darrm_opt.tables.rule import PluralityRule
+from darrm_opt.tables.table import Table
 
 MAX_QUERIES = 10**9
 """Most queries of one plan, as in every account."""
@@ -97,17 +90,14 @@ class VoteLaw:
             self.counts = np.array([partition for partition, _ in prior.counts], dtype=np.intp)
             masses = np.array([times for _, times in prior.counts], dtype=np.float64)
         elif has_table(K, classes):
-            cells = PluralityProblem(K, classes, problem.target).histograms
+            cells = PluralityProblem(K, classes, problem.target).cells
             self.counts, masses = np.array(cells.partitions, dtype=np.intp), prior.masses(cells)
         else:
             self.samples = min(SAMPLES, max(MIN_SAMPLES, SAMPLED_NUMBERS // classes))
             self.counts, masses = sample_counts(prior, K, classes, self.samples), np.ones(self.samples)
         self.masses = masses / masses.sum()  # probability of each, shape (N,)
-        strict = self.counts[:, 0] > self.counts[:, 1]
-        judged = np.where(strict, self.masses, 0.0) if objective.ties == "excluded" else self.masses
-        if not judged.sum() > 0:
-            raise InvalidInput("prior", str(prior), "a prior under which one class can lead alone")
-        self.judged = judged / judged.sum()  # the same where ties are left out, if they are, shape (N,)
+        # The same where ties are left out, if they are, shape (N,).
+        self.judged = objective.judged(self.masses, self.counts[:, 0] > self.counts[:, 1])
 
     def utility(self, shares: tuple[float, float]) -> float:
         """Return right − price·wrong."""
@@ -117,16 +107,12 @@ class VoteLaw:
         """Return the shares of right answers and of answers of a mechanism that always answers."""
         return float(self.judged @ mechanism.leader_chances(self.counts)), 1.0
 
-    def rule_shares(self, rule: PluralityRule) -> tuple[float, float]:
+    def table_shares(self, table: Table) -> tuple[float, float]:
         """Return the shares of right answers and of answers of a table."""
-        cells = rule.cells
-        places = [cells.numbers[tuple(partition)] for partition in self.counts.tolist()]
-        leaders = cells.starts[places]
-        right = float(self.judged @ (rule.nearest[leaders] * cells.multiplicities[leaders]))
-        if not rule.abstention:
-            return right, 1.0
-        silent = np.append(cells.starts[1:], cells.values.size)[places] - 1
-        return right, 1.0 - float(self.judged @ rule.nearest[silent])
+        chances = table.nearest[table.cells.find(self.counts)]
+        several = (self.counts == self.counts[:, :1]).sum(axis=1)
+        right = float(self.judged @ (chances[:, 0] * several))
+        return right, 1.0 - float(self.judged @ chances[:, -1]) if table.cells.abstention else 1.0
 
     def checked_shares(self, leads: Array, passes: Array, queries: int, cap: int) -> tuple[float, float]:
         """Return the shares of right answers and of answers where each label is checked, and ``cap`` are allowed."""

@@ -36,20 +36,20 @@ from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.sampled_votes import vote_triples
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import RuleMechanism, table_laws
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.tables.problem import Index, PluralityProblem, has_table
-from darrm_opt.tables.rule import PluralityRule, rule_laws
-from darrm_opt.tables.solver import PluralitySolution, solve_plurality
+from darrm_opt.tables.solver import TableSolution, solve_table
+from darrm_opt.tables.table import Table
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from darrm_opt.tables.linear_program import PluralityProgram
+    from darrm_opt.tables.edge_program import PluralityProgram
 
 MAX_PARTITIONS = 600
 """Vote counts up to which a table is designed: seconds."""
@@ -108,17 +108,17 @@ def _table(question: Question, sampling: Sampling) -> Option:
         return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
     queries, total, law = question.queries, question.total, question.vote_law
 
-    def make(epsilon: float) -> tuple[tuple[PluralitySolution, RuleMechanism], float]:
+    def make(epsilon: float) -> tuple[tuple[TableSolution, RuleMechanism], float]:
         problem = _table_problem(question, epsilon)
-        solution = solve_plurality(problem, law.objective)
-        mechanism = RuleMechanism(problem, solution.rule)
+        solution = solve_table(problem, law.objective)
+        mechanism = RuleMechanism(problem, solution.table)
         return (solution, mechanism), _cost(mechanism, question, sampling).epsilon
 
     # By the generic bound so much is sure to fit where a record reaches one voter.
     each = epsilon_each(total, 0.0, queries)
     draws_voters = sampling.scheme in EACH_VOTER
     guess = each if draws_voters else math.log1p(math.expm1(min(each, 700.0)) / sampling.chance)
-    found: Calibration[tuple[PluralitySolution, RuleMechanism]] | None = calibrate(
+    found: Calibration[tuple[TableSolution, RuleMechanism]] | None = calibrate(
         make,
         total.epsilon,
         MAX_TARGET_EPSILON,
@@ -130,7 +130,7 @@ def _table(question: Question, sampling: Sampling) -> Option:
         return Option.unfit("optimal", question, NOTHING_FITS)
     solution, mechanism = found.result
     parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": mechanism.problem.target.delta}
-    shares = law.rule_shares(mechanism.rule)
+    shares = law.table_shares(mechanism.table)
     return _fitting("optimal", question, sampling, mechanism, shares, parameters, gap=solution.gap)
 
 
@@ -167,8 +167,7 @@ class RenyiTables:
         if found is None:
             return None
         counts, triples = found
-        uniform = PluralityRule.of(problem, np.zeros(self._size))
-        cells = np.array([uniform.cell_of(row) for row in counts.tolist()], dtype=np.intp)
+        cells = problem.cells.find(counts)
         off, on, other = (cells[triples[:, side]] for side in range(3))
         return off, on, other
 
@@ -198,10 +197,10 @@ class RenyiTables:
 
     def best(self, order: float, divergence: float, stop: Callable[[], bool]) -> Array:
         """Return nearly the most useful table whose pairs have at most this Rényi divergence [nats] at order λ > 1."""
-        from darrm_opt.tables.linear_program import PluralityProgram
+        from darrm_opt.tables.edge_program import PluralityProgram
 
         limit, (left, right) = math.expm1((order - 1) * divergence), self._sides
-        program = PluralityProgram(self._problem.histograms, self._weights)
+        program = PluralityProgram(self._problem.cells, self._weights)
         outputs = self._problem.classes + self._problem.abstention
         # The uniform table loses nothing, so it is inside every limit: each line from it leaves the set once, F being
         # convex.
@@ -253,11 +252,11 @@ class RenyiTables:
         problem = self._problem
         outputs = problem.classes + problem.abstention
         mixed = (1 - UNIFORM) * table + UNIFORM / outputs
-        rule = PluralityRule.normalised(problem, mixed)
-        largest = rule_laws(rule, problem.affected).max_loss
+        proved = Table.normalised(problem.cells, mixed)
+        largest = table_laws(proved, problem.affected).max_loss
         target = Privacy(largest * (1 + 1e-6) + 1e-9)
         own = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=problem.abstention)
-        return RuleMechanism(own, rule)
+        return RuleMechanism(own, proved)
 
 
 def _excess(p: Array, q: Array, order: float) -> Array:
@@ -289,7 +288,7 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
     """Return the best table by the Rényi divergence of all queries together, at the best order."""
     total, queries, law = question.total, question.queries, question.vote_law
     problem = _table_problem(question, 1.0)
-    weights, _ = law.objective.weights(problem.histograms)
+    weights, _ = law.objective.cell_weights(problem.cells)
     tables = RenyiTables(problem, weights, sampling)
     if not tables.is_possible:
         return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
@@ -327,7 +326,7 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
         return Option.unfit("optimal", question, NOTHING_FITS)
     mechanism = found.result
     parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": 0.0}
-    return _fitting("optimal", question, sampling, mechanism, law.rule_shares(mechanism.rule), parameters)
+    return _fitting("optimal", question, sampling, mechanism, law.table_shares(mechanism.table), parameters)
 
 
 MAX_SHARE, GUESS_ERROR = 4.0, 0.01

@@ -49,9 +49,8 @@ from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
-from darrm_opt.tables.group_solver import GroupSolution
-from darrm_opt.tables.problem import ABSTENTION
-from darrm_opt.tables.solver import PluralitySolution
+from darrm_opt.tables.problem import ABSTENTION, PluralityProblem
+from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.votes import Labels, label_type
 
 KIND, FORMAT = "darrm release log", 1
@@ -77,7 +76,7 @@ MAX_ID = 200
 
 _COUNT = "a whole number of releases, at least 0"
 
-Releasing = VoteMechanism | Release | Released | PluralitySolution | GroupSolution
+Releasing = VoteMechanism | Release | Released | TableSolution
 """What is released by: a mechanism, a solution, or a pair (gamma, problem)."""
 
 Draw = Callable[[int], Labels | None]
@@ -162,7 +161,7 @@ class ReleaseLog:
 
         Args:
             path: a file that does not exist yet, in a folder that does.
-            mechanism: what releases: a mechanism, a `Solution`, a `PluralitySolution`, or a pair (gamma, problem).
+            mechanism: what releases: a mechanism, a `Solution`, a `TableSolution`, or a pair (gamma, problem).
                 What is certified is proved private first.
             budget: total (ε, δ) of all releases; how many fit is proved by the least of all accounts.
             queries: or this many releases, whose total cost is then for the caller to know; with a budget, it is
@@ -655,12 +654,12 @@ class ReleaseLog:
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
     """Return the mechanism of a solution, proved private here; a mechanism is returned as it is.
 
-    ``releasing``: a mechanism, a `Solution`, a `PluralitySolution`, a `GroupSolution`, or a pair (gamma, problem).
+    ``releasing``: a mechanism, a `Solution`, a `TableSolution`, or a pair (gamma, problem).
     """
     check_fresh(fresh)
-    if isinstance(releasing, PluralitySolution):
-        return RuleMechanism(releasing.problem, releasing.rule)
-    if isinstance(releasing, GroupSolution) or (isinstance(releasing, GroupTableMechanism) and fresh):
+    if isinstance(releasing, TableSolution) and isinstance(releasing.problem, PluralityProblem):
+        return RuleMechanism(releasing.problem, releasing.table)
+    if isinstance(releasing, TableSolution) or (isinstance(releasing, GroupTableMechanism) and fresh):
         return GroupTableMechanism(releasing.problem, releasing.table, fresh=fresh)
     if isinstance(releasing, CertifiedNoiseFunction) and fresh:
         return CertifiedNoiseFunction(releasing.release, fresh=True)

@@ -32,8 +32,8 @@ class PrivateVote:
     """Release the vote of K voters among C classes, two or more, through a private mechanism.
 
     Args:
-        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `PluralitySolution`, a
-            `GroupSolution` (columns of the first group first), or any mechanism (`darrm_opt.mechanisms`). What is
+        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `TableSolution`
+            (of groups: columns of the first group first), or any mechanism (`darrm_opt.mechanisms`). What is
             certified is proved private here, again, from the doubles in it.
         budget: what is charged before an answer leaves. A `ReleaseLog` (a file; resumable by release ids), a
             `ReleaseCounter` or a `PrivacyBudget` (in memory), or None: the caller keeps the account. A mechanism with a

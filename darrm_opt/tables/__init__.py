@@ -1,14 +1,15 @@
 """Tables: the best private release of one vote among any number of classes, of voters that are private or not.
 
-problem         `PluralityProblem`; partitions, cells and edges
-rule            `PluralityRule`: release probabilities as doubles, exactly
-certificate     `verify_rule`, `certify_rule`: proofs in whole numbers over every edge
-priors          how votes fall, and the utility of a release
-linear_program  the equivariant linear program, its cuts and its dual bound
-solver          `solve_plurality`: the cutting-plane loop
-votes           votes, checked and counted
-groups          `GroupProblem`: Problem 1.1 in general, groups of voters with their own (ε, Δ), any number of classes
-corners         the corners of voters among C classes, one of each orbit, and the sweep over all of them
-group_table     `GroupTable`, `verify_groups`, `certify_groups`; its record
-group_solver    `solve_groups`: the program that γ and the tables above are special cases of
+Two geometries, of voters that are not private and of groups of private ones; everything else is one.
+
+    problem, groups    `PluralityProblem`: partitions, cells and edges; `GroupProblem`: counts of groups and their cells
+    corners            the corners of voters among C classes, one of each orbit, and the sweep over all of them
+    votes, priors      votes, checked and counted; how they fall
+    objective          the utility of a release: `PluralityObjective`, `Truth`, `Worth`
+    table              `Table`: release probabilities as doubles, exactly
+    certificate        `verify_table`, `certify_table`: proofs over every edge in whole numbers, or over every corner
+    edge_program       the linear program of voters that are not private: its cuts, its dual bound, its loop
+    corner_program     the same of groups, the program that γ and the tables above are special cases of
+    solver             `solve_table`: a program proposes, a proof decides
+    record             records, questions and their keys, and the re-proof of what is read
 """

@@ -1,186 +1,338 @@
-"""Certificate of a release rule: a finite sum in whole numbers over every pair of neighbouring vote counts.
+"""Certificates of tables: that a release is (ε, δ)-DP, proved for its doubles as stored; and their repair.
 
-A rule is (ε, δ)-DP if and only if for every edge (before, after) and every set S of outputs
+A table is (ε, δ)-DP if and only if for every pair of neighbouring data sets and every set S of outputs
 
     Pr[S | before] ≤ e^ε·Pr[S | after] + δ.
 
-The worst S holds the outputs with Pr[· | before] > e^ε·Pr[· | after], so one pass over the outputs decides an edge. All
-probabilities are fractions with one denominator (`PluralityRule.numerators`), δ is a double, and e^ε is replaced by a
-fraction below it: nothing is rounded, and what is proved is proved for the doubles as stored.
+The worst S holds the outputs with Pr[· | before] > e^ε·Pr[· | after], so one pass over the outputs decides a pair.
+Which pairs there are depends on the voters:
+
+    EdgeProof      voters that are not private: every pair of neighbouring vote counts, in whole numbers. Probabilities
+                   are fractions with one denominator (`Table.numerators`), δ is a double, and e^ε is replaced by a
+                   fraction below it: nothing is rounded
+    CornerProof    groups of private voters: every corner of their pairs of laws (`darrm_opt.tables.corners`), a
+                   complete sweep in doubles whose rounding is bounded and charged
 """
 
 from __future__ import annotations
 
-import decimal
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from darrm_opt._version import __version__
-from darrm_opt.errors import InvalidInput, NotPrivate
-from darrm_opt.rounding import float_above
-from darrm_opt.tables.problem import ABSTENTION, Histograms, Partition, PluralityProblem
-from darrm_opt.tables.rule import PluralityRule
+from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
+from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
+from darrm_opt.tables.corners import Corners, VoterMaps
+from darrm_opt.tables.groups import GroupProblem, TableProblem, compositions
+from darrm_opt.tables.problem import ABSTENTION, Partition, PluralityProblem
+from darrm_opt.tables.table import Table
 
-EXPONENT_BITS = 80
-"""Fractional bits of the bounds on e^ε: far finer than a double."""
+MAX_REPAIRS = 64
+"""Repairs after which the uniform release is taken; one is enough but for rounding."""
 
 
 @dataclass(frozen=True)
-class PluralityCertificate:
-    """Why a rule is private.
+class Edge:
+    """A pair of neighbouring vote counts, and a set of outputs."""
+
+    before: Partition  # vote counts, class by class
+    after: Partition  # its neighbour's
+    released: tuple[int, ...]  # the classes that the set holds (places in ``before``), and `ABSTENTION` for ⊥
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A corner of groups of voters, a set of outputs, and how likely that is on both sides."""
+
+    # for each group and voter, its class by outcome of the extremal pair, from most to least likely before
+    maps: tuple[tuple[tuple[int, ...], ...], ...]
+    released: tuple[int, ...]  # which outputs the set holds, C standing for ⊥
+    before: float  # Pr[S] on one data set
+    after: float  # Pr[S] on its neighbour
+
+    def __str__(self) -> str:
+        groups = " | ".join(" ".join("".join(map(str, chosen)) for chosen in group) for group in self.maps)
+        return f"voters at {groups}, outputs {set(self.released)}: {self.before:.6g} against {self.after:.6g}"
+
+
+@dataclass(frozen=True)
+class TableCertificate:
+    """Why a table is private.
 
     Attributes:
-        margin: δ that is left at the worst edge and set of outputs, ≥ 0, rounded down [probability].
-        before: vote counts of the worst edge.
-        after: its neighbour's, class by class.
-        released: which classes the worst set holds (places in ``before``), and `ABSTENTION` for ⊥.
-        edges: how many edges were checked, both directions counted.
+        margin: δ that is left at the worst place, ≥ 0, rounded down [probability].
+        worst: the worst pair of neighbours and set of outputs: an `Edge`, or a `Corner` of groups.
+        checked: how many edges (both directions counted) or corners (one or more of each orbit) were looked at.
+        error: bound on the rounding of a sweep over corners, within the margin; 0 of edges.
         version: version of darrm-opt that made the certificate.
     """
 
     margin: float
-    before: Partition
-    after: Partition
-    released: tuple[int, ...]
-    edges: int
+    worst: Edge | Corner
+    checked: int
+    error: float = 0.0
     version: str = __version__
 
-
-def exp_bounds(epsilon: float) -> tuple[int, int]:
-    """Return whole numbers a ≤ e^ε·2^`EXPONENT_BITS` ≤ b that differ by little, for a double ε ≥ 0.
-
-    Source: `decimal` rounds exp correctly, so the neighbours of its result enclose the true value.
-    """
-    digits = 40 + math.ceil(epsilon / math.log(10))
-    context = decimal.Context(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
-    nearest = context.exp(decimal.Decimal(epsilon))
-    below, above = Fraction(context.next_minus(nearest)), Fraction(context.next_plus(nearest))
-    if epsilon == 0:
-        return 1 << EXPONENT_BITS, 1 << EXPONENT_BITS
-    return math.floor(below * 2**EXPONENT_BITS), math.ceil(above * 2**EXPONENT_BITS)
+    def as_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain data, by the names of its geometry."""
+        worst = asdict(self.worst)
+        if isinstance(self.worst, Edge):
+            return {"margin": self.margin, **worst, "edges": self.checked, "version": self.version}
+        named = {"margin": self.margin, "error": self.error, "worst": worst}
+        return {**named, "corners": self.checked, "version": self.version}
 
 
 @dataclass(frozen=True)
 class Excess:
-    """The largest excess of Pr[S | before] over e^ε·Pr[S | after] + δ, and where; exact up to the bound on e^ε."""
+    """The largest excess over every pair of neighbours and set of outputs, and where."""
 
-    value: Fraction  # > 0 where the rule is not proved private
-    edge: int  # number of the edge in `Histograms`
-
-
-def excess(problem: PluralityProblem, rule: PluralityRule) -> Excess:
-    """Return the largest excess over every edge and every set of outputs, for the strictest reading of the problem.
-
-    Guarantees: Never below the exact value.
-    """
-    if (rule.K, rule.classes, rule.abstention) != (problem.K, problem.classes, problem.abstention):
-        raise InvalidInput(
-            "rule",
-            f"K = {rule.K}, {rule.classes} classes, abstention = {rule.abstention}",
-            f"K = {problem.K}, {problem.classes} classes, abstention = {problem.abstention}",
-        )
-    target, cells = problem.strictest_target, problem.histograms
-    low, _ = exp_bounds(target.epsilon)
-    delta = Fraction(target.delta)
-    if not cells.left.size:  # one voter fewer than one edge needs: nothing to compare
-        return Excess(-delta, 0)
-    numerators = rule.numerators
-    differences = (numerators[cells.left] << EXPONENT_BITS) - numerators[cells.right] * low
-    positive = np.maximum(differences, 0) * cells.sizes.astype(object)
-    sums = positive.sum(axis=1)
-    worst = int(np.argmax(sums))
-    return Excess(Fraction(int(sums[worst]), rule.denominator << EXPONENT_BITS) - delta, worst)
+    bound: float  # ≤ 0 where the table is proved private
+    worst: Edge | Corner
 
 
-def verify_rule(problem: PluralityProblem, rule: PluralityRule) -> PluralityCertificate:
-    """Prove that a rule is private, from its table alone.
+def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
+    """Prove that a table is private, from its values alone.
 
     Args:
         problem: what must hold.
-        rule: any rule that anyone supplies.
+        table: any table that anyone supplies.
 
     Guarantees:
-        If it returns, releasing by the rule is (ε, δ)-DP for its doubles exactly as stored.
+        If it returns, releasing by the table is (ε, δ)-DP for its doubles exactly as stored; of groups, whatever the
+        voters do within their own (ε_g, Δ_g), their votes being fresh and independent given the data.
 
     Raises:
-        InvalidInput: the rule is for other voters, classes or outputs.
-        NotPrivate: it is not private; the error names the vote counts and the outputs.
+        InvalidInput: the table is for other voters, classes or outputs.
+        NotPrivate: it is not private, or cannot be proved so; the error names a worst place and the outputs.
 
     >>> from darrm_opt import Privacy
     >>> problem = PluralityProblem(3, 2, Privacy(1.0, 0.25))
-    >>> round(verify_rule(problem, PluralityRule.of(problem, [0.0] * 4)).margin, 6)
+    >>> round(verify_table(problem, Table(problem.cells, [0.0] * 4)).margin, 6)
     0.25
     """
-    worst = excess(problem, rule)
-    before, after, released = edge_text(problem, rule, worst.edge)
-    if worst.value > 0:
-        outputs = ", ".join("no class" if output == ABSTENTION else f"class {output + 1}" for output in released)
-        raise NotPrivate(
-            f"the rule is not private: from the counts {before} to {after} the chance of {{{outputs}}} needs δ larger "
-            f"by {float(worst.value):.3g} than allowed. Use certify_rule() to mix it with the uniform rule until it is "
-            "private.",
-            {f"{before} -> {after}": problem.affected},
-            float(worst.value),
-        )
-    return PluralityCertificate(
-        max(0.0, -float_above(worst.value)), before, after, released, len(problem.histograms.left)
-    )
+    proof = _proof_of(problem, table)
+    found = proof.excess(table)
+    if found.bound > 0:
+        raise proof.refusal(found)
+    return _certificate(proof, found)
 
 
-def certify_rule(problem: PluralityProblem, rule: PluralityRule) -> tuple[PluralityRule, PluralityCertificate]:
-    """Mix a rule with the uniform rule just enough that it is private, and prove it.
+def certify_table(problem: TableProblem, table: Table) -> tuple[Table, TableCertificate]:
+    """Mix a table with the uniform release just enough that it is private, and prove it.
 
     Args:
         problem: what must hold.
-        rule: any rule, such as an LP solver's answer.
+        table: any table, such as an LP solver's answer.
 
     Returns:
-        The repaired rule (``rule`` itself where it is private as it stands) and its certificate.
+        The repaired table (``table`` itself where it is private as it stands) and its certificate.
 
     Raises:
-        InvalidInput: the rule is for other voters, classes or outputs.
-
-    Source: ours. The excess is convex in the rule, and that of the uniform rule is at most −(e^ε − 1)/outputs − δ for
-    every set that is not empty.
+        InvalidInput: the table is for other voters, classes or outputs.
     """
-    mixed, step = rule, 0.0
-    slack = float(np.expm1(problem.target.epsilon)) / rule.outputs + problem.target.delta
-    for _ in range(64):
-        violation = float_above(excess(problem, mixed).value)
-        if violation <= 0:
-            return mixed, verify_rule(problem, mixed)
-        share = 1.0 if slack == 0 else min(1.0, violation / (violation + slack) * (1 + 2.0**-20) + 2.0**-50)
-        step = min(1.0, max(share, 2 * step))  # the first step is enough but for rounding; no proof rests on that
-        mixed = PluralityRule.of(problem, mixed.values * (1.0 - step))
-    uniform = PluralityRule.of(problem, rule.values * 0.0)
-    return uniform, verify_rule(problem, uniform)
+    proof = _proof_of(problem, table)
+    mixed, kept = table, 1.0
+    for _ in range(MAX_REPAIRS):
+        found = proof.excess(mixed)
+        if found.bound <= 0:
+            return mixed, _certificate(proof, found)
+        # The first step is enough but for rounding; no proof rests on that.
+        kept = min(proof.private_share(found.bound), 2 * kept - 1)
+        if kept <= 0:
+            break
+        mixed = Table(table.cells, table.values * kept)
+    uniform = Table(table.cells, table.values * 0.0)
+    return uniform, verify_table(problem, uniform)
 
 
-def edge_text(
-    problem: PluralityProblem, rule: PluralityRule, edge: int
-) -> tuple[Partition, Partition, tuple[int, ...]]:
-    """Return an edge's counts before and after, class by class, and its worst set of outputs."""
-    cells: Histograms = problem.histograms
-    if not cells.left.size:
-        return cells.partitions[0], cells.partitions[0], ()
-    low, _ = exp_bounds(problem.strictest_target.epsilon)
-    numerators = rule.numerators
-    before: list[int] = []
-    after: list[int] = []
-    released: list[int] = []
-    groups = sorted(zip(*(column[edge].tolist() for column in (cells.left, cells.right, cells.sizes)), strict=True))
-    for left, right, size in groups:
-        # In whole numbers, with e^ε rounded down: S then has every output that counts against the rule.
-        worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * low
-        # Classes with equal counts on both sides are one group of the edge: each of them is shown.
-        for _ in range(size):
-            if cells.values[left] == ABSTENTION:
-                released += [ABSTENTION] if worst else []
-                continue
-            released += [len(before)] if worst else []
-            before.append(int(cells.values[left]))
-            after.append(int(cells.values[right]))
-    return tuple(before), tuple(after), tuple(released)
+def _proof_of(problem: TableProblem, table: Table) -> EdgeProof | CornerProof:
+    """Return the proof for a problem's voters, after a look at whether the table is theirs."""
+    shape = problem.cells.shape
+    if table.cells.shape != shape:
+        raise InvalidInput(
+            "table", f"one of {table.cells.shape}", f"a table of voters, classes and ⊥ {shape}, as asked"
+        )
+    return EdgeProof(problem) if isinstance(problem, PluralityProblem) else CornerProof(problem)
+
+
+def _certificate(proof: EdgeProof | CornerProof, found: Excess) -> TableCertificate:
+    return TableCertificate(max(0.0, -found.bound), found.worst, len(proof), proof.error)
+
+
+class EdgeProof:
+    """Proof over every edge, for the strictest reading of a problem: of Pr[S | before] − e^ε·Pr[S | after] − δ."""
+
+    error = 0.0
+
+    def __init__(self, problem: PluralityProblem) -> None:
+        self._problem, self._cells, self._target = problem, problem.cells, problem.strictest_target
+        self._low, _ = exp_bounds(self._target.epsilon)
+
+    def __len__(self) -> int:
+        return len(self._cells.left)
+
+    def largest(self, table: Table) -> tuple[Fraction, int]:
+        """Return the largest excess, and the number of its edge.
+
+        Guarantees: Never below the exact value, and that but for the bound on e^ε.
+        """
+        cells, delta = self._cells, Fraction(self._target.delta)
+        if not cells.left.size:  # one voter fewer than one edge needs: nothing to compare
+            return -delta, 0
+        numerators = table.numerators
+        differences = (numerators[cells.left] << EXPONENT_BITS) - numerators[cells.right] * self._low
+        positive = np.maximum(differences, 0) * cells.sizes.astype(object)
+        sums = positive.sum(axis=1)
+        worst = int(np.argmax(sums))
+        return Fraction(int(sums[worst]), table.denominator << EXPONENT_BITS) - delta, worst
+
+    def excess(self, table: Table) -> Excess:
+        """Return a bound on the excess at every edge and set of outputs, and the worst of them."""
+        value, edge = self.largest(table)
+        return Excess(float_above(value), self._edge(table, edge))
+
+    def _edge(self, table: Table, edge: int) -> Edge:
+        """Return an edge's counts before and after, class by class, and its worst set of outputs."""
+        cells = self._cells
+        if not cells.left.size:
+            return Edge(cells.partitions[0], cells.partitions[0], ())
+        numerators = table.numerators
+        before: list[int] = []
+        after: list[int] = []
+        released: list[int] = []
+        groups = sorted(zip(*(column[edge].tolist() for column in (cells.left, cells.right, cells.sizes)), strict=True))
+        for left, right, size in groups:
+            # In whole numbers, with e^ε rounded down: S then has every output that counts against the table.
+            worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * self._low
+            # Classes with equal counts on both sides are one group of the edge: each of them is shown.
+            for _ in range(size):
+                if cells.values[left] == ABSTENTION:
+                    released += [ABSTENTION] if worst else []
+                    continue
+                released += [len(before)] if worst else []
+                before.append(int(cells.values[left]))
+                after.append(int(cells.values[right]))
+        return Edge(tuple(before), tuple(after), tuple(released))
+
+    def private_share(self, bound: float) -> float:
+        """Return by what x is to be multiplied so that an excess becomes 0, but for rounding.
+
+        Source: ours. The excess is convex in x, and at x = 0 at most −(e^ε − 1)/outputs − δ for any set but the empty
+        one.
+        """
+        target = self._problem.target
+        slack = float(np.expm1(target.epsilon)) / self._cells.outputs + target.delta
+        return 1.0 - (1.0 if slack == 0 else min(1.0, bound / (bound + slack) * (1 + 2.0**-20) + 2.0**-50))
+
+    def refusal(self, found: Excess) -> NotPrivate:
+        """Return the error of a table that is not private."""
+        assert isinstance(found.worst, Edge)  # noqa: S101 - for the type checker
+        before, after = found.worst.before, found.worst.after
+        outputs = ", ".join("no class" if o == ABSTENTION else f"class {o + 1}" for o in found.worst.released)
+        return NotPrivate(
+            f"the table is not private: from the counts {before} to {after} the chance of {{{outputs}}} needs δ larger "
+            f"by {found.bound:.3g} than allowed. {_REPAIR}",
+            {f"{before} -> {after}": self._problem.affected},
+            found.bound,
+        )
+
+
+class CornerProof:
+    """Proof over every corner, for the strictest reading: of e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ."""
+
+    def __init__(self, problem: GroupProblem) -> None:
+        self._problem, self._corners = problem, corners_of(problem)
+
+    def __len__(self) -> int:
+        return len(self._corners)
+
+    @property
+    def error(self) -> float:
+        """Bound on the rounding of the sweep."""
+        return self._corners.error
+
+    def excess(self, table: Table) -> Excess:
+        """Return a bound on the excess at every corner and set of outputs, and the worst of them.
+
+        Guarantees: Never below the exact value.
+        """
+        corners = self._corners
+        worst = corners.violations(table.chances, -math.inf, 1)
+        multisets = [chosen[0].tolist() for chosen in corners.multisets(worst.corners)]
+        released = tuple(np.flatnonzero(worst.sets[0]).tolist())
+        before, after = exact_chances(self._problem, corners.maps, multisets, table, released)
+        maps = tuple(
+            tuple(side.maps[place] for place in chosen) for side, chosen in zip(corners.maps, multisets, strict=True)
+        )
+        bound = worst.largest + corners.error
+        if table.is_constant:  # exactly private, whatever the sweep's rounding says
+            bound = min(bound, -corners.limit)
+        return Excess(bound, Corner(maps, released, float(before), float(after)))
+
+    def private_share(self, bound: float) -> float:
+        """Return by what x is to be multiplied so that an excess becomes 0, but for rounding."""
+        return self._corners.private_share(bound)
+
+    def refusal(self, found: Excess) -> NotPrivate:
+        """Return the error of a table that is not private, or not proved."""
+        corner, corners = found.worst, self._corners
+        assert isinstance(corner, Corner)  # noqa: S101 - for the type checker
+        scale = 1 / corners.inverse
+        excess = corner.before - scale * corner.after - corners.target.delta
+        # The exact excess is at least the bound less two errors: above 0, that is a refutation.
+        certain = (found.bound - 2 * corners.error) > 0
+        return (NotPrivate if certain else NotProven)(
+            f"the table is not {'' if certain else 'proved '}private: {corner}, which needs δ larger by {excess:.3g} "
+            f"than allowed. {_REPAIR}",
+            {" ".join("".join(map(str, chosen)) for chosen in group): len(group) for group in corner.maps},
+            found.bound * scale,
+        )
+
+
+_REPAIR = "Use certify_table() to mix it with the uniform release until it is private."
+
+
+@lru_cache(maxsize=1)
+def corners_of(problem: GroupProblem) -> Corners:
+    """Return the corners of a problem's strictest reading; the last are kept, for table after table of one problem."""
+    return Corners(problem, *problem.strictest)
+
+
+def exact_chances(
+    problem: GroupProblem,
+    maps: list[VoterMaps],
+    multisets: list[list[int]],
+    table: Table,
+    released: tuple[int, ...],
+) -> tuple[Fraction, Fraction]:
+    """Return Pr[S] on both sides of a corner in fractions (e^ε within 1e-60)."""
+    # Of outputs in S, at every count, over the table's denominator.
+    chances = table.numerators[table.cells.layout[:, list(released)]].sum(axis=1).tolist()
+    answers = []
+    for side in ("before", "after"):
+        laws = []
+        for corners, chosen in zip(maps, multisets, strict=True):
+            law = {(0,) * problem.classes: Fraction(1)}
+            for place in chosen:
+                # Convolved voter by voter, without symmetry and without doubles: the refutation must stand on its own.
+                grown: dict[tuple[int, ...], Fraction] = {}
+                for votes, mass in law.items():
+                    for c, chance in enumerate(getattr(corners, side)[place]):
+                        if chance:
+                            key = (*votes[:c], votes[c] + 1, *votes[c + 1 :])
+                            grown[key] = grown.get(key, Fraction(0)) + mass * chance
+                law = grown
+            # In the order of the table's counts, as the product of the groups below is.
+            ways = compositions(len(chosen), problem.classes).tolist()
+            laws.append([law.get(tuple(way), Fraction(0)) for way in ways])
+        joint = [Fraction(1)]
+        for one in laws:
+            joint = [a * b for a in joint for b in one]
+        parts = (mass * chance for mass, chance in zip(joint, chances, strict=True) if mass)
+        answers.append(sum(parts, Fraction(0)) / table.denominator)
+    return answers[0], answers[1]

@@ -29,9 +29,9 @@ from darrm_opt.design.separation.compiled import thread_count
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import UNIT_ROUNDOFF
-from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
-from darrm_opt.tables.groups import GroupProblem, Index, VoterGroup, compositions
+from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, compositions
+from darrm_opt.tables.problem import Index
 
 MAX_CORNERS = 400_000_000
 """Most corners of a sweep: some twenty seconds."""

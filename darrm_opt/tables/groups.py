@@ -18,12 +18,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, Problem, whole_number
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.problem import Cells, Index, PluralityProblem
 
 MAX_GROUP_CLASSES = 6
 """Most classes with private voters: beyond, the maps of one voter alone are thousands."""
@@ -31,7 +30,8 @@ MAX_GROUP_CLASSES = 6
 MAX_COUNTS = 200_000
 """Most vote counts (of all groups together) for which a table is made."""
 
-Index = NDArray[np.intp]
+MAX_CELLS = 4000
+"""Most cells of a table that is designed: rows are dense."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,10 @@ class GroupProblem:
         return GroupCells(tuple(group.K for group in self.groups), self.classes, abstention=self.abstention)
 
 
+TableProblem = PluralityProblem | GroupProblem
+"""A problem whose answer is a table."""
+
+
 def simplest_problem(
     groups: Iterable[VoterGroup | Sequence[float]],
     target: Privacy,
@@ -124,7 +128,7 @@ def simplest_problem(
     classes: int = 2,
     affected: int | None = None,
     abstention: bool = False,
-) -> Problem | PluralityProblem | GroupProblem:
+) -> Problem | TableProblem:
     """Return the problem of these voters, as the special case that it is where it is one: `Problem` with ``groups``.
 
     Where all voters are alike, `Problem` (a γ) for two classes, and `PluralityProblem` for voters that are not private;
@@ -170,7 +174,7 @@ def _ranks(votes: Index, K: int) -> Index:
     return ranks
 
 
-class GroupCells:
+class GroupCells(Cells):
     """Counts of all groups, and the cells of a table over them."""
 
     def __init__(self, sizes: tuple[int, ...], classes: int, *, abstention: bool) -> None:
@@ -199,20 +203,29 @@ class GroupCells:
             codes = np.column_stack([codes, np.full(number, base - 1)])
         keys = self.orbit[:, None] * base + codes
         distinct, cell = np.unique(keys, return_inverse=True)
-        self.cell: Index = cell.reshape(keys.shape)  # number of the cell of each output, shape (counts, outputs)
-        self.owners: Index = distinct // base  # orbit of each cell, increasing, shape (cells,)
-        self.starts: Index = np.searchsorted(self.owners, np.arange(len(first)))
-        # outputs that share a cell, shape (cells,)
-        self.multiplicities: Index = np.bincount(self.cell[first].ravel(), minlength=len(distinct))
+        self._layout: Index = cell.reshape(keys.shape)
+        self.owners = distinct // base
+        self.starts = np.searchsorted(self.owners, np.arange(len(first)))
+        self.multiplicities = np.bincount(self._layout[first].ravel(), minlength=len(distinct))
 
     @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-        return self.classes + self.abstention
+    def shape(self) -> tuple[object, ...]:
+        """Voters of each group, classes, and whether ⊥ may be released."""
+        return self.sizes, self.classes, self.abstention
 
-    def place(self, counts: Sequence[Sequence[int]]) -> int:
-        """Return the place of the groups' counts."""
-        return int(self.places([counts])[0])
+    @property
+    def layout(self) -> Index:
+        """As for all cells, shape (counts, outputs)."""
+        return self._layout
+
+    def find(self, counts: Any) -> Index:
+        """As for all cells, of counts of shape (N, groups, C), flat or not."""
+        return np.asarray(self._layout[self.places(counts)])
+
+    def shrink(self, sums: Array) -> Array:
+        """As for all cells; a vote count whose sum is surely below 1 is left as it is."""
+        full = (1.0 - 2.0**-52 * (self.outputs + 4)) / np.maximum(sums, 0.5)
+        return np.where(sums > 1 - 1e-12, full, 1.0)
 
     def places(self, counts: Any) -> Index:
         """Return the places of the groups' counts, shape (N, groups, classes); they are checked, and never shown."""

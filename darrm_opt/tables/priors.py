@@ -1,4 +1,4 @@
-"""Priors over votes among C classes, and the utility of a release under them.
+"""Priors over votes among C classes.
 
 Every prior treats the classes alike: it draws a class at random to be the favoured one (or none), then the voters
 choose independently. With a the chance of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ
@@ -221,54 +221,6 @@ class PastVotes:
         return (
             f"histogram({'; '.join(','.join(map(str, partition)) + f':{times}' for partition, times in self.counts)})"
         )
-
-
-@dataclass(frozen=True)
-class PluralityObjective:
-    """Utility of a release: Pr[right] − price·Pr[wrong], expected over a prior.
-
-    Right means that the plurality of the votes cast is released; wrong, that another class is; ⊥ is neither.
-
-    Args:
-        prior: how votes fall.
-        ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
-        price: what a wrong label costs, in right ones, ≥ 0; only where ⊥ may be released does it change the answer.
-
-    Raises:
-        InvalidInput: a parameter out of range.
-    """
-
-    prior: PluralityPrior
-    ties: Ties = "excluded"
-    price: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.prior, PluralityPrior):
-            raise InvalidInput("prior", self.prior, f"a prior: {FORMS}")
-        if self.ties not in ("excluded", "any"):
-            raise InvalidInput("ties", self.ties, "'excluded' or 'any'")
-        accepted = "a number at least 0"
-        price = real_number(self.price, "price", accepted, least=0, below=math.inf)
-        object.__setattr__(self, "price", price + 0.0)
-
-    def weights(self, cells: Histograms) -> tuple[Array, float]:
-        """Return (w, constant): the utility of a rule is Σ w·x + constant, x the probability in each cell.
-
-        Raises:
-            InvalidInput: the prior does not fit the voters and classes, or one class never leads alone.
-        """
-        masses = self.prior.masses(cells)
-        if self.ties == "excluded":
-            masses = np.where(cells.strict, masses, 0.0)
-            if not masses.sum() > 0:
-                raise InvalidInput("prior", str(self.prior), "a prior under which one class can lead alone")
-            masses = masses / masses.sum()
-        table = np.zeros(cells.values.size)
-        table[cells.starts] = masses * (1 + self.price) * cells.multiplicities[cells.starts]
-        if cells.abstention:
-            silent = np.append(cells.starts[1:], cells.values.size) - 1
-            table[silent] = masses * self.price
-        return table, -self.price * float(masses.sum())
 
 
 def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> VoteTable:

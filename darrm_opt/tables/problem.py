@@ -16,15 +16,18 @@ with mult_λ(v) the number of classes that have v votes.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_CLASSES = 1000
@@ -105,7 +108,7 @@ class PluralityProblem:
         return Problem(self.K, Privacy(math.inf), self.target, self.affected).strictest.target
 
     @property
-    def histograms(self) -> Histograms:
+    def cells(self) -> Histograms:
         """Every partition, cell and neighbouring pair of the problem.
 
         Raises:
@@ -185,9 +188,54 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
     return ((*change, *rest) for change in extend(0, 0, 0, affected) if any(change))
 
 
+class Cells(ABC):
+    """Cells of a table: one for each output that a vote count tells apart, count after count, one of each orbit.
+
+    Attributes:
+        classes: C.
+        abstention: whether there are cells for ⊥.
+        multiplicities: outputs that share a cell, shape (cells,).
+        owners: number of the cell's vote count, increasing, shape (cells,).
+        starts: first cell of each vote count, shape (counts,).
+    """
+
+    classes: int
+    abstention: bool
+    multiplicities: Index
+    owners: Index
+    starts: Index
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs: the classes, and ⊥ if it may be released."""
+        return self.classes + self.abstention
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[object, ...]:
+        """What tables that can be compared have in common."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Index:
+        """Cell of each output at every vote count: the classes in order, then ⊥ if there is one."""
+
+    @abstractmethod
+    def find(self, counts: Any) -> Index:
+        """Return the cells of each output for rows of vote counts, shape (N, outputs).
+
+        Raises:
+            InvalidInput: these are not counts of these voters; they are not shown.
+        """
+
+    @abstractmethod
+    def shrink(self, sums: Array) -> Array:
+        """Return by what the values of each vote count are to be multiplied so that their sum is at most 1, exactly."""
+
+
 @dataclass(frozen=True, eq=False)
-class Histograms:
-    """Partitions, cells and edges of a problem, as arrays.
+class Histograms(Cells):
+    """Partitions, cells and edges of a problem, as arrays; the first cell of a partition is the plurality's.
 
     An *edge* is an ordered pair of vote counts that differ by one record, up to relabelling the classes of both. Its
     *outputs* are groups of classes with the same counts on both sides (and ⊥): ``left``, ``right`` are their cells,
@@ -195,12 +243,48 @@ class Histograms:
     """
 
     K: int
+    classes: int
     affected: int  # votes that one record can move
+    abstention: bool
     partitions: tuple[Partition, ...]  # decreasing tuples of length C
     values: Index  # count of each cell, `ABSTENTION` for ⊥, shape (cells,)
-    multiplicities: Index  # classes that share a cell, shape (cells,)
-    owners: Index  # number of the cell's partition, increasing, shape (cells,)
-    starts: Index  # first cell of each partition, the plurality's (the largest count), shape (partitions,)
+    multiplicities: Index
+    owners: Index
+    starts: Index
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Voters, classes, and whether ⊥ may be released."""
+        return self.K, self.classes, self.abstention
+
+    @property
+    def layout(self) -> Index:
+        """As for all cells, shape (partitions, outputs)."""
+        return self.find(self.partitions)
+
+    def find(self, counts: Any) -> Index:
+        """As for all cells, of counts of shape (N, C)."""
+        accepted = f"{self.classes} counts that sum to K = {self.K}"
+        try:
+            votes = np.asarray(counts, dtype=np.intp)
+        except (TypeError, ValueError):
+            raise InvalidInput("counts", "counts that are not shown here", accepted) from None
+        if votes.shape[1:] != (self.classes,) or votes.min(initial=0) < 0 or np.any(votes.sum(axis=1) != self.K):
+            raise InvalidInput("counts", "counts that are not shown here", accepted)
+        order = np.argsort(-votes, axis=1, kind="stable")
+        falling = np.take_along_axis(votes, order, axis=1)
+        first = self.starts[np.array([self.numbers[tuple(row)] for row in falling.tolist()], dtype=np.intp)]
+        # Classes of one count share a cell, and the cells of a partition follow its counts.
+        steps = np.diff(falling, axis=1, prepend=falling[:, :1]) != 0
+        cells = np.empty((len(votes), self.outputs), dtype=np.intp)
+        np.put_along_axis(cells[:, : self.classes], order, first[:, None] + np.cumsum(steps, axis=1), axis=1)
+        if self.abstention:
+            cells[:, -1] = cells[:, : self.classes].max(axis=1) + 1
+        return cells
+
+    def shrink(self, sums: Array) -> Array:
+        """As for all cells; every sum becomes 1, nearly."""
+        return np.asarray((1.0 - 2.0**-52 * (self.classes + 4)) / np.maximum(sums, 1.0 - 1e-6))
 
     @cached_property
     def numbers(self) -> dict[Partition, int]:
@@ -253,16 +337,6 @@ class Histograms:
         return _read_only(packed[0]), _read_only(packed[1]), _read_only(packed[2])
 
     @property
-    def classes(self) -> int:
-        """Number of classes C."""
-        return len(self.partitions[0])
-
-    @property
-    def abstention(self) -> bool:
-        """Whether there are cells for ⊥."""
-        return int(self.values[-1]) == ABSTENTION
-
-    @property
     def strict(self) -> NDArray[np.bool_]:
         """Whether one class alone has the largest count, shape (partitions,)."""
         unique: NDArray[np.bool_] = self.multiplicities[self.starts] == 1
@@ -294,7 +368,7 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             multiplicities.append(multiplicity)
             owners.append(number)
     arrays = [_read_only(np.array(column, dtype=np.intp)) for column in (values, multiplicities, owners, starts)]
-    return Histograms(K, affected, all_partitions, *arrays)
+    return Histograms(K, classes, affected, abstention, all_partitions, *arrays)
 
 
 def _read_only(array: Index) -> Index:

@@ -1,17 +1,21 @@
-"""Records of plurality rules, and what a table depends on: its specification, content key and re-proof.
+"""Records of tables, and what a table depends on: its specification, content key and re-proof.
 
-Records are plain data that `darrm solve --classes` writes and every reader proves again. As for γ
-(`darrm_opt.record`, `darrm_opt.reprove`): nothing that stands in a record is believed. The rule is proved private
-again, exactly as its bits are, and what the record claims beside it is held against the rule. One claim rests on
-whoever solved it: that no private rule is better than `PluralitySolution.upper_bound`.
+Records are plain data that `darrm solve` writes and every reader proves again. As for γ (`darrm_opt.record`,
+`darrm_opt.reprove`): nothing that stands in a record is believed. The table is proved private again, exactly as its
+bits are, and what the record claims beside it is held against the table. One claim rests on whoever solved it: that no
+private table is better than `TableSolution.upper_bound`.
+
+There are two kinds, for voters that are not private and for groups. They differ in how the problem, the objective and
+the worst place of the certificate are written, and in nothing else.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from darrm_opt._version import __version__
 from darrm_opt.design.solution import Status
@@ -19,27 +23,42 @@ from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.record import content_key
 from darrm_opt.reprove import TOLERANCE, ReproofFailed
-from darrm_opt.tables.certificate import PluralityCertificate, verify_rule
-from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, parse_prior
+from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, verify_table
+from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup
+from darrm_opt.tables.objective import (
+    PluralityObjective,
+    TableObjective,
+    as_table_objective,
+    objective_for,
+    plurality_of,
+    utility,
+)
+from darrm_opt.tables.priors import PluralityPrior, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.rule import PluralityRule
-from darrm_opt.tables.solver import PluralitySolution, PluralityStatistics, as_objective, weighted_sum
+from darrm_opt.tables.solver import TableSolution, TableStatistics
+from darrm_opt.tables.table import Table
 
-if TYPE_CHECKING:
-    from darrm_opt.tables.group_solver import GroupSolution
+KIND, GROUP_KIND = "darrm plurality rule", "darrm group table"
+"""What a record says it is: a table of voters that are not private, or of groups."""
 
-KIND = "darrm plurality rule"
-"""What a record says it is."""
+KINDS = (KIND, GROUP_KIND)
 
 FORMAT = 1
-"""Version of the record."""
+"""Version of the records."""
 
 
-def problem_record(problem: PluralityProblem) -> dict[str, Any]:
+def kind_of_problem(problem: TableProblem) -> str:
+    """Return what the records of a problem's tables say they are."""
+    return KIND if isinstance(problem, PluralityProblem) else GROUP_KIND
+
+
+def problem_record(problem: TableProblem) -> dict[str, Any]:
     """Return a problem as plain data."""
+    voters: dict[str, Any] = {"K": problem.K, "classes": problem.classes}
+    if isinstance(problem, GroupProblem):
+        voters = {"classes": problem.classes, "groups": group_records(problem.groups)}
     return {
-        "K": problem.K,
-        "classes": problem.classes,
+        **voters,
         "target_epsilon": problem.target.epsilon,
         "delta": problem.target.delta,
         "affected": problem.affected,
@@ -47,168 +66,221 @@ def problem_record(problem: PluralityProblem) -> dict[str, Any]:
     }
 
 
-def problem_from_record(record: Any) -> PluralityProblem:
-    """Return the problem of a record."""
+def group_records(groups: Sequence[VoterGroup]) -> list[dict[str, Any]]:
+    """Return groups as plain data."""
+    return [
+        {
+            "K": group.K,
+            "epsilon": "inf" if group.voter.epsilon == math.inf else group.voter.epsilon,
+            "Delta": group.voter.delta,
+        }
+        for group in groups
+    ]
+
+
+def group_of_record(record: Any) -> VoterGroup:
+    """Return the group of a record."""
+    epsilon = math.inf if record["epsilon"] == "inf" else record["epsilon"]
+    return VoterGroup(record["K"], Privacy(epsilon, record.get("Delta", 0.0)))
+
+
+def problem_from_record(record: Any) -> TableProblem:
+    """Return the problem of a record; of groups where it names them."""
     try:
-        return PluralityProblem(
-            record["K"],
-            record["classes"],
-            Privacy(record["target_epsilon"], record["delta"]),
-            record["affected"],
-            abstention=record["abstention"],
-        )
-    except (KeyError, TypeError) as err:
-        raise InvalidInput("problem", type(record).__name__, "a plurality problem as plain data") from err
+        target = Privacy(record["target_epsilon"], record["delta"])
+        classes, affected, abstention = record["classes"], record["affected"], record["abstention"]
+        if "groups" in record:
+            groups = [group_of_record(group) for group in record["groups"]]
+            return GroupProblem(classes, groups, target, affected, abstention=abstention)
+        return PluralityProblem(record["K"], classes, target, affected, abstention=abstention)
+    except (AttributeError, KeyError, TypeError) as err:
+        raise InvalidInput("problem", type(record).__name__, "the problem of a table as plain data") from err
 
 
-def rule_record(problem: PluralityProblem, rule: PluralityRule) -> dict[str, Any]:
-    """Return a problem and a rule as plain data; the doubles read back as they are."""
+def objective_record(problem: TableProblem, objective: TableObjective) -> dict[str, Any]:
+    """Return an objective as plain data; of groups, ties and weights are there where they are not the usual ones."""
+    if isinstance(problem, PluralityProblem):
+        goal = plurality_of(objective)
+        return {"prior": str(goal.prior), "ties": goal.ties, "price": float(goal.price)}
+    record: dict[str, Any] = {"objective": str(objective), "price": objective.price}
+    if isinstance(objective, PluralityObjective):
+        if objective.ties != "excluded":
+            record["ties"] = objective.ties
+        if objective.weights is not None:
+            record["weights"] = list(objective.weights)
+    return record
+
+
+def objective_from_record(problem: TableProblem, record: Any) -> TableObjective:
+    """Return the objective of a record for a problem."""
+    if isinstance(problem, PluralityProblem):
+        return PluralityObjective(parse_prior(record["prior"]), record["ties"], record["price"])
+    ties, weights = record.get("ties", "excluded"), record.get("weights")
+    return as_table_objective(record["objective"], record.get("price", 0.0), ties, weights)
+
+
+def table_record(problem: TableProblem, table: Table) -> dict[str, Any]:
+    """Return a problem and a table as plain data; the doubles read back as they are."""
     return {
-        "kind": KIND,
+        "kind": kind_of_problem(problem),
         "format": FORMAT,
         "version": __version__,
         "problem": problem_record(problem),
-        "values": rule.values.tolist(),
+        "values": table.values.tolist(),
     }
 
 
-def plurality_record(solution: PluralitySolution) -> dict[str, Any]:
-    """Return a solution as plain data."""
-    certificate = solution.certificate
+def table_solution_record(solution: TableSolution) -> dict[str, Any]:
+    """Return a solution as plain data that `table_from_record` reads and proves again."""
+    gap = {"gap": solution.gap} if isinstance(solution.problem, GroupProblem) else {}
     return {
-        **rule_record(solution.problem, solution.rule),
-        "prior": str(solution.objective.prior),
-        "ties": solution.objective.ties,
-        "price": solution.objective.price,
+        **table_record(solution.problem, solution.table),
+        **objective_record(solution.problem, solution.objective),
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,
+        **gap,
         "status": solution.status.value,
-        "certificate": {
-            "margin": certificate.margin,
-            "before": list(certificate.before),
-            "after": list(certificate.after),
-            "released": list(certificate.released),
-            "edges": certificate.edges,
-        },
+        "certificate": _certificate_record(solution.certificate),
     }
 
 
-def rule_from_record(record: Any) -> tuple[PluralityProblem, PluralityRule, PluralityCertificate]:
-    """Return the problem and rule of a record, proved here; what the record claims of them is not believed."""
-    accepted = f"a record of kind {KIND!r} and format {FORMAT}"
-    if not isinstance(record, dict) or record.get("kind") != KIND or record.get("format") != FORMAT:
-        raise InvalidInput("rule", type(record).__name__, accepted)
-    problem = problem_from_record(record.get("problem"))
-    rule = PluralityRule.of(problem, record.get("values"))
-    return problem, rule, verify_rule(problem, rule)
+def table_from_record(record: Any) -> tuple[TableProblem, Table, TableCertificate]:
+    """Return the problem and table of a record, proved here; what the record claims of them is not believed."""
+    if not isinstance(record, dict):
+        raise InvalidInput("table", type(record).__name__, _ACCEPTED)
+    problem = _checked_problem(record)
+    table = Table(problem.cells, record.get("values"))
+    return problem, table, verify_table(problem, table)
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """Everything an optimal table depends on, and nothing else.
+    """Everything an optimal table depends on, and nothing else; the order of groups included.
 
     Guarantees: Equal specifications have equal keys.
     """
 
-    problem: PluralityProblem
-    objective: PluralityObjective
+    problem: TableProblem
+    objective: TableObjective
 
     def __init__(
-        self, problem: PluralityProblem, objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)"
+        self, problem: TableProblem, objective: TableObjective | PluralityPrior | str = "dirichlet(1)"
     ) -> None:
         object.__setattr__(self, "problem", problem)
-        object.__setattr__(self, "objective", as_objective(objective))
+        object.__setattr__(self, "objective", objective_for(problem, objective))
 
     @classmethod
-    def of(cls, solution: PluralitySolution) -> TableSpec:
+    def of(cls, solution: TableSolution) -> TableSpec:
         """Return the specification that ``solution`` says it answers."""
         return cls(solution.problem, solution.objective)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The question as plain data."""
+        return {"problem": problem_record(self.problem), **objective_record(self.problem, self.objective)}
 
     @cached_property
     def key(self) -> str:
         """The content key: 64 hexadecimal digits.
 
-        >>> from darrm_opt import Privacy
         >>> keys = {TableSpec(PluralityProblem(5, 3, Privacy(target))).key for target in (3 * 0.1, 0.3)}
         >>> len(keys)
         1
         """
-        asked = {"problem": problem_record(self.problem), **objective_record(self.objective)}
-        return content_key(kind=KIND, format=FORMAT, **asked)
+        return content_key(kind=kind_of_problem(self.problem), format=FORMAT, **self.record)
 
 
-def objective_record(objective: PluralityObjective) -> dict[str, Any]:
-    """Return an objective as plain data."""
-    return {"prior": str(objective.prior), "ties": objective.ties, "price": float(objective.price)}
-
-
-def read_table(record: Any) -> PluralitySolution:
+def read_table(record: Any) -> TableSolution:
     """Return the solution that plain data states, unproved; anything may be in ``record``.
 
-    It says nothing of the effort: of the statistics only the number of partitions is known.
+    It says nothing of the effort.
     """
     try:
-        if record.get("kind") != KIND or record.get("format") != FORMAT:
-            raise InvalidInput("record", record.get("kind"), f"a record of kind {KIND!r} and format {FORMAT}")
-        problem = problem_from_record(record["problem"])
-        price = real_number(record["price"], "price", "a finite number")
-        objective = PluralityObjective(parse_prior(record["prior"]), record["ties"], price)
-        claim = record["certificate"]
-        certificate = PluralityCertificate(
-            real_number(claim["margin"], "margin", "a finite number"),
-            tuple(map(int, claim["before"])),
-            tuple(map(int, claim["after"])),
-            tuple(map(int, claim["released"])),
-            whole_number(claim["edges"], "edges", "a whole number", least=0),
-            str(record["version"]),
-        )
-        return PluralitySolution(
+        problem = _checked_problem(record)
+        objective = objective_from_record(problem, record)
+        values = record["values"]
+        if type(values) is not list or not all(type(value) in {int, float} for value in values):
+            raise InvalidInput("values", "values of another type", "a list of numbers")
+        return TableSolution(
             problem,
             objective,
-            PluralityRule.of(problem, values_of(record)),
+            Table(problem.cells, values),
             real_number(record["utility"], "utility", "a finite number"),
             real_number(record["upper_bound"], "upper_bound", "a finite number"),
             Status(record["status"]),
-            certificate,
-            # A record does not keep the effort of its solve.
-            PluralityStatistics(len(problem.histograms.partitions), 0, 0, 0, 0.0),
+            _certificate_of(problem, record["certificate"], str(record["version"])),
+            TableStatistics(),
         )
     # Whatever is wrong with data from elsewhere is one error, which a store takes for a miss.
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         raise ReproofFailed("record", f"its record cannot be read: {err}") from err
 
 
-def reprove_table(solution: PluralitySolution, spec: TableSpec) -> PluralitySolution:
+def reprove_table(solution: TableSolution, spec: TableSpec) -> TableSolution:
     """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
 
-    Guarantees: The rule returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
+    Guarantees: The table returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
     if (solution.problem, solution.objective) != (spec.problem, spec.objective):
         raise ReproofFailed("question", "it answers another question")
-    proof = verify_rule(spec.problem, solution.rule)
+    proof = verify_table(spec.problem, solution.table)
     try:
-        weights, constant = spec.objective.weights(spec.problem.histograms)
+        worth = utility(solution.table, spec.objective)
     except InvalidInput as err:  # a prior of other voters or classes
         raise ReproofFailed("question", str(err)) from err
-    check_claims(solution, proof.margin, weighted_sum(solution.rule, weights) + constant)
+    _check("certificate", "its margin", solution.certificate.margin, proof.margin)
+    _check("utility", "its utility", solution.utility, worth)
+    if not worth - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
+        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {worth!r} and 1"
+        raise ReproofFailed("bound", bound)
     return replace(solution, certificate=replace(proof, version=solution.certificate.version))
 
 
-def values_of(record: Any) -> list[float]:
-    """Return the values of a table's record, all of them numbers."""
-    values = record["values"]
-    if type(values) is not list or not all(type(value) in {int, float} for value in values):
-        raise InvalidInput("values", "values of another type", "a list of numbers")
-    return values
+_ACCEPTED = f"a record of kind {KIND!r} or {GROUP_KIND!r} and format {FORMAT}"
 
 
-def check_claims(solution: PluralitySolution | GroupSolution, margin: float, utility: float) -> None:
-    """Hold what the solution of a record claims against the margin that was proved and the utility as recomputed."""
-    _check("certificate", "its margin", solution.certificate.margin, margin)
-    _check("utility", "its utility", solution.utility, utility)
-    if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
-        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
-        raise ReproofFailed("bound", bound)
+def _checked_problem(record: Any) -> TableProblem:
+    """Return the problem of a record, which must be of its kind."""
+    if record.get("kind") not in KINDS or record.get("format") != FORMAT:
+        raise InvalidInput("table", record.get("kind"), _ACCEPTED)
+    problem = problem_from_record(record.get("problem"))
+    if kind_of_problem(problem) != record["kind"]:
+        raise InvalidInput("problem", record["kind"], f"the problem of a {record['kind']}")
+    return problem
+
+
+def _certificate_record(certificate: TableCertificate) -> dict[str, Any]:
+    fields = certificate.as_dict()
+    del fields["version"]  # the record's own
+    worst = certificate.worst
+    if isinstance(worst, Edge):
+        return fields | {name: list(fields[name]) for name in ("before", "after", "released")}
+    maps = [["".join(map(str, chosen)) for chosen in group] for group in worst.maps]
+    fields["worst"] |= {"maps": maps, "released": list(worst.released)}
+    return fields
+
+
+def _certificate_of(problem: TableProblem, claim: Any, version: str) -> TableCertificate:
+    """Return the certificate that a record claims."""
+    margin = real_number(claim["margin"], "margin", "a finite number")
+    if isinstance(problem, PluralityProblem):
+        edge = Edge(*(tuple(map(int, claim[name])) for name in ("before", "after", "released")))
+        return TableCertificate(margin, edge, _count(claim, "edges"), version=version)
+    error = real_number(claim["error"], "error", "a finite number")
+    return TableCertificate(margin, _corner_of(claim["worst"]), _count(claim, "corners"), error, version)
+
+
+def _corner_of(record: Any) -> Corner:
+    """Return the corner of a record; none where it is a text, as in files of an earlier version: it is found again."""
+    if isinstance(record, str):
+        return Corner((), (), 0.0, 0.0)
+    maps = tuple(tuple(tuple(map(int, chosen)) for chosen in group) for group in record["maps"])
+    before, after = (real_number(record[side], side, "a finite number") for side in ("before", "after"))
+    return Corner(maps, tuple(map(int, record["released"])), before, after)
+
+
+def _count(claim: Any, name: str) -> int:
+    return whole_number(claim[name], name, "a whole number", least=0)
 
 
 def _check(reason: Any, name: str, claim: float, value: float) -> None:

@@ -45,10 +45,9 @@ from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.group_record import GroupSpec
-from darrm_opt.tables.group_solver import GroupTruth, as_group_objective
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
-from darrm_opt.tables.priors import PluralityObjective, PluralityPrior, Ties, parse_prior
+from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
+from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
@@ -270,7 +269,7 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
 
 def _group_spec(
     values: dict[str, Any], groups: Sequence[GroupAxis], objective: str, ties: Ties, *, abstention: bool
-) -> GroupSpec:
+) -> TableSpec:
     present = [(axis, K) for i, axis in enumerate(groups, 1) if (K := values[f"K{i}"]) != 0]
     if not present:
         raise InvalidInput("groups", "nobody", "an attendance of at least one voter", "Leave it out by `where`.")
@@ -281,11 +280,11 @@ def _group_spec(
         affected = min(affected, sum(K for _, K in present))
     problem = GroupProblem(values.get("classes", 2), voters, target, affected, abstention=abstention)
     weights = [axis.weight for axis, _ in present]
-    goal = as_group_objective(objective, values.get("price", 0.0), ties, weights)
-    if isinstance(goal, GroupTruth) and len(goal.chances) == len(groups):
+    goal = as_table_objective(objective, values.get("price", 0.0), ties, weights)
+    if isinstance(goal, Truth) and len(goal.chances) == len(groups):
         chances = tuple(a for i, a in enumerate(goal.chances, 1) if values[f"K{i}"] != 0)
-        goal = GroupTruth(chances, goal.price)
-    return GroupSpec(problem, goal)
+        goal = Truth(chances, goal.price)
+    return TableSpec(problem, goal)
 
 
 def _table_spec(values: dict[str, Any], prior: PluralityPrior, ties: Ties, *, abstention: bool) -> TableSpec:

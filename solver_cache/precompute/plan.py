@@ -22,7 +22,6 @@ from typing import Any, TypeGuard
 from darrm_opt.design.schedule import is_expensive
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.group_record import GroupSpec
 from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
 from solver_cache.precompute.grid import Grid
@@ -190,8 +189,6 @@ def _groups(specs: Iterable[Spec]) -> Iterator[tuple[Spec, ...]]:
     def kin(spec: Spec) -> object:
         if isinstance(spec, TableSpec):
             return spec.problem.K, spec.problem.classes
-        if isinstance(spec, GroupSpec):
-            return spec.problem.groups, spec.problem.classes
         problem = spec.problem
         return problem.K, problem.voter, problem.affected, str(spec.objective), spec.shape
 

@@ -26,10 +26,9 @@ from darrm_opt.design.solver import solve, solve_warm
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.group_record import GroupSpec
-from darrm_opt.tables.group_solver import solve_groups
+from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
-from darrm_opt.tables.solver import solve_plurality
+from darrm_opt.tables.solver import solve_table
 from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.model import Answer as StoredAnswer
 from solver_cache.model import ClaimResult, Row, Spec, row_of
@@ -222,10 +221,9 @@ class _Solver:
 
     def _solve_from_lead(self, spec: Spec) -> StoredAnswer:
         if isinstance(spec, TableSpec):
-            return solve_plurality(spec.problem, spec.objective, time_limit=self._task.time_limit)
-        if isinstance(spec, GroupSpec):
-            limit, backend = self._task.time_limit, self._task.backend
-            return solve_groups(spec.problem, spec.objective, backend=backend, time_limit=limit)
+            # Of voters that are not private there is one program, whatever solves γ.
+            backend = "highs" if isinstance(spec.problem, PluralityProblem) else self._task.backend
+            return solve_table(spec.problem, spec.objective, backend=backend, time_limit=self._task.time_limit)
         lead = self._task.lead
         if lead is None:
             return self._cold(spec)

@@ -18,9 +18,10 @@ from support.group_exact import Enumeration, random_problem
 from campaigns.pages import read_options
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.errors import NotProven
-from darrm_opt.tables.group_solver import solve_groups
-from darrm_opt.tables.group_table import GroupTable, verify_groups
+from darrm_opt.tables.certificate import verify_table
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.solver import solve_table
+from darrm_opt.tables.table import Table
 
 TOLERANCE = 2e-9
 """How far an optimum may be from that of the oracle, whose own solver is as exact as that."""
@@ -33,7 +34,7 @@ def problem_of(case: dict[str, Any]) -> GroupProblem:
     return GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])
 
 
-def hostile(best: GroupTable, problem: GroupProblem, rng: np.random.Generator) -> GroupTable | None:
+def hostile(best: Table, problem: GroupProblem, rng: np.random.Generator) -> Table | None:
     """Return a table that is private, or just not."""
     values = best.values.copy()
     kind = int(rng.integers(4))
@@ -48,7 +49,7 @@ def hostile(best: GroupTable, problem: GroupProblem, rng: np.random.Generator) -
     sums = np.add.reduceat(values * best.cells.multiplicities, best.cells.starts)
     values = values / np.maximum(sums, 1.0)[best.cells.owners] * (1 - 2.0**-50)
     try:
-        return GroupTable(problem, np.clip(values, 0.0, 1.0))
+        return Table(problem.cells, np.clip(values, 0.0, 1.0))
     except InvalidInput:
         return None
 
@@ -64,7 +65,7 @@ def main() -> int:
         rng = np.random.default_rng(seed)
         case = random_problem(rng)
         problem = problem_of(case)
-        solution = solve_groups(problem)
+        solution = solve_table(problem)
         every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
         best = every.optimum(every.plurality_worth(), case["epsilon"], case["delta"])
         excess = every.worst_excess(solution.table.probabilities, case["epsilon"], case["delta"])
@@ -79,7 +80,7 @@ def main() -> int:
                 continue
             tables += 1
             try:
-                verify_groups(problem, table)
+                verify_table(problem, table)
             except (NotPrivate, NotProven):
                 continue
             private += 1

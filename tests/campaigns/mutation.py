@@ -116,7 +116,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "release.log": ("test_release_log.py", "test_class_releases.py"),
     "planning.plain_majority": ("test_plain_majority.py",),
     "planning.ranking": ("planning",),
-    "tables.solver": ("tables",),
+    "tables.edge_program": ("tables",),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 

@@ -2,7 +2,7 @@
 
 Random problems of up to 7 voters and 4 classes; for each
 
-- the certified rule of `solve_plurality` is evaluated in fractions at every vote count, every neighbour and every set
+- the certified rule of `solve_table` is evaluated in fractions at every vote count, every neighbour and every set
   of outputs, listed one by one without any symmetry (`support.plurality_exact`). Nothing may come out above the limit;
 - its certificate is made again from the table alone, and must be the same;
 - the gap between the rule's worth and the proven bound is noted.
@@ -30,9 +30,9 @@ from darrm_opt.plurality import (
     Favoured,
     PluralityObjective,
     PluralityProblem,
-    PluralitySolution,
-    solve_plurality,
-    verify_rule,
+    TableSolution,
+    solve_table,
+    verify_table,
 )
 
 MAX_VOTERS = {2: 9, 3: 6, 4: 4}
@@ -46,7 +46,7 @@ ABOVE = Fraction(1, 10**40)
 class Finding:
     """Finding on one problem: the solution, and the exact excess at every vote count [probability], ≤ 0 or wrong."""
 
-    solution: PluralitySolution
+    solution: TableSolution
     excess: Fraction
     same: bool
 
@@ -74,12 +74,12 @@ def random_problem(rng: np.random.Generator) -> tuple[PluralityProblem, Pluralit
 
 def examine(problem: PluralityProblem, objective: PluralityObjective) -> Finding:
     """Solve one problem and check its rule exactly."""
-    solution = solve_plurality(problem, objective)
-    target, rule = problem.target, solution.rule
+    solution = solve_table(problem, objective)
+    target, rule = problem.target, solution.table
     excess = worst_excess(
         rule.probabilities, problem.K, problem.classes, problem.affected, target.epsilon, target.delta
     )
-    return Finding(solution, excess, verify_rule(problem, rule) == solution.certificate)
+    return Finding(solution, excess, verify_table(problem, rule) == solution.certificate)
 
 
 def campaign(problems: int, seed: int = 0) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning import plan
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.rule import PluralityRule
+from darrm_opt.tables.table import Table
 
 LAW_ERROR = 1e-12
 """Error of a loss [nats] by laws in doubles, where nothing is drawn that could hide it."""
@@ -86,10 +86,10 @@ def table(K: int, classes: int, seed: int) -> RuleMechanism:
     """A table that favours the leader, and nothing else."""
     rng = np.random.default_rng(seed)
     problem = PluralityProblem(K, classes, Privacy(8.0, 0.5))
-    cells = problem.histograms
+    cells = problem.cells
     weights = rng.uniform(0.02, 1, cells.values.size) * np.exp(cells.values / 2)
     sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
-    return RuleMechanism(problem, PluralityRule.normalised(problem, weights / sums[cells.owners]))
+    return RuleMechanism(problem, Table.normalised(problem.cells, weights / sums[cells.owners]))
 
 
 @dataclass

@@ -27,8 +27,8 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.group_plan import plan_groups
-from darrm_opt.tables.group_solver import GroupObjective
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
 
 UNIFORM = "shared(1,1)"
@@ -211,7 +211,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
     told = _asked(service, "/v1/plan", body)
     assert {name: told[name] for name in own} == own
     problem = GroupProblem(2, groups, Privacy(1.0), more.get("affected"))
-    prior = GroupObjective(Dirichlet(1.0), price=more.get("price", 0.0))
+    prior = PluralityObjective(Dirichlet(1.0), price=more.get("price", 0.0))
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
         for each in (client, remote):
@@ -227,7 +227,7 @@ def test_groups_that_are_alike_have_the_plan_of_their_voters(service: TestClient
 
 
 def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
-    groups, objective = [(2, 0.1), (2, 0.5)], GroupObjective(Dirichlet(1.0))
+    groups, objective = [(2, 0.1), (2, 0.5)], PluralityObjective(Dirichlet(1.0))
     body = {"groups": [{"K": 2, "epsilon": 0.1, "Delta": 0.0}, {"K": 2, "epsilon": 0.5, "Delta": 0.0}], "queries": 1}
     for epsilon in (0.6, 3.0):  # a table, and the plurality itself
         told = plan_group_options({**body, "total_epsilon": epsilon, "total_delta": 0.0}, lambda _: None)

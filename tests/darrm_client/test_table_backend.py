@@ -19,11 +19,12 @@ from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.bagging import Bags
 from darrm_opt.planning import plan
 from darrm_opt.planning.compare import compare
-from darrm_opt.plurality import PluralityProblem, solve_plurality
+from darrm_opt.plurality import PluralityProblem
 from darrm_opt.record import solution_record
 from darrm_opt.release import PrivateVote
-from darrm_opt.tables.group_solver import as_group_objective, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.objective import as_table_objective
+from darrm_opt.tables.solver import solve_table
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 from solver_cache.model import row_of
 from solver_cache.table_files import write_table
@@ -260,12 +261,12 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
 def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
     problem = PluralityProblem(3, 3, Privacy(1.0, 1e-3))
     place = tmp_path / "tables.jsonl"
-    write_table(place, [row_of(solve_plurality(problem, "dirichlet(2)"))])
+    write_table(place, [row_of(solve_table(problem, "dirichlet(2)"))])
     with DarrmClient(place.as_uri()) as client:
         told = client.plurality(problem, "dirichlet(2)")
-        own = solve_plurality(problem, "dirichlet(2)")
+        own = solve_table(problem, "dirichlet(2)")
         assert told.cached
-        assert (told.rule, told.utility, told.certificate) == (own.rule, own.utility, own.certificate)
+        assert (told.table, told.utility, told.certificate) == (own.table, own.utility, own.certificate)
         assert PrivateVote(told).mechanism.fits(problem.target, 1)
         with pytest.raises(AnswerNotFound, match="has no rule for this problem"):
             client.plurality(problem, "dirichlet(3)")
@@ -275,8 +276,8 @@ def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
 
 def test_a_table_file_answers_for_groups(tmp_path: Path) -> None:
     problem = GroupProblem(2, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6))
-    objective = as_group_objective("dirichlet(2)", weights=[1.0, 2.0])
-    own, place = solve_groups(problem, objective), tmp_path / "tables.jsonl"
+    objective = as_table_objective("dirichlet(2)", weights=[1.0, 2.0])
+    own, place = solve_table(problem, objective), tmp_path / "tables.jsonl"
     write_table(place, [row_of(own)])
     with DarrmClient(place.as_uri()) as client:
         told = client.table(problem, objective)

@@ -76,7 +76,7 @@ FRAMEWORKS = {
 
 SOLVERS = {entry.package: name for name, entry in REGISTRY.items()}
 BACKENDS = "darrm_opt.design.backends"
-MAKERS = {"darrm_opt.tables.linear_program"}
+MAKERS = {"darrm_opt.tables.edge_program"}
 """Programs with sparse rows and equations, which the backends lack: they ask `highs.new_highs` for an object."""
 
 

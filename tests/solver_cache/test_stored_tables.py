@@ -15,34 +15,33 @@ from support.refusals import refused
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.answers.running_time import solve_seconds
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
+from darrm_opt.plurality import PluralityProblem, parse_prior
 from darrm_opt.record import DesignSpec, canonical_json, digest
-from darrm_opt.tables.group_record import GroupSpec
-from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.objective import PluralityObjective, Truth
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.record import TableSpec
+from darrm_opt.tables.solver import solve_table
 from solver_cache import Store, cached_table, check, keep, nearest, open_store, validate_row
 from solver_cache.database.designs import DesignFilter
 from solver_cache.model import Row, row_of, search_columns
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.worker import Answer, Assignment, perform
-from solver_cache.solve import cached_groups
 from solver_cache.table_entries import import_rows
 from solver_cache.table_files import FORMATS, read_table, write_table
 
 PROBLEM = PluralityProblem(4, 3, Privacy(1.0, 1e-3))
 PRIOR = "favoured(0.5,0.9)"
 GROUPS = GroupProblem(3, [group_of(1, 0.7, 1e-3), group_of(1, math.inf)], Privacy(1.0, 1e-2), 1)
-OBJECTIVE = GroupObjective(Dirichlet(1.0), "any", 0.5, (1.0, 2.0))
+OBJECTIVE = PluralityObjective(Dirichlet(1.0), "any", 0.5, (1.0, 2.0))
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of table: a question, its stored answer, and how it is asked through a store."""
 
-    spec: TableSpec | GroupSpec
+    spec: TableSpec
     row: Row
     ask: Callable[[Store], Any]
     values: Callable[[Any], Any]
@@ -60,15 +59,15 @@ class Kind:
 
 CLASSES = Kind(
     TableSpec(PROBLEM, PRIOR),
-    row_of(solve_plurality(PROBLEM, PRIOR)),
+    row_of(solve_table(PROBLEM, PRIOR)),
     lambda store: cached_table(PROBLEM, PRIOR, store=store),
-    lambda solution: solution.rule,
+    lambda solution: solution.table,
     4,
 )
 VOTERS = Kind(
-    GroupSpec(GROUPS, OBJECTIVE),
-    row_of(solve_groups(GROUPS, OBJECTIVE)),
-    lambda store: cached_groups(GROUPS, OBJECTIVE, store=store),
+    TableSpec(GROUPS, OBJECTIVE),
+    row_of(solve_table(GROUPS, OBJECTIVE)),
+    lambda store: cached_table(GROUPS, OBJECTIVE, store=store),
     lambda solution: solution.table.values.tobytes(),
     2,
 )
@@ -120,12 +119,12 @@ def test_each_question_has_its_key() -> None:
         TableSpec(PROBLEM, replace(objective, price=1.0)),
         TableSpec(PROBLEM, replace(objective, ties="any")),
         VOTERS.spec,
-        GroupSpec(GROUPS),
-        GroupSpec(GROUPS, GroupObjective(Dirichlet(1.0), "any", 0.5, (2.0, 1.0))),
-        GroupSpec(GROUPS, GroupTruth((0.5, 0.9))),
-        GroupSpec(GroupProblem(3, groups[::-1], GROUPS.target, 1), OBJECTIVE),
-        GroupSpec(GroupProblem(3, groups, GROUPS.target, 2), OBJECTIVE),
-        GroupSpec(GroupProblem(3, groups, GROUPS.target, 1, abstention=True), OBJECTIVE),
+        TableSpec(GROUPS),
+        TableSpec(GROUPS, PluralityObjective(Dirichlet(1.0), "any", 0.5, (2.0, 1.0))),
+        TableSpec(GROUPS, Truth((0.5, 0.9))),
+        TableSpec(GroupProblem(3, groups[::-1], GROUPS.target, 1), OBJECTIVE),
+        TableSpec(GroupProblem(3, groups, GROUPS.target, 2), OBJECTIVE),
+        TableSpec(GroupProblem(3, groups, GROUPS.target, 1, abstention=True), OBJECTIVE),
     ]
     assert len({spec.key for spec in specs}) == len(specs)
     assert TableSpec(PluralityProblem(4, 3, Privacy(3 * 0.1 / 0.3, 1e-3)), PRIOR).key == CLASSES.spec.key
@@ -190,7 +189,7 @@ def test_files_bring_tables_to_another_store(name: str, tmp_path: Path) -> None:
 
 def test_a_long_prior_fits_into_the_index(tmp_path: Path) -> None:
     votes = "; ".join(f"{4 - i % 3},{i % 3},0:{10**200 + i}" for i in range(3))
-    solution = solve_plurality(PROBLEM, f"histogram({votes}; 2,1,1:{10**300})")
+    solution = solve_table(PROBLEM, f"histogram({votes}; 2,1,1:{10**300})")
     for store in stores(tmp_path):
         assert keep(solution, store).stored
         (design,) = store.designs.list()
@@ -244,9 +243,9 @@ def test_a_grid_is_a_table_for_each_attendance() -> None:
     assert {spec.objective.chances for spec in truth} == {(0.9,), (0.6, 0.9)}
     store = made(ATTENDANCES)
     attended = GroupProblem(2, [group_of(1, 0.1), group_of(2, math.inf)], Privacy(1.0, 0.02), 2)
-    objective = GroupObjective(Dirichlet(1.0), weights=(1.0, 2.0))
-    assert cached_groups(attended, objective, store=store).hit
-    assert keep(solve_groups(attended, objective), store).hit
+    objective = PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0))
+    assert cached_table(attended, objective, store=store).hit
+    assert keep(solve_table(attended, objective), store).hit
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [

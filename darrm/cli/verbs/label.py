@@ -308,7 +308,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
 def group_fields(log: ReleaseLog, spent: int, delta: float) -> dict[str, list[dict[str, Any]]]:
     """Return what the releases so far cost the records of each group of a table of groups, as plain data."""
     from darrm_opt.mechanisms.group_table import GroupTableMechanism
-    from darrm_opt.tables.group_table import problem_record
+    from darrm_opt.tables.record import problem_record
 
     if not isinstance(log.mechanism, GroupTableMechanism):
         return {}

@@ -338,20 +338,16 @@ def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] |
     """Return what was proved of a table, of votes that are alike or of groups; None for another mechanism."""
     from darrm_opt.design.report import guarantee
     from darrm_opt.mechanisms.group_table import GroupTableMechanism
-    from darrm_opt.mechanisms.table import RuleMechanism
-    from darrm_opt.tables import group_table, record
+    from darrm_opt.mechanisms.table import TableMechanism
+    from darrm_opt.tables.record import problem_record
 
-    if isinstance(mechanism, GroupTableMechanism):
-        problem, looked_at = group_table.problem_record(mechanism.problem), f"{mechanism.certificate.corners:,} corners"
-        words = f": {mechanism.description}"
-    elif isinstance(mechanism, RuleMechanism):
-        problem = record.problem_record(mechanism.problem)
-        looked_at = f"{mechanism.certificate.edges:,} neighbouring vote counts"
-        words = f": the released class is {guarantee(mechanism.problem.target)}"
-    else:
+    if not isinstance(mechanism, TableMechanism):
         return None
-    content = {"problem": problem, "certificate": asdict(mechanism.certificate)}
-    return content, words, f"private    proved for these very numbers over {looked_at}"
+    is_groups = isinstance(mechanism, GroupTableMechanism)
+    looked_at = f"{mechanism.certificate.checked:,} {'corners' if is_groups else 'neighbouring vote counts'}"
+    words = mechanism.description if is_groups else f"the released class is {guarantee(mechanism.problem.target)}"
+    content = {"problem": problem_record(mechanism.problem), "certificate": mechanism.certificate.as_dict()}
+    return content, f": {words}", f"private    proved for these very numbers over {looked_at}"
 
 
 def _log_proof(file: str) -> Proof:
@@ -380,7 +376,8 @@ def _group_proof(source: str, record: dict[str, Any]) -> Proof:
     """Return the proof of a table for groups of voters."""
     from darrm_opt import NotPrivate, NotProven
     from darrm_opt.errors import DarrmError
-    from darrm_opt.tables.group_table import problem_record, table_from_record
+    from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.tables.record import problem_record, table_from_record
 
     try:
         problem, _, certificate = table_from_record(record)
@@ -389,13 +386,13 @@ def _group_proof(source: str, record: dict[str, Any]) -> Proof:
         return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))
     except DarrmError as err:
         fail(f"{source}: {err}", ExitCode.BAD_INPUT)
-    groups = "; ".join(map(str, problem.groups))
+    groups = "; ".join(map(str, problem.groups if isinstance(problem, GroupProblem) else ()))
     text = (
         f"{problem.classes} classes, voters {groups}: the released class is ({problem.target.epsilon:g}, "
         f"{problem.target.delta:g})-private.\nprivate    proved for these very numbers over "
-        f"{certificate.corners:,} corners"
+        f"{certificate.checked:,} corners"
     )
-    content = {"problem": problem_record(problem), "certificate": asdict(certificate)}
+    content = {"problem": problem_record(problem), "certificate": certificate.as_dict()}
     return Proof(private=True, content=content, text=text)
 
 

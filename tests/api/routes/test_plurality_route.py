@@ -16,14 +16,14 @@ from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.answers.library_types import table_options_of
-from darrm_opt.answers.plurality import options_to_dict, verify_table
-from darrm_opt.answers.verification import verify_options, verify_plurality
+from darrm_opt.answers.plurality import options_to_dict, verified_table, verify_table_answer
+from darrm_opt.answers.verification import verify_options
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_plurality
+from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_table
 from darrm_opt.record import canonical_json, digest
-from darrm_opt.tables.record import TableSpec, problem_record, rule_from_record
+from darrm_opt.tables.record import TableSpec, problem_record, table_from_record
 from solver_cache.model import Row
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
@@ -37,22 +37,22 @@ def client() -> Iterator[TestClient]:
 
 def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
-    expected = solve_plurality(PluralityProblem(5, 3, Privacy(1.0, 1e-3)), "favoured(0.5,0.9)")
-    problem, rule, certificate = rule_from_record(told["rule"])
-    assert (problem, rule, certificate) == (expected.problem, expected.rule, expected.certificate)
+    expected = solve_table(PluralityProblem(5, 3, Privacy(1.0, 1e-3)), "favoured(0.5,0.9)")
+    problem, rule, certificate = table_from_record(told["rule"])
+    assert (problem, rule, certificate) == (expected.problem, expected.table, expected.certificate)
     assert told["utility"] == expected.utility
     assert set(told["utilities"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
     assert client.get("/v1/plurality", params=ASKED).json() == told | {"cached": True}
-    assert verify_plurality(told, problem) == told
+    assert verify_table_answer(told, problem) == told
     spec = TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.9)")))
-    read = verify_table(told | {"cached": True}, spec)
-    assert (read.id, read.cached, read.rule, read.utility) == (told["id"], True, expected.rule, expected.utility)
+    read = verified_table(told | {"cached": True}, spec)
+    assert (read.id, read.cached, read.table, read.utility) == (told["id"], True, expected.table, expected.utility)
     assert read.utilities == told["utilities"]
     with pytest.raises(VerificationFailed, match="another question"):
-        verify_table(told, TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.8)"))))
+        verified_table(told, TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.8)"))))
     for claim in ("utility", "upper_bound"):
         with pytest.raises(VerificationFailed, match="does not hold"):
-            verify_table({**told, "rule": {**told["rule"], claim: 0.01}}, spec)
+            verified_table({**told, "rule": {**told["rule"], claim: 0.01}}, spec)
 
 
 def test_many_releases_and_abstention(client: TestClient) -> None:
@@ -197,14 +197,14 @@ def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
     problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3))
     with pytest.raises(VerificationFailed, match="another problem"):
-        verify_plurality(told, PluralityProblem(5, 3, Privacy(0.5, 1e-3)))
+        verify_table_answer(told, PluralityProblem(5, 3, Privacy(0.5, 1e-3)))
     with pytest.raises(VerificationFailed, match="where a rule should be"):
-        verify_plurality({**told, "rule": {}}, problem)
+        verify_table_answer({**told, "rule": {}}, problem)
     values = [0.0] * len(told["rule"]["values"])
     values[-2] = 1.0
     values[-1] = 0.0
     with pytest.raises(NotPrivate):
-        verify_plurality({**told, "rule": {**told["rule"], "values": values}}, problem)
+        verify_table_answer({**told, "rule": {**told["rule"], "values": values}}, problem)
 
 
 def test_a_rule_is_stored_listed_and_read_by_its_id(client: TestClient) -> None:

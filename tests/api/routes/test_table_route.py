@@ -11,13 +11,13 @@ from support.patient import patient
 
 from api.app import create_app
 from darrm_opt import InvalidInput, NotPrivate, Privacy
-from darrm_opt.answers.library_types import group_solution_of
-from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verify_group_answer
+from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verified_table, verify_table_answer
 from darrm_opt.errors import VerificationFailed
-from darrm_opt.planning.group_baselines import group_baselines
-from darrm_opt.tables.group_solver import as_group_objective, solve_groups
+from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.record import TableSpec
+from darrm_opt.tables.solver import solve_table
 
 ASKED: dict[str, Any] = {
     "classes": 3,
@@ -35,23 +35,23 @@ def client() -> Iterator[TestClient]:
 
 def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) -> None:
     told = client.post("/v1/table", json=ASKED).json()
-    expected = solve_groups(PROBLEM)
+    expected = solve_table(PROBLEM)
     assert told["utility"] == pytest.approx(expected.utility, abs=1e-12)
     assert told["rule"]["values"] == expected.table.values.tolist()
-    assert told["utilities"] == {one.name: one.utility for one in group_baselines(PROBLEM)}
-    assert verify_group_answer(told, PROBLEM) == told
-    read = group_solution_of(told, as_group_objective("dirichlet(1)"))
+    assert told["utilities"] == {one.name: one.utility for one in table_baselines(PROBLEM)}
+    assert verify_table_answer(told, PROBLEM) == told
+    read = verified_table(told, TableSpec(PROBLEM))
     assert (read.problem, read.status, read.certificate) == (PROBLEM, expected.status, expected.certificate)
     assert (read.utility, read.upper_bound) == pytest.approx((expected.utility, expected.upper_bound), abs=1e-12)
     assert read.table.values.tolist() == expected.table.values.tolist()
     other = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.5))
     with pytest.raises(VerificationFailed):
-        verify_group_answer(told, other)
+        verify_table_answer(told, other)
     with pytest.raises(VerificationFailed):
-        verify_group_answer({**told, "table": told["table"][1:]}, PROBLEM)
+        verify_table_answer({**told, "table": told["table"][1:]}, PROBLEM)
     stricter = {**told["rule"], "problem": {**told["rule"]["problem"], "target_epsilon": 0.3}}
     with pytest.raises(NotPrivate):
-        verify_group_answer({**told, "rule": stricter}, PROBLEM)
+        verify_table_answer({**told, "rule": stricter}, PROBLEM)
 
 
 def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:

@@ -13,7 +13,7 @@ from support.darrm_runner import refused, run, run_json
 from support.vote_files import written
 
 from darrm.cli.output import ExitCode
-from darrm_opt.tables.record import rule_from_record
+from darrm_opt.tables.record import table_from_record
 
 ISSUE = ("--objective", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
 VOTERS = ("--K", "5", "--classes", "3", "--affected", "1")
@@ -50,7 +50,7 @@ def test_in_words() -> None:
 
 def test_a_rule_is_written_and_reads_back() -> None:
     run_json(*SMALL, "--output", "rule.json")
-    problem, _, certificate = rule_from_record(json.loads(Path("rule.json").read_text()))
+    problem, _, certificate = table_from_record(json.loads(Path("rule.json").read_text()))
     assert (problem.K, problem.classes) == (5, 3)
     assert certificate.margin >= 0
 
@@ -113,8 +113,8 @@ def test_every_option_within_a_total_by_past_votes() -> None:
         assert each["right"] + each["wrong"] + each["abstained"] == pytest.approx(1)
         assert each["utility"] == pytest.approx(each["right"] - each["wrong"])
     assert found["options"][0]["name"] == "optimal"
-    problem, rule, _ = rule_from_record(json.loads(Path("best.json").read_text()))
-    assert (problem.K, rule.abstention) == (5, True)
+    problem, rule, _ = table_from_record(json.loads(Path("best.json").read_text()))
+    assert (problem.K, rule.cells.abstention) == (5, True)
     told = run(*asked).stdout
     assert "2 queries, (1, 0.001)-DP in all" in told
     assert "gap        no table of the same (ε, δ) each has a utility above" in told

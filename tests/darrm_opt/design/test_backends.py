@@ -153,7 +153,7 @@ highspy.Highs.enableCallbacks = announce
 
 SOLVES = {
     **{name: f"solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), backend={name!r})" for name in BACKENDS},
-    "several classes": "solve_plurality(PluralityProblem(5, 3, Privacy(1.0)))",
+    "several classes": "solve_table(PluralityProblem(5, 3, Privacy(1.0)))",
 }
 
 
@@ -161,7 +161,7 @@ SOLVES = {
 def test_no_solver_writes_to_stdout(solving: str) -> None:
     script = (
         f"{HIGHS_1_16}\nfrom darrm_opt import Privacy, Problem, solve\nfrom darrm_opt.tables.problem import PluralityProblem\n"
-        f"from darrm_opt.tables.solver import solve_plurality\n{SOLVES[solving]}"
+        f"from darrm_opt.tables.solver import solve_table\n{SOLVES[solving]}"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert run.stdout == b""

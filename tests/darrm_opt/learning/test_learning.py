@@ -46,9 +46,9 @@ from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
 from darrm_opt.mechanisms.table import RuleMechanism  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
 from darrm_opt.release import BudgetSpent, EnsembleSampler, ReleaseLog, Sample  # noqa: E402
-from darrm_opt.tables.group_solver import solve_groups  # noqa: E402
 from darrm_opt.tables.groups import GroupProblem, VoterGroup  # noqa: E402
 from darrm_opt.tables.problem import ABSTENTION  # noqa: E402
+from darrm_opt.tables.solver import solve_table  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
 EXEMPT = {
@@ -781,7 +781,7 @@ def test_one_query_of_groups_takes_the_table_for_them(classes: int) -> None:
     plan = voting_plan(7, classes, queries=1, total=total, groups=groups, prior="dirichlet(1)")
     assert isinstance(plan.mechanism, GroupTableMechanism)
     assert plan.mechanism == GroupTableMechanism(
-        plan.mechanism.problem, solve_groups(GroupProblem(classes, groups, total, 1)).table
+        plan.mechanism.problem, solve_table(GroupProblem(classes, groups, total, 1)).table
     )
     assert (plan.mechanism.fresh, plan.queries, plan.mechanism.fits(total, 1)) == (False, 1, True)
     # It beats the best for votes that are fixed, where five voters of seven agree.

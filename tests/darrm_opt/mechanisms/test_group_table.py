@@ -18,8 +18,8 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.randomness import RandomSource
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
-from darrm_opt.tables.group_solver import solve_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.solver import solve_table
 
 CASES: list[tuple[int, list[Group], float, float, int]] = [
     (2, [(2, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, 0.0, 4),
@@ -32,7 +32,7 @@ CASES: list[tuple[int, list[Group], float, float, int]] = [
 def mechanism_of(case: tuple[int, list[Group], float, float, int], *, fresh: bool) -> GroupTableMechanism:
     classes, groups, epsilon, delta, affected = case
     problem = GroupProblem(classes, [group_of(*group) for group in groups], Privacy(epsilon, delta), affected)
-    return GroupTableMechanism(problem, solve_groups(problem).table, fresh=fresh)
+    return GroupTableMechanism(problem, solve_table(problem).table, fresh=fresh)
 
 
 def one_group_moves(every: Enumeration, number: int) -> list[int]:
@@ -155,8 +155,9 @@ def test_draws_have_exactly_the_chances_of_the_table() -> None:
     mechanism = mechanism_of(CASES[1], fresh=False)
     for first, second in product(votes_of(2, 3), votes_of(1, 3)):
         chances = mechanism.table.probabilities([first, second])
-        denominator = math.lcm(*(chance.denominator for chance in chances))
+        denominator = mechanism.table.denominator
         ends = np.cumsum([0, *(int(chance * denominator) for chance in chances)], dtype=object).tolist()
+        assert ends[-1] == denominator
         for output, (start, end) in enumerate(pairwise(ends)):
             if end > start:
                 source = _Places([start, end - 1])
@@ -167,11 +168,11 @@ def test_columns_are_in_the_order_of_the_groups() -> None:
     mechanism = mechanism_of(CASES[1], fresh=False)
     assert mechanism.count(np.array([[2, 0, 1]])).tolist() == [[1, 0, 1, 0, 1, 0]]
     with refused("counts"):
-        mechanism.table.cells.places([[[1, 0, 0], [1, 0, 0]]])
+        mechanism.table.cells.find([[[1, 0, 0], [1, 0, 0]]])
 
 
 def test_a_log_says_what_each_group_has_spent(tmp_path: Path) -> None:
-    solution = solve_groups(GroupProblem(3, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6)))
+    solution = solve_table(GroupProblem(3, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6)))
     path = tmp_path / "releases.log"
     log = ReleaseLog.create(path, solution, budget=Privacy(1.2), fresh=True)
     vote = PrivateVote(solution, log, fresh=True)
@@ -200,7 +201,7 @@ def test_models_that_were_trained_once_are_charged_once() -> None:
 
 def test_where_nothing_is_proved_nothing_is_said() -> None:
     problem = GroupProblem(2, [group_of(30, 20.0), group_of(2, 1.0)], Privacy(2.0), 1)
-    mechanism = GroupTableMechanism(problem, solve_groups(problem).table)
+    mechanism = GroupTableMechanism(problem, solve_table(problem).table)
     assert mechanism.everyone.laws is None  # chances that underflow have no relative precision
     assert mechanism.cost(5, 0.0).epsilon > 2.0
 

@@ -127,11 +127,11 @@ def test_shares_of_a_table_by_enumeration() -> None:
     for option in fitting(small(2.0, 2.0)).values():
         if not isinstance(option.mechanism, RuleMechanism):
             continue
-        rule, right, silent = option.mechanism.rule, 0.0, 0.0
+        rule, right, silent = option.mechanism.table, 0.0, 0.0
         for counts, mass in strict.items():
             chances = rule.probabilities(counts)
             right += mass * float(chances[counts.index(max(counts))])
-            silent += mass * float(chances[CLASSES]) if rule.abstention else 0.0
+            silent += mass * float(chances[CLASSES]) if rule.cells.abstention else 0.0
         whole = math.fsum(strict.values())
         expected = (right / whole, 1 - (right + silent) / whole, silent / whole)
         assert shares(small(2.0, 2.0), option.name)[:3] == pytest.approx(expected, abs=1e-12)
@@ -199,7 +199,7 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
             assert optimal_delta(*each, QUERIES, 2.0) <= DELTA
             continue
         composed += 1
-        rule = option.mechanism.rule
+        rule = option.mechanism.table
         pairs = [(n, other) for n in vote_counts(K, CLASSES) for other in neighbours(n, 1)]
         p, q = ([[float(x) for x in rule.probabilities(pair[side])] for pair in pairs] for side in (0, 1))
         again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA).epsilon
@@ -285,7 +285,7 @@ def test_all_have_a_total_without_delta() -> None:
 @for_each("rate", [0.01, 0.5, 4.0])
 @for_each("counts", [(4, 0, 0), (2, 1, 1), (2, 2, 0), (3, 3, 3), (40, 38, 7)])
 def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple[int, ...], rate: float) -> None:
-    cells = PluralityProblem(sum(counts), 3, Privacy(1.0)).histograms
+    cells = PluralityProblem(sum(counts), 3, Privacy(1.0)).cells
     for name in ("permute_and_flip", "exponential"):
         start = cells.starts[cells.numbers[counts]]
         expected = tables()[name](cells, rate)[start] * cells.multiplicities[start]

@@ -15,7 +15,7 @@ from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.planning import group_plan, plan
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.ranking import FRESH
-from darrm_opt.tables.group_solver import GroupSolution, solve_groups
+from darrm_opt.tables.solver import TableSolution, solve_table
 
 GROUPS = [(2, 0.1, 0.0), (2, 0.5, 0.0)]
 
@@ -77,12 +77,12 @@ def test_what_voters_must_do_for_fresh_answers_is_said() -> None:
 def test_a_time_limit_is_that_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
-    def solve(*args: Any, time_limit: float | None = None, **options: Any) -> GroupSolution:
+    def solve(*args: Any, time_limit: float | None = None, **options: Any) -> TableSolution:
         if time_limit is not None:  # else of a baseline
             given.append(time_limit)
-        return solve_groups(*args, time_limit=time_limit, **options)
+        return solve_table(*args, time_limit=time_limit, **options)
 
-    monkeypatch.setattr(group_plan, "solve_groups", solve)
+    monkeypatch.setattr(group_plan, "solve_table", solve)
     whole = plan_groups(GROUPS, 2, Privacy(0.7, 1e-3), fresh=True, time_limit=600.0)
     assert len(given) > 2
     assert given == sorted(given, reverse=True)

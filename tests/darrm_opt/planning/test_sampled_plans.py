@@ -60,17 +60,17 @@ def test_no_mechanism_of_the_same_divergence_is_more_useful_than_the_composed_ta
 ) -> None:
     sampling, order = Sampling(100, 5, neighbours=neighbours), 8.0
     problem = PluralityProblem(K, classes, Privacy(1.0), affected, abstention=abstention)
-    weights, _ = PluralityObjective(parse_prior("beta(5,2)"), "excluded", 0.2 * abstention).weights(problem.histograms)
+    weights, _ = PluralityObjective(parse_prior("beta(5,2)"), "excluded", 0.2 * abstention).cell_weights(problem.cells)
     tables = RenyiTables(problem, weights, sampling)
     for name in ("permute_and_flip", "exponential", "gnmax"):
         mechanism = mechanism_class(name).of(K, classes, 1.5, affected)
         found = tables.mechanism(tables.best(order, largest_divergence(mechanism, sampling, order), lambda: False))
         assert largest_divergence(found, sampling, order) <= largest_divergence(mechanism, sampling, order) * 1.001
-        partitions = np.array(problem.histograms.partitions)
+        partitions = np.array(problem.cells.partitions)
         chances = mechanism.class_chances(partitions)
         assert chances is not None
-        right = float(weights[problem.histograms.starts] @ chances[:, 0])
-        assert float(weights @ found.rule.nearest) >= right - 1e-5
+        right = float(weights[problem.cells.starts] @ chances[:, 0])
+        assert float(weights @ found.table.nearest) >= right - 1e-5
 
 
 def largest_divergence(mechanism: VoteMechanism, sampling: Sampling, order: float) -> float:

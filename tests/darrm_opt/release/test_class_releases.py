@@ -21,12 +21,13 @@ from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.plurality import ABSTENTION, PluralityProblem, PluralityRule, RuleMechanism, count_votes, solve_plurality
+from darrm_opt.plurality import ABSTENTION, PluralityProblem, RuleMechanism, Table, count_votes, solve_table
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
+from darrm_opt.tables.certificate import Edge
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
-SOLUTION = solve_plurality(PROBLEM, "dirichlet(1)")
+SOLUTION = solve_table(PROBLEM, "dirichlet(1)")
 
 
 class Fixed(RandomSource):
@@ -51,31 +52,32 @@ class Fixed(RandomSource):
 def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bool) -> None:
     rng = np.random.default_rng(5)
     problem = PluralityProblem(3, 3, Privacy(20.0, 0.9), abstention=abstention)
-    cells = problem.histograms
+    cells = problem.cells
     values = np.floor(rng.uniform(0.05, 0.25, cells.values.size) * 64) / 64  # multiples of 1/64: few numbers to try
-    mechanism = RuleMechanism(problem, PluralityRule.of(problem, values))
+    mechanism = RuleMechanism(problem, Table(problem.cells, values))
     for counts in [(3, 0, 0), (0, 2, 1), (1, 1, 1), (1, 0, 2)]:
-        many = mechanism.rule.denominator
+        many = mechanism.table.denominator
         seen = Counter(mechanism.draw(counts, Fixed(number)) for number in range(many))
-        expected = mechanism.rule.probabilities(counts)
+        expected = mechanism.table.probabilities(counts)
         assert [Fraction(seen[each], many) for each in range(3)] == expected[:3]
         assert Fraction(seen[ABSTENTION], many) == (expected[3] if abstention else 0)
 
 
 def test_one_number_is_drawn_whatever_the_votes() -> None:
-    mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
+    mechanism = RuleMechanism(PROBLEM, SOLUTION.table)
     asked = set()
     for counts in [(7, 0, 0), (3, 2, 2), (0, 3, 4)]:
         fixed = Fixed(0)
         mechanism.draw(counts, fixed)
         asked.add(tuple(fixed.asked))
-    assert asked == {(mechanism.rule.denominator,)}
+    assert asked == {(mechanism.table.denominator,)}
 
 
 def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
     problem = PluralityProblem(5, 3, Privacy(0.5, 1e-3))
-    mechanism = RuleMechanism(problem, solve_plurality(problem).rule)
-    worst = mechanism.certificate
+    mechanism = RuleMechanism(problem, solve_table(problem).table)
+    worst = mechanism.certificate.worst
+    assert isinstance(worst, Edge)
     bits = SeededRandomnessForTestsOnly(2)
     here, there = (
         np.array([mechanism.draw(counts, bits) for _ in range(20_000)]) for counts in (worst.before, worst.after)
@@ -126,7 +128,7 @@ def test_a_problem_keeps_the_target_of_many_releases(total: Privacy) -> None:
 
 def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
-    log = ReleaseLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
+    log = ReleaseLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.table), budget=total)
     assert log.limit == PrivacyBudget(total).affordable(PROBLEM.target) >= 4
     assert (log.account, log.budget) == ("optimal", total)
     noisy = NoisyMaximum(7, 3, 20.0)
@@ -264,9 +266,9 @@ def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
 
 
 def test_a_record_of_a_table_is_proved_like_any_other() -> None:
-    values = np.zeros(SOLUTION.rule.values.size)
-    values[SOLUTION.rule.cells.starts[SOLUTION.rule.cells.strict]] = 1.0
-    record = {**RuleMechanism(PROBLEM, SOLUTION.rule).record(), "values": values.tolist()}
+    values = np.zeros(SOLUTION.table.values.size)
+    values[PROBLEM.cells.starts[PROBLEM.cells.strict]] = 1.0
+    record = {**RuleMechanism(PROBLEM, SOLUTION.table).record(), "values": values.tolist()}
     with pytest.raises(NotPrivate):
         mechanism_from_record(json.loads(json.dumps(record)))
 

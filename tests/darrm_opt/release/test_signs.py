@@ -14,7 +14,7 @@ from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.randomness import ExactCoins, SeededRandomnessForTestsOnly
 from darrm_opt.release import randomised_signs, release_signs, signs
-from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
+from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 
 SOLUTION = solve(Problem(5, Privacy(0.8), Privacy(1.5)))
 

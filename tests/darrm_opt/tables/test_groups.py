@@ -15,23 +15,18 @@ from support.group_exact import Enumeration, exponential, random_problem
 from support.refusals import refused
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
+from darrm_opt.answers.plurality import table_to_dict
 from darrm_opt.design.solution import Status
 from darrm_opt.record import DesignSpec
+from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table
 from darrm_opt.tables.corners import Corners, check_reach, corner_count, voter_maps
-from darrm_opt.tables.group_record import solution_json, solution_record
-from darrm_opt.tables.group_solver import GroupObjective, GroupTruth, as_group_objective, solve_groups
-from darrm_opt.tables.group_table import (
-    GroupTable,
-    certify_groups,
-    exact_chances,
-    group_excess,
-    table_from_record,
-    verify_groups,
-)
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, group_of
+from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.solver import solve_plurality
+from darrm_opt.tables.record import table_from_record, table_solution_record
+from darrm_opt.tables.solver import solve_table
+from darrm_opt.tables.table import Table
 
 TARGET = Privacy(1.0)
 
@@ -78,7 +73,7 @@ def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: in
 )
 def test_known_answers(classes: int, groups: list[tuple[int, float]], target_epsilon: float, right: float) -> None:
     problem = GroupProblem(classes, [group_of(*group) for group in groups], Privacy(target_epsilon))
-    solution = solve_groups(problem, "shared(1,1)")
+    solution = solve_table(problem, "shared(1,1)")
     assert solution.utility == pytest.approx(right, abs=4e-4 if right != 0.96788521774 else 1e-9)
     assert solution.status is Status.OPTIMAL
     assert 0 <= solution.gap <= 1e-9
@@ -88,7 +83,7 @@ def test_known_answers(classes: int, groups: list[tuple[int, float]], target_eps
 def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     problem = problem_of(case)
-    solution = solve_groups(problem)
+    solution = solve_table(problem)
     every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
     best = every.optimum(every.plurality_worth(), case["epsilon"], case["delta"])
     assert solution.utility <= best + 1e-9
@@ -107,14 +102,14 @@ def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
     for scale in (1.0, 0.5, 0.1):
         raw = rng.random(len(cells.owners)) * scale
         sums = np.add.reduceat(raw * cells.multiplicities, cells.starts)
-        table = GroupTable.normalised(problem, raw / np.maximum(sums, scale)[cells.owners])
+        table = Table.normalised(problem.cells, raw / np.maximum(sums, scale)[cells.owners])
         excess = every.worst_excess(table.probabilities, case["epsilon"], case["delta"])
         if excess > 1e-11:
             with pytest.raises(NotPrivate):
-                verify_groups(problem, table)
+                verify_table(problem, table)
         elif excess < -1e-11:
-            assert verify_groups(problem, table).margin >= 0
-        repaired, _ = certify_groups(problem, table)
+            assert verify_table(problem, table).margin >= 0
+        repaired, _ = certify_table(problem, table)
         assert every.worst_excess(repaired.probabilities, case["epsilon"], case["delta"]) <= 0
 
 
@@ -123,12 +118,13 @@ def test_refusal_names_a_true_counterexample() -> None:
     cells = problem.cells
     leader = cells.counts.sum(axis=1).argmax(axis=1)[cells.first]
     plain = np.zeros(len(cells.owners))
-    plain[cells.cell[cells.first, leader]] = 1.0  # the plurality itself, nearly
-    pushed = GroupTable.normalised(problem, plain / cells.multiplicities)
+    plain[cells.layout[cells.first, leader]] = 1.0  # the plurality itself, nearly
+    pushed = Table.normalised(problem.cells, plain / cells.multiplicities)
     with pytest.raises(NotPrivate) as refused:
-        verify_groups(problem, pushed)
+        verify_table(problem, pushed)
     assert refused.value.excess > 0
-    _, corner = group_excess(problem, pushed)
+    corner = CornerProof(problem).excess(pushed).worst
+    assert isinstance(corner, Corner)
     sides = [voter_maps(voter, 3) for voter in problem.strictest[0]]
     places = [[side.maps.index(chosen) for chosen in group] for side, group in zip(sides, corner.maps, strict=True)]
     before, after = exact_chances(problem, sides, places, pushed, corner.released)
@@ -141,7 +137,7 @@ def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
     assert copy.deepcopy(problem) == problem
     assert DesignSpec(problem).key == DesignSpec(Problem(11, Privacy(0.3), Privacy(0.9))).key
     gamma = solve(problem, shared(1, 1))
-    general = solve_groups(GroupProblem(2, [group_of(11, 0.3)], Privacy(0.9)), "shared(1,1)")
+    general = solve_table(GroupProblem(2, [group_of(11, 0.3)], Privacy(0.9)), "shared(1,1)")
     assert 2 * general.utility - 1 == pytest.approx(gamma.utility, abs=1e-9)
     cells = general.problem.cells
     for ones in range(11 + 1):
@@ -160,8 +156,8 @@ def test_voters_that_are_not_private_have_todays_table(
     asked: Any = Problem(K, Privacy(math.inf), target, affected, classes=classes)
     if classes > 2:
         assert asked == PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
-    today = solve_plurality(PluralityProblem(K, classes, Privacy(epsilon, delta), affected))
-    here = solve_groups(GroupProblem(classes, [group_of(K, math.inf)], Privacy(epsilon, delta), affected))
+    today = solve_table(PluralityProblem(K, classes, Privacy(epsilon, delta), affected))
+    here = solve_table(GroupProblem(classes, [group_of(K, math.inf)], Privacy(epsilon, delta), affected))
     assert here.utility == pytest.approx(today.utility, abs=1e-9)
 
 
@@ -172,9 +168,9 @@ def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved
     assert problem == general
     alike: Any = Problem(3, Privacy(0.5), TARGET, classes=3)
     assert alike == GroupProblem(3, [group_of(3, 0.5)], TARGET)
-    assert solve(problem).utility == solve(general).utility == solve_groups(general).utility
+    assert solve(problem).utility == solve(general).utility == solve_table(general).utility
     plain: Any = Problem(4, Privacy(math.inf), Privacy(1.0, 0.01), 1, classes=3)
-    assert solve(plain).utility == solve_plurality(plain).utility
+    assert solve(plain).utility == solve_table(plain).utility
     for call in (
         lambda: Problem(3, Privacy(0.5), TARGET, groups=[(3, 0.5)]),  # type: ignore[call-overload]
         lambda: Problem(groups=[(3,)], target=TARGET),
@@ -189,31 +185,31 @@ def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved
 
 
 def test_order_of_groups_is_irrelevant_and_more_privacy_is_never_better() -> None:
-    one = solve_groups(GroupProblem(3, [group_of(2, 0.1), group_of(3, 0.5)], TARGET))
-    other = solve_groups(GroupProblem(3, [group_of(3, 0.5), group_of(2, 0.1)], TARGET))
+    one = solve_table(GroupProblem(3, [group_of(2, 0.1), group_of(3, 0.5)], TARGET))
+    other = solve_table(GroupProblem(3, [group_of(3, 0.5), group_of(2, 0.1)], TARGET))
     assert one.utility == pytest.approx(other.utility, abs=2e-9)
-    stricter = solve_groups(GroupProblem(3, [group_of(3, 0.5), group_of(2, 0.1)], Privacy(0.8)))
+    stricter = solve_table(GroupProblem(3, [group_of(3, 0.5), group_of(2, 0.1)], Privacy(0.8)))
     assert stricter.utility < one.utility
-    worst = solve_groups(GroupProblem(3, [group_of(5, 0.5)], TARGET))
+    worst = solve_table(GroupProblem(3, [group_of(5, 0.5)], TARGET))
     assert worst.utility < one.utility
 
 
 def test_time_limit_returns_a_private_table_and_its_gap() -> None:
-    solution = solve_groups(GroupProblem(3, [group_of(5, 0.5)], TARGET), time_limit=1e-9)
+    solution = solve_table(GroupProblem(3, [group_of(5, 0.5)], TARGET), time_limit=1e-9)
     assert solution.status is Status.TIME_LIMIT
     assert solution.gap >= 0.9488 - solution.utility - 1e-3
-    assert verify_groups(solution.problem, solution.table).margin >= 0
+    assert verify_table(solution.problem, solution.table).margin >= 0
 
 
 def test_backends_agree() -> None:
     pytest.importorskip("cvxpy")
     problem = GroupProblem(3, [group_of(2, 0.5), group_of(2, 0.2)], TARGET)
-    assert solve_groups(problem, backend="cvxpy").utility == pytest.approx(solve_groups(problem).utility, abs=1e-6)
+    assert solve_table(problem, backend="cvxpy").utility == pytest.approx(solve_table(problem).utility, abs=1e-6)
 
 
 def test_record_is_proved_again() -> None:
-    solution = solve_groups(GroupProblem(3, [group_of(3, 0.5, 1e-3), group_of(1, math.inf)], Privacy(1.0, 1e-3), 2))
-    record = json.loads(json.dumps(solution_record(solution)))
+    solution = solve_table(GroupProblem(3, [group_of(3, 0.5, 1e-3), group_of(1, math.inf)], Privacy(1.0, 1e-3), 2))
+    record = json.loads(json.dumps(table_solution_record(solution)))
     problem, table, certificate = table_from_record(record)
     assert problem == solution.problem
     assert table.values.tobytes() == solution.table.values.tobytes()
@@ -221,26 +217,26 @@ def test_record_is_proved_again() -> None:
     record["values"] = [min(1.0, value * 1.2) for value in record["values"]]
     with pytest.raises((NotPrivate, InvalidInput)):
         table_from_record(record)
-    assert solution_json(solution)["utility"] == solution.utility
+    assert table_to_dict(solution)["utility"] == solution.utility
 
 
 def test_truth_weighs_votes_by_what_they_tell() -> None:
     # One voter who is right in 95 % of the cases outweighs two at 60 %: without privacy to keep, it decides.
     problem = GroupProblem(2, [group_of(2, 0.1), group_of(1, 0.1)], Privacy(5.0))
-    solution = solve_groups(problem, "truth(0.6,0.95)")
+    solution = solve_table(problem, "truth(0.6,0.95)")
     assert solution.utility == pytest.approx(0.95, abs=1e-6)
-    weighted = GroupObjective(Dirichlet(1.0), weights=(1.0, 3.0))
-    chances = solve_groups(problem, weighted).table.probabilities([(2, 0), (0, 1)])
+    weighted = PluralityObjective(Dirichlet(1.0), weights=(1.0, 3.0))
+    chances = solve_table(problem, weighted).table.probabilities([(2, 0), (0, 1)])
     assert float(chances[1]) == pytest.approx(1.0, abs=1e-6)
-    assert as_group_objective("truth(0.6,0.95)") == GroupTruth((0.6, 0.95))
+    assert as_table_objective("truth(0.6,0.95)") == Truth((0.6, 0.95))
 
 
 def test_price_and_abstention() -> None:
     groups = [group_of(3, 1.0), group_of(2, 0.5)]
     silent = GroupProblem(3, groups, Privacy(0.3), abstention=True)
-    dear = solve_groups(silent, GroupObjective(Dirichlet(1.0), price=5.0))
+    dear = solve_table(silent, PluralityObjective(Dirichlet(1.0), price=5.0))
     assert dear.utility >= -1e-12
-    forced = solve_groups(GroupProblem(3, groups, Privacy(0.3)), GroupObjective(Dirichlet(1.0), price=5.0))
+    forced = solve_table(GroupProblem(3, groups, Privacy(0.3)), PluralityObjective(Dirichlet(1.0), price=5.0))
     assert forced.utility < dear.utility
 
 
@@ -264,7 +260,7 @@ def test_bad_input_names_its_argument(arguments: tuple[object, ...], argument: s
 )
 def test_what_is_too_large_is_refused_at_once(classes: int, K: int, Delta: float) -> None:
     with refused("groups"):
-        solve_groups(GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET))
+        solve_table(GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET))
 
 
 def test_multisets_up_to_relabelling_are_as_many_as_are_counted() -> None:
@@ -282,4 +278,4 @@ def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> Non
 
 def test_a_price_that_leaves_nothing_for_right_answers_is_refused() -> None:
     with refused("price"):
-        as_group_objective("dirichlet(1)", 1e300)
+        as_table_objective("dirichlet(1)", 1e300)

@@ -19,20 +19,21 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.table import tables
-from darrm_opt.planning.baselines import compare_mechanisms, utility
+from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.plurality import (
     Dirichlet,
     Favoured,
     PastVotes,
     PluralityObjective,
     PluralityProblem,
-    PluralitySolution,
+    TableSolution,
     calibrate_mechanism,
     parse_prior,
     partition_count,
-    solve_plurality,
-    verify_rule,
+    solve_table,
+    verify_table,
 )
+from darrm_opt.tables.objective import utility
 from darrm_opt.tables.problem import Histograms, changes, histograms, partitions
 
 ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
@@ -49,12 +50,13 @@ ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
     ],
 )
 def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str, float]) -> None:
-    found = compare_mechanisms(PluralityProblem(11, 3, Privacy(epsilon, delta)), ISSUE)
-    measured = {"lp": found.solution.utility, **found.utilities}
+    problem = PluralityProblem(11, 3, Privacy(epsilon, delta))
+    solution = solve_table(problem, ISSUE)
+    measured = {"lp": solution.utility, **{one.name: one.utility for one in table_baselines(problem, ISSUE)}}
     for name, value in expected.items():
         assert measured[name] == pytest.approx(value, abs=6e-4), name
-    assert found.solution.status is Status.OPTIMAL
-    assert found.solution.gap <= 2e-8
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap <= 2e-8
     names = ("lp", "permute_and_flip", "laplace", "exponential", "gnmax")
     cells = " | ".join(f"{measured[name]:.3f}" for name in names)
     page = (ROOT / "docs" / "plurality.md").read_text(encoding="utf-8")
@@ -78,29 +80,30 @@ def test_the_optimum_is_that_of_every_rule_and_every_set(
     K: int, classes: int, affected: int, epsilon: float, delta: float
 ) -> None:
     problem = PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
-    solution = solve_plurality(problem, ISSUE if classes > 2 else Favoured((0.6, 0.9)))
-    law = alike(favoured_law(K, classes, solution.objective.prior.chances))  # type: ignore[attr-defined]
+    prior = ISSUE if classes > 2 else Favoured((0.6, 0.9))
+    solution = solve_table(problem, prior)
+    law = alike(favoured_law(K, classes, prior.chances))
     assert solution.utility == pytest.approx(optimum(law, affected, epsilon, delta), abs=1e-7)
     assert solution.utility <= solution.upper_bound <= solution.utility + 1e-7
-    assert worst_excess(solution.rule.probabilities, K, classes, affected, epsilon, delta) <= 0
+    assert worst_excess(solution.table.probabilities, K, classes, affected, epsilon, delta) <= 0
 
 
 @pytest.mark.parametrize(("K", "affected"), [(6, 1), (5, 2)])
 def test_the_optimum_of_four_classes(K: int, affected: int) -> None:
     problem = PluralityProblem(K, 4, Privacy(1.0, 1e-4), affected)
     law = alike(favoured_law(K, 4, ISSUE.chances))
-    assert solve_plurality(problem, ISSUE).utility == pytest.approx(optimum(law, affected, 1.0, 1e-4), abs=1e-7)
+    assert solve_table(problem, ISSUE).utility == pytest.approx(optimum(law, affected, 1.0, 1e-4), abs=1e-7)
 
 
 @pytest.mark.parametrize("price", [0.0, 0.5, 3.0])
 def test_the_optimum_with_abstention(price: float) -> None:
     problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3), abstention=True)
-    solution = solve_plurality(problem, PluralityObjective(ISSUE, price=price))
+    solution = solve_table(problem, PluralityObjective(ISSUE, price=price))
     law = alike(favoured_law(5, 3, ISSUE.chances))
     expected = optimum(law, 1, 1.0, 1e-3, abstention=True, price=price)
     assert solution.utility == pytest.approx(expected, abs=1e-7)
     assert solution.gap <= 1e-7
-    assert worst_excess(solution.rule.probabilities, 5, 3, 1, 1.0, 1e-3) <= 0
+    assert worst_excess(solution.table.probabilities, 5, 3, 1, 1.0, 1e-3) <= 0
 
 
 def test_two_classes_are_the_majority_of_voters_that_are_not_private() -> None:
@@ -108,17 +111,17 @@ def test_two_classes_are_the_majority_of_voters_that_are_not_private() -> None:
         target, counts = Privacy(0.4, 1e-3), np.array([math.comb(K, l) for l in range(K + 1)])
         majority = solve(Problem(K, Privacy(math.inf), target, affected), histogram(counts.tolist()))
         prior = PastVotes(tuple(((l, K - l), int(counts[l])) for l in range(K + 1)))
-        plurality = solve_plurality(PluralityProblem(K, 2, target, affected), prior)
+        plurality = solve_table(PluralityProblem(K, 2, target, affected), prior)
         # γ releases the majority, else a fair coin: right with (1 + γ)/2.
         assert plurality.utility == pytest.approx((1 + majority.utility) / 2, abs=1e-7)
         for l in range(K // 2 + 1, K + 1):
-            first = plurality.rule.probabilities((l, K - l))[0]
+            first = plurality.table.probabilities((l, K - l))[0]
             assert float(first) == pytest.approx((1 + majority.gamma[l]) / 2, abs=1e-5)
 
 
 def test_two_classes_and_one_vote_have_a_closed_optimum() -> None:
     K, epsilon, delta = 7, 0.6, 0.01
-    rule = solve_plurality(PluralityProblem(K, 2, Privacy(epsilon, delta)), Dirichlet(1.0)).rule
+    rule = solve_table(PluralityProblem(K, 2, Privacy(epsilon, delta)), Dirichlet(1.0)).table
     p = (1 - delta) / (math.exp(epsilon) + 1)  # canonical noise: p(3) = 1 − p(4), p(4) = e^ε·p(3) + δ
     for ones in range(3, K):
         assert float(rule.probabilities((ones, K - ones))[0]) == pytest.approx(p, abs=1e-7)
@@ -135,26 +138,26 @@ def test_never_below_any_mechanism() -> None:
         target = Privacy(float(np.round(10 ** rng.uniform(-2, 0.5), 4)), float(rng.choice([0, 1e-6, 1e-3, 0.05])))
         problem = PluralityProblem(K, classes, target, int(rng.integers(1, min(K, 2) + 1)))
         prior = Dirichlet(float(np.round(rng.uniform(0.2, 2), 2)))
-        best = solve_plurality(problem, prior)
+        best = solve_table(problem, prior)
         assert best.gap <= 1e-6
         for name in tables():
             found = calibrate_mechanism(problem, name)
-            assert verify_rule(problem, found.rule) == found.certificate
-            assert utility(found.rule, best.objective) <= best.utility + 1e-8, (problem, name)
+            assert verify_table(problem, found.table) == found.certificate
+            assert utility(found.table, best.objective) <= best.utility + 1e-8, (problem, name)
 
 
 def test_more_budget_never_hurts_and_reach_never_helps() -> None:
-    worth = [solve_plurality(PluralityProblem(9, 3, Privacy(e, 1e-4)), ISSUE).utility for e in (0.0, 0.1, 0.5, 1, 3)]
+    worth = [solve_table(PluralityProblem(9, 3, Privacy(e, 1e-4)), ISSUE).utility for e in (0.0, 0.1, 0.5, 1, 3)]
     assert all(a <= b + 1e-8 for a, b in pairwise(worth))
     assert worth[0] == pytest.approx(1 / 3, abs=2e-3)
-    reach = [solve_plurality(PluralityProblem(9, 3, Privacy(1.0, 1e-4), r), ISSUE).utility for r in (1, 2, 4)]
+    reach = [solve_table(PluralityProblem(9, 3, Privacy(1.0, 1e-4), r), ISSUE).utility for r in (1, 2, 4)]
     assert reach[0] > reach[1] > reach[2]
 
 
 def test_without_privacy_the_plurality_is_released_and_with_all_of_it_nothing() -> None:
-    open_ = solve_plurality(PluralityProblem(7, 3, Privacy(500.0, 0.9)), ISSUE)
+    open_ = solve_table(PluralityProblem(7, 3, Privacy(500.0, 0.9)), ISSUE)
     assert open_.utility == pytest.approx(1, abs=1e-9)
-    shut = solve_plurality(PluralityProblem(7, 3, Privacy(0.0, 0.0)), ISSUE)
+    shut = solve_table(PluralityProblem(7, 3, Privacy(0.0, 0.0)), ISSUE)
     assert shut.utility == pytest.approx(1 / 3, abs=1e-9)
     assert shut.upper_bound == pytest.approx(1 / 3, abs=1e-7)
 
@@ -164,10 +167,10 @@ def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
     for price in (0.0, 1.0, 5.0):
         objective = PluralityObjective(ISSUE, price=price)
         problem = PluralityProblem(7, 3, Privacy(1.0, 1e-4), abstention=True)
-        free = solve_plurality(problem, objective)
-        bound = solve_plurality(PluralityProblem(7, 3, Privacy(1.0, 1e-4)), objective)
+        free = solve_table(problem, objective)
+        bound = solve_table(PluralityProblem(7, 3, Privacy(1.0, 1e-4)), objective)
         assert free.utility >= bound.utility - 1e-8
-        right, none = utility(free.rule, PluralityObjective(ISSUE)), free.rule.probabilities((4, 2, 1))[3]
+        right, none = utility(free.table, PluralityObjective(ISSUE)), free.table.probabilities((4, 2, 1))[3]
         silent.append(float(none))
         wrong.append(right)
     assert silent[0] < silent[-1]
@@ -175,18 +178,18 @@ def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
 
 def test_the_same_question_has_the_same_answer() -> None:
     problem = PluralityProblem(11, 3, Privacy(3 * 0.1, 1e-4))
-    one, two = (solve_plurality(each, ISSUE) for each in (problem, PluralityProblem(11, 3, Privacy(0.3, 1e-4))))
+    one, two = (solve_table(each, ISSUE) for each in (problem, PluralityProblem(11, 3, Privacy(0.3, 1e-4))))
     assert problem == two.problem
-    assert one.rule == two.rule
-    assert hash(one.rule) == hash(two.rule)
+    assert one.table == two.table
+    assert hash(one.table) == hash(two.table)
 
 
 def test_a_time_limit_leaves_a_private_rule_and_an_honest_gap() -> None:
     problem = PluralityProblem(30, 4, Privacy(0.1, 1e-5))
-    solution = solve_plurality(problem, ISSUE, time_limit=1e-3)
+    solution = solve_table(problem, ISSUE, time_limit=1e-3)
     assert solution.status is Status.TIME_LIMIT
-    assert verify_rule(problem, solution.rule).margin >= 0
-    full = solve_plurality(problem, ISSUE)
+    assert verify_table(problem, solution.table).margin >= 0
+    full = solve_table(problem, ISSUE)
     assert full.status is Status.OPTIMAL
     assert solution.utility <= full.utility + 1e-8 <= solution.upper_bound + 1e-7
 
@@ -219,11 +222,12 @@ def test_sizes_that_are_quoted() -> None:
 
 
 def test_many_classes_and_few_voters() -> None:
-    found = compare_mechanisms(PluralityProblem(3, 1000, Privacy(6.0, 1e-3)), Dirichlet(0.01))
-    assert found.solution.gap <= 1e-6
-    assert all(utility <= found.solution.utility + 1e-8 for utility in found.utilities.values())
+    problem = PluralityProblem(3, 1000, Privacy(6.0, 1e-3))
+    solution = solve_table(problem, Dirichlet(0.01))
+    assert solution.gap <= 1e-6
+    assert all(one.utility <= solution.utility + 1e-8 for one in table_baselines(problem, Dirichlet(0.01)))
     # A class without votes is one of at least 997: the same as with the few that can be told apart, and a rest.
-    assert found.solution.utility > 0.5
+    assert solution.utility > 0.5
 
 
 @pytest.mark.parametrize(
@@ -238,17 +242,18 @@ def test_many_classes_and_few_voters() -> None:
     ids=str,
 )
 def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
-    found = compare_mechanisms(problem, PluralityObjective(Dirichlet(1.0), "any", 1.0))
-    assert found.solution.certificate.margin >= 0
-    assert found.solution.gap <= 1e-6
-    assert all(utility <= found.solution.utility + 1e-7 for utility in found.utilities.values())
+    objective = PluralityObjective(Dirichlet(1.0), "any", 1.0)
+    solution = solve_table(problem, objective)
+    assert solution.certificate.margin >= 0
+    assert solution.gap <= 1e-6
+    assert all(one.utility <= solution.utility + 1e-7 for one in table_baselines(problem, objective))
 
 
 def test_what_is_too_large_is_refused_with_advice() -> None:
     with pytest.raises(InvalidInput, match=r"46,262.*needs no table"):
-        solve_plurality(PluralityProblem(100, 5, Privacy(1.0)), "dirichlet(1)")
+        solve_table(PluralityProblem(100, 5, Privacy(1.0)), "dirichlet(1)")
     with pytest.raises(InvalidInput, match="among 1000 classes have more"):
-        solve_plurality(PluralityProblem(10**6, 1000, Privacy(1.0)), "dirichlet(1)")
+        solve_table(PluralityProblem(10**6, 1000, Privacy(1.0)), "dirichlet(1)")
 
 
 @pytest.mark.parametrize("delta", [0.0, 2.4e-12])
@@ -256,7 +261,7 @@ def test_what_is_too_large_is_refused_with_advice() -> None:
 def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: float, price: float) -> None:
     # Repair would mix nearly everything with the uniform rule, which releases nothing one time in four.
     problem = PluralityProblem(6, 3, Privacy(0.0, delta), 3, abstention=True)
-    solution = solve_plurality(problem, PluralityObjective(Dirichlet(0.9), price=price))
+    solution = solve_table(problem, PluralityObjective(Dirichlet(0.9), price=price))
     assert solution.utility == pytest.approx(max(0.0, 1 / 3 - price * 2 / 3), abs=1e-9)
     assert solution.gap <= 1e-7
 
@@ -274,9 +279,9 @@ def test_a_vocabulary_is_refused_with_what_takes_it() -> None:
 
 def test_too_many_neighbours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("darrm_opt.tables.problem.MAX_EDGES", 500)
-    assert solve_plurality(PluralityProblem(9, 4, Privacy(1.0), 1), "dirichlet(1)").gap <= 1e-6
+    assert solve_table(PluralityProblem(9, 4, Privacy(1.0), 1), "dirichlet(1)").gap <= 1e-6
     with refused("affected", "9"):
-        solve_plurality(PluralityProblem(9, 4, Privacy(1.0), 9), "dirichlet(1)")
+        solve_table(PluralityProblem(9, 4, Privacy(1.0), 9), "dirichlet(1)")
 
 
 @pytest.mark.parametrize(
@@ -328,11 +333,11 @@ def test_what_is_no_prior(text: str) -> None:
 def test_a_prior_that_does_not_fit() -> None:
     problem = PluralityProblem(5, 3, Privacy(1.0))
     with pytest.raises(InvalidInput, match="at least 1/3"):
-        solve_plurality(problem, Favoured((0.2,)))
+        solve_table(problem, Favoured((0.2,)))
     with refused("counts"):
-        solve_plurality(problem, PastVotes((((2, 2), 1),)))
+        solve_table(problem, PastVotes((((2, 2), 1),)))
     with refused("prior", "'histogram(2,2:1)'"):
-        solve_plurality(PluralityProblem(4, 2, Privacy(1.0)), PastVotes((((2, 2), 1),)))
+        solve_table(PluralityProblem(4, 2, Privacy(1.0)), PastVotes((((2, 2), 1),)))
 
 
 # ------------------------------------------------------------------------------------------ one answer
@@ -340,12 +345,12 @@ def test_a_prior_that_does_not_fit() -> None:
 
 def another_way(
     monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, goal: PluralityObjective, way: int
-) -> PluralitySolution:
+) -> TableSolution:
     """Solve from another private rule to start with, with another seed and another pivot rule."""
-    from darrm_opt.tables import solver
-    from darrm_opt.tables.linear_program import PluralityProgram
+    from darrm_opt.tables import edge_program
+    from darrm_opt.tables.edge_program import PluralityProgram
 
-    start = solver._private_start
+    start = edge_program._private_start
 
     made = PluralityProgram.__init__
 
@@ -355,9 +360,9 @@ def another_way(
         self._highs.setOptionValue("simplex_dual_edge_weight_strategy", way % 3)
 
     with monkeypatch.context() as patch:
-        patch.setattr(solver, "_private_start", lambda cells, rate: start(cells, rate * (way - 1) / 3))
+        patch.setattr(edge_program, "_private_start", lambda cells, rate: start(cells, rate * (way - 1) / 3))
         patch.setattr(PluralityProgram, "__init__", seeded)
-        return solve_plurality(problem, goal)
+        return solve_table(problem, goal)
 
 
 @pytest.mark.parametrize(
@@ -373,10 +378,10 @@ def test_the_table_does_not_depend_on_the_start(
     monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, prior: str, price: float
 ) -> None:
     goal = PluralityObjective(parse_prior(prior), price=price)
-    expected = solve_plurality(problem, goal)
+    expected = solve_table(problem, goal)
     for way in (1, 2, 3):
         found = another_way(monkeypatch, problem, goal, way)
-        assert np.abs(found.rule.nearest - expected.rule.nearest).max() < 1e-12
+        assert np.abs(found.table.nearest - expected.table.nearest).max() < 1e-12
 
 
 @pytest.mark.parametrize("prior", ["histogram(12,0,0,0:5;6,4,1,1:3)", "favoured(1.0)"])
@@ -384,13 +389,13 @@ def test_where_votes_have_no_weight_utility_and_their_release_alone_are_determin
     monkeypatch: pytest.MonkeyPatch, prior: str
 ) -> None:
     problem, goal = PluralityProblem(12, 4, Privacy(2.0, 1e-6)), PluralityObjective(parse_prior(prior))
-    expected = solve_plurality(problem, goal)
-    weights, _ = goal.weights(problem.histograms)
+    expected = solve_table(problem, goal)
+    weights, _ = goal.cell_weights(problem.cells)
     for way in (1, 2, 3):
         found = another_way(monkeypatch, problem, goal, way)
         assert found.utility == pytest.approx(expected.utility, abs=1e-7)
-        assert (weights * np.abs(found.rule.nearest - expected.rule.nearest)).max() < 1e-7
-        assert verify_rule(problem, found.rule).margin >= 0
+        assert (weights * np.abs(found.table.nearest - expected.table.nearest)).max() < 1e-7
+        assert verify_table(problem, found.table).margin >= 0
 
 
 def test_changes_of_many_votes_are_listed_without_dead_ends() -> None:

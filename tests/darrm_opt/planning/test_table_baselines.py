@@ -16,13 +16,14 @@ from support.refusals import refused
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.noise import Array
-from darrm_opt.planning import group_baselines as module
-from darrm_opt.planning.group_baselines import group_baselines, subsampled
+from darrm_opt.planning import table_baselines as module
 from darrm_opt.planning.group_plan import plan_groups
-from darrm_opt.tables.group_solver import GroupObjective, solve_groups
+from darrm_opt.planning.table_baselines import subsampled, table_baselines
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import Histograms, histograms
+from darrm_opt.tables.solver import solve_table
 
 
 @for_each("seed", range(200, 208))
@@ -31,30 +32,30 @@ def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
     target = Privacy(case["epsilon"], case["delta"])
     groups = [group_of(*group) for group in case["groups"]]
     problem = GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])
-    bound = solve_groups(problem).upper_bound
+    bound = solve_table(problem).upper_bound
     every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
-    for baseline in group_baselines(problem):
+    for baseline in table_baselines(problem):
         assert baseline.utility <= bound
         assert every.worst_excess(baseline.table.probabilities, case["epsilon"], case["delta"], 1) <= 0
 
 
 def test_known_answers() -> None:
-    alike = {one.name: one.utility for one in group_baselines(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0)))}
+    alike = {one.name: one.utility for one in table_baselines(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0)))}
     assert alike["one_voter"] == pytest.approx(0.7333, abs=5e-5)
     assert "worst_group" not in alike
     two = GroupProblem(2, [group_of(6, 0.1), group_of(5, 0.5)], Privacy(0.6))
-    utilities = {one.name: one.utility for one in group_baselines(two)}
+    utilities = {one.name: one.utility for one in table_baselines(two)}
     assert 2 * utilities["worst_group"] - 1 == pytest.approx(0.677, abs=1e-3)
     assert utilities["best_subset"] > utilities["worst_group"]
-    weighted = group_baselines(two, GroupObjective(Dirichlet(1.0), weights=(1.0, 2.0)))
+    weighted = table_baselines(two, PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0)))
     assert "worst_group" not in {one.name for one in weighted}
 
 
 def test_rates_are_the_largest_that_are_private(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = GroupProblem(3, [group_of(3, 0.1), group_of(2, 0.5)], Privacy(0.6))
-    found = {one.name: one.utility for one in group_baselines(problem) if one.parameter.startswith("rate ")}
+    found = {one.name: one.utility for one in table_baselines(problem) if one.parameter.startswith("rate ")}
     monkeypatch.setattr(module, "PRECISION", 1e-7)
-    finer = {one.name: one.utility for one in group_baselines(problem) if one.name in found}
+    finer = {one.name: one.utility for one in table_baselines(problem) if one.name in found}
     assert found == pytest.approx(finer, abs=5e-5)
     assert len(found) >= 3
 
@@ -76,7 +77,7 @@ def test_randomised_response_is_at_the_largest_rate_that_private_voters_allow(
         fits = np.maximum(lost @ (kept * plurality + (1 - kept) / 3), 0).sum(axis=1).max() <= 1e-15
         low, high = (kept, high) if fits else (low, kept)
     problem = GroupProblem(3, [group_of(*group) for group in groups], Privacy(epsilon))
-    found = {one.name: one.utility for one in group_baselines(problem)}["randomized_response"]
+    found = {one.name: one.utility for one in table_baselines(problem)}["randomized_response"]
     assert found == pytest.approx(low + (1 - low) / 3, abs=1e-6)
     assert found > math.exp(epsilon) / (math.exp(epsilon) + 2)
     if right is not None:
@@ -117,7 +118,7 @@ def test_subsamples_of_more_voters_than_binomials_fit_in_doubles() -> None:
 
 def test_the_search_finds_the_best_subsample_that_trying_all_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = GroupProblem(2, [(28, math.inf), (3, 0.5)], Privacy(0.6, 1e-6), 1)
-    every = group_baselines(problem)
+    every = table_baselines(problem)
     tried: list[int] = []
 
     def counted(cells: Histograms, m: int) -> Array:
@@ -126,7 +127,7 @@ def test_the_search_finds_the_best_subsample_that_trying_all_finds(monkeypatch: 
 
     monkeypatch.setattr(module, "subsampled", counted)
     monkeypatch.setattr(module, "MAX_SUBSAMPLES", 6)
-    few = group_baselines(problem)
+    few = table_baselines(problem)
     assert len(set(tried)) < 20
     assert {one.name: one.utility for one in few} == pytest.approx({one.name: one.utility for one in every}, abs=1e-12)
 

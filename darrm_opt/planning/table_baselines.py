@@ -1,7 +1,9 @@
-"""What else groups of voters can release: mechanisms that people use, each as a certified table of the same problem.
+"""What else can be released than the best table: mechanisms that people use, each as a certified table.
 
-Same neighbours, same transcript, same (ε, δ), same objective. A mechanism is a table over the votes of all groups
-together, at its most useful private parameter, mixed with the uniform release where no parameter is private:
+Same neighbours, same transcript, same (ε, δ), same objective. Where voters are not private these are the mechanisms
+that have a law as a table, at the largest rate that is private, and with abstention a checked noisy maximum. Of groups
+a mechanism is a table over the votes of all groups together, at its most useful private parameter, mixed with the
+uniform release where no parameter is private:
 
     subsampling           the plurality of some voters, drawn anew without a look at the data; one is `one_voter`
     randomized_response   the plurality, or any output by chance: k-ary randomised response
@@ -24,21 +26,25 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.table import tables
+from darrm_opt.mechanisms.table import calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.noise import Array
 from darrm_opt.planning.ranking import end_of, remaining, stop_at
 from darrm_opt.problem import Privacy
 from darrm_opt.search import largest_fitting_from
-from darrm_opt.tables.group_solver import (
-    AnyGroupObjective,
-    GroupObjective,
-    GroupWorth,
-    as_group_objective,
-    solve_groups,
+from darrm_opt.tables.certificate import certify_table, corners_of
+from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup, compositions
+from darrm_opt.tables.objective import (
+    PluralityObjective,
+    TableObjective,
+    Worth,
+    expected,
+    objective_for,
+    utility,
 )
-from darrm_opt.tables.group_table import GroupTable, certify_groups, corners_of
-from darrm_opt.tables.groups import GroupProblem, Index, VoterGroup, compositions
-from darrm_opt.tables.problem import Histograms, histograms
+from darrm_opt.tables.priors import PluralityPrior
+from darrm_opt.tables.problem import Histograms, Index, PluralityProblem, histograms
+from darrm_opt.tables.solver import solve_table
+from darrm_opt.tables.table import Table
 
 PRECISION, MAX_RATE = 1e-4, 200.0
 """Relative precision of a rate, and the largest that is tried: the plurality itself, nearly."""
@@ -54,38 +60,55 @@ NEARLY = 1e-9
 
 
 @dataclass(frozen=True)
-class GroupBaseline:
-    """A mechanism as a table for groups of voters, proved private."""
+class Baseline:
+    """A mechanism as a table, proved private."""
 
     name: str
-    table: GroupTable  # certified for the problem that was asked
+    table: Table  # certified for the problem that was asked, or for that without ⊥
     utility: float  # of the same objective as the optimum's
-    parameter: str  # what was chosen, in words; "" where nothing is
+    parameter: str = ""  # what was chosen, in words; "" where nothing is
+    rate: float | None = None  # t [nats a vote]; of Gaussian noise 1/σ [1/votes]; None where a mechanism has none
 
 
-def group_baselines(
-    problem: GroupProblem, objective: AnyGroupObjective | str = "dirichlet(1)", *, time_limit: float | None = None
-) -> tuple[GroupBaseline, ...]:
-    """Return what else meets the target of a problem, the most useful first.
+def table_baselines(
+    problem: TableProblem,
+    objective: TableObjective | PluralityPrior | str = "dirichlet(1)",
+    *,
+    time_limit: float | None = None,
+) -> tuple[Baseline, ...]:
+    """Return what else meets the target of a problem; of groups, the most useful first.
 
-    Of more than `MAX_SUBSAMPLES` voters not every number of voters is tried. After ``time_limit`` seconds what is not
-    known yet is left out; one voter always is known.
+    Of more than `MAX_SUBSAMPLES` voters not every number of voters is tried. Of groups, after ``time_limit`` seconds
+    what is not known yet is left out; one voter always is known.
 
     Guarantees: Each table is certified for ``problem``, exactly as its doubles are; no utility is above the
-    ``upper_bound`` of `solve_groups`.
+    ``upper_bound`` of `solve_table`.
     """
-    goal = as_group_objective(objective)
+    goal = objective_for(problem, objective)
+    if isinstance(problem, PluralityProblem):
+        return _calibrated_baselines(problem, goal)
+    return _group_baselines(problem, goal, end_of(time_limit))
+
+
+def _calibrated_baselines(problem: PluralityProblem, goal: TableObjective) -> tuple[Baseline, ...]:
+    labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
+    found = [calibrate_mechanism(labelling, name) for name in tables()]
+    if problem.abstention:
+        found.append(calibrate_confident(problem, lambda table: utility(table, goal)))
+    return tuple(Baseline(one.name, one.table, utility(one.table, goal), rate=one.rate) for one in found)
+
+
+def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
     worth = goal.worth(problem.cells)
     cells = histograms(problem.K, problem.classes, 1, abstention=False)
-    end = end_of(time_limit)
     stop = stop_at(end)
 
-    def baseline(name: str, chances: Array, parameter: str = "") -> GroupBaseline:
+    def baseline(name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
         values = np.zeros(len(problem.cells.owners))
-        np.maximum.at(values, problem.cells.cell.ravel(), chances.ravel())  # one value a cell, whichever writes it
+        np.maximum.at(values, problem.cells.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
         # Scaled until its doubles are proved: a closed form has nothing to spare for rounding.
-        table, _ = certify_groups(problem, GroupTable.normalised(problem, values))
-        return GroupBaseline(name, table, math.fsum((worth * table.chances).ravel().tolist()), parameter)
+        table, _ = certify_table(problem, Table.normalised(problem.cells, values))
+        return Baseline(name, table, expected(table, worth), parameter, rate)
 
     def subsample(m: int) -> Array:
         return _of_totals(problem, cells, subsampled(cells, m))
@@ -106,7 +129,7 @@ def group_baselines(
             return _of_totals(problem, cells, law(cells, rate))
 
         rate = _largest_rate(problem, chances)
-        found.append(baseline(name, chances(rate), f"rate {rate:.4g}"))
+        found.append(baseline(name, chances(rate), f"rate {rate:.4g}", rate))
     for name, make in (("worst_group", _worst_group), ("best_subset", _best_subset)):
         if len(problem.groups) > 1 and not stop() and (made := make(problem, goal, end)) is not None:
             found.append(baseline(name, *made))
@@ -196,9 +219,9 @@ def _largest_rate(problem: GroupProblem, chances: Any) -> float:
     return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 
 
-def _worst_group(problem: GroupProblem, goal: AnyGroupObjective, end: float) -> tuple[Array, str] | None:
+def _worst_group(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
     """Return the best table where all are as the least private voters, for the plurality of unweighted votes."""
-    if not isinstance(goal, GroupObjective) or goal.weights is not None:
+    if not isinstance(goal, PluralityObjective) or goal.weights is not None:
         return None
     voters = [group.voter for group in problem.groups]
     most = max(v.epsilon for v in voters)
@@ -207,14 +230,14 @@ def _worst_group(problem: GroupProblem, goal: AnyGroupObjective, end: float) -> 
         problem.classes, [VoterGroup(problem.K, worst)], problem.target, problem.affected, abstention=problem.abstention
     )
     try:
-        table = solve_groups(alike, goal, time_limit=remaining(end)).table
+        table = solve_table(alike, goal, time_limit=remaining(end)).table
     except InvalidInput:  # out of reach
         return None
     totals = problem.cells.counts.sum(axis=1)
     return table.chances[alike.cells.places(totals[:, None, :])], f"all at epsilon = {worst.epsilon:g}"
 
 
-def _best_subset(problem: GroupProblem, goal: AnyGroupObjective, end: float) -> tuple[Array, str] | None:
+def _best_subset(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
     """Return the best table that sees some of the groups alone, for the objective about all of them."""
     worth, counts = goal.worth(problem.cells), problem.cells.counts
     several = range(len(problem.groups))
@@ -230,7 +253,7 @@ def _best_subset(problem: GroupProblem, goal: AnyGroupObjective, end: float) -> 
             places = part.cells.places(counts[:, list(chosen)])
             seen = np.zeros((len(part.cells.counts), worth.shape[1]))
             np.add.at(seen, places, worth)  # expected over the votes that are not seen
-            solution = solve_groups(part, GroupWorth(seen), time_limit=remaining(end))
+            solution = solve_table(part, Worth(seen), time_limit=remaining(end))
             if best is None or solution.utility > best[0]:
                 words = "; ".join(map(str, groups))
                 best = solution.utility, solution.table.chances[places], words

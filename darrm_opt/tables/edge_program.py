@@ -9,24 +9,32 @@ Edges times sets are far too many rows; `Cuts` holds those that an optimum neede
 prove a bound, whoever made them, since the rest is a maximum over a product of simplices (weak duality):
 
     w·x ≤ bᵀy + (w − Aᵀy)·x ≤ bᵀy + Σ_λ max_v (w − Aᵀy)_{λ,v}/mult_λ(v)
+
+`optimum` is the loop: solve the program, find the worst sets, add them, stop.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design.backends.highs import check_status, new_highs
+from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import UNIT_ROUNDOFF, ratio_below
-from darrm_opt.tables.certificate import EXPONENT_BITS, exp_bounds
-from darrm_opt.tables.problem import Histograms, Index
+from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds, ratio_below
+from darrm_opt.tables.objective import PluralityObjective, weighted_sum
+from darrm_opt.tables.problem import ABSTENTION, Histograms, Index, PluralityProblem
+from darrm_opt.tables.table import Table
 
 with needed_by("The linear program of several classes"):
     from scipy import sparse
@@ -37,7 +45,35 @@ TOLERANCE = 1e-10
 ROW_SCALE = 64.0
 """Rows and limits are multiplied by this, so that the tolerance is that much finer."""
 
+CANONICAL_WEIGHT = 1e-8
+"""Share of the objective that asks for the class with most votes everywhere, also where the prior gives little weight.
+`gap` accounts for it. Where the prior gives no weight at all, it is too small to decide every entry: see the
+documentation, "One answer"."""
+
+VIOLATION = 2e-12
+"""Excess below which a constraint counts as met; what is left is repaired."""
+
+STEP_INWARD = 0.8
+"""Cuts are sought at this share of the way from the program's answer to a private table: such cuts are deeper."""
+
+MAX_ROUNDS = 1000
+"""Rounds after which the solve stops short."""
+
 Masks = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What a program came to: proposals, none of them proved, and a bound that is."""
+
+    candidates: list[Table]
+    score: Callable[[Table], float]  # utility of a table, but for the constant
+    constant: float
+    bound: float  # on the utility of every private table
+    status: Status
+    cuts: int  # privacy constraints in the final program
+    rounds: int  # programs solved
+    iterations: int  # simplex iterations in all
 
 
 class Cuts:
@@ -180,3 +216,57 @@ class PluralityProgram:
         if x.size != self._cell_count:
             x = np.zeros(self._cell_count)
         return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
+
+
+def optimum(problem: PluralityProblem, goal: PluralityObjective, deadline: float) -> Optimum:
+    """Return what the program comes to by a deadline, a time of `time.perf_counter`."""
+    cells = problem.cells
+    weights, constant = goal.cell_weights(cells)
+    # Everything below is proved for any multipliers and any table; the solver only proposes them.
+    cuts, program = Cuts(cells, problem.strictest_target), PluralityProgram(cells, _canonical(weights, cells))
+    inside = _private_start(cells, problem.target.epsilon / (2 * problem.affected))
+    status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
+    x, multipliers = inside, np.zeros(0)
+    while rounds < MAX_ROUNDS:
+        optimal, x, multipliers, steps = program.solve(deadline - time.perf_counter())
+        rounds, iterations = rounds + 1, iterations + steps
+        if not optimal:
+            status = Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.NUMERICAL
+            break
+        edges, sets, worst = cuts.violated(x, VIOLATION)
+        if worst > 1e-3 or edges.size > len(cells.partitions) // 4:
+            between = STEP_INWARD * inside + (1 - STEP_INWARD) * x
+            deeper = cuts.violated(between, VIOLATION)
+            if deeper[0].size:
+                edges, sets = deeper[:2]
+            else:
+                inside = between
+        count_before = len(cuts)
+        program.add(cuts.add(edges, sets), cuts.limit)
+        if len(cuts) == count_before:  # nothing is violated, or nothing that the program does not know already
+            status = Status.OPTIMAL
+            break
+    bound = cuts.dual_bound(weights, multipliers) + constant
+    # Constant tables are private whatever the target is: where it leaves next to nothing, repair may cost more than
+    # that.
+    silent = cells.values == ABSTENTION
+    some_class = (1 - 2.0**-50) / cells.classes  # the same double in every cell: exactly constant
+    candidates = [Table.normalised(cells, table) for table in ((x,) if status is Status.OPTIMAL else (x, inside))]
+    candidates += [Table(cells, np.where(silent, *each)) for each in ((0.0, some_class), (1.0, 0.0))]
+    score = partial(weighted_sum, weights=weights)
+    return Optimum(candidates, score, constant, bound, status, len(cuts), rounds, iterations)
+
+
+def _private_start(cells: Histograms, rate: float) -> Array:
+    """Return probabilities ∝ e^(rate·votes) of the classes: 2·rate·affected-DP, and strictly so almost everywhere."""
+    weights = np.where(
+        cells.values == ABSTENTION, 0.0, np.exp(rate * (cells.values - cells.values[cells.starts][cells.owners]))
+    )
+    return np.asarray(weights / np.add.reduceat(weights * cells.multiplicities, cells.starts)[cells.owners])
+
+
+def _canonical(weights: Array, cells: Histograms) -> Array:
+    """Return weights that leave no entry to chance: also where the prior has none, more votes are worth more."""
+    scores = np.where(cells.values == ABSTENTION, 0, cells.values) / cells.values[cells.starts][cells.owners]
+    everywhere = scores * cells.multiplicities / len(cells.partitions)
+    return (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * everywhere

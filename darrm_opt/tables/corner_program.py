@@ -1,0 +1,240 @@
+"""The linear program of groups of voters: rows of corners, cutting planes, dual bound.
+
+Rows say, for a corner with laws P, P′ and a set S of outputs, with D = e^−ε·P − P′,
+
+    Σ_n D(n)·Σ_o ([o ∈ S] − |S|/outputs)·x[o, n] ≤ e^−ε·δ + (1 − e^−ε)·|S|/outputs,
+
+the limit being what x = 0 leaves. With two classes and one group these are the rows of γ, which has a faster search.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.design.backends import Outcome, open_backend
+from darrm_opt.design.solution import Status
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.rounding import UNIT_ROUNDOFF
+from darrm_opt.tables.certificate import corners_of
+from darrm_opt.tables.corners import Corners, laws_at, voter_maps
+from darrm_opt.tables.edge_program import STEP_INWARD, VIOLATION, Optimum
+from darrm_opt.tables.groups import MAX_CELLS, GroupCells, GroupProblem
+from darrm_opt.tables.objective import TableObjective, expected
+from darrm_opt.tables.problem import Index
+from darrm_opt.tables.table import Table
+
+CANONICAL_WEIGHT = 1e-9
+"""Share of the objective that asks for the leading class everywhere, also where the prior gives little weight."""
+
+NEAR = 1e-3
+"""Utility below the program's from which on cuts are sought at its own answer."""
+
+MAX_NEW_ROWS = 400
+"""Most rows of one round."""
+
+ROWS_PER_VARIABLE, IDLE_ROUNDS = 4, 3
+"""Above so many rows for each variable, those that have not bound for so many rounds are dropped."""
+
+MAX_ROUNDS = 400
+"""Rounds after which a solve stops short."""
+
+
+class _Program:
+    """The rows, as the backend and the dual bound see them."""
+
+    def __init__(self, problem: GroupProblem, corners: Corners, backend: str) -> None:
+        from scipy import sparse  # reading and proving a table takes none
+
+        cells = problem.cells
+        count = len(cells.owners)
+        self.problem, self.cells, self.corners = problem, cells, corners
+        self.to_cells = [
+            sparse.csr_array(
+                (np.ones(len(cells.layout)), (np.arange(len(cells.layout)), cells.layout[:, o])),
+                shape=(len(cells.layout), count),
+            )
+            for o in range(cells.outputs)
+        ]
+        # Between two classes a table is d = x[0] − x[1] in [−1, 1], one number an orbit (none where both have the same
+        # counts): the backend sees (1 + d)/2, half as many variables, and needs no sums.
+        self.pairs = cells.starts[np.bincount(cells.owners) == 2] if cells.outputs == 2 else None
+        self.variables = count if self.pairs is None else len(self.pairs)
+        self.backend = open_backend(backend, self.variables)
+        self.sums = 0
+        if self.pairs is None:
+            sums = np.zeros((len(cells.first), count))
+            sums[cells.owners, np.arange(count)] = cells.multiplicities
+            self.backend.add(sums, np.ones(len(sums)))
+            self.sums = len(sums)
+        self._rows_of: dict[bytes, tuple[Index, Array]] = {}
+        self._idle = np.zeros(0, dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self._rows_of)
+
+    def add(self, found: Index, sets: Any) -> int:
+        """Add the rows that are new; return how many."""
+        before_adding = len(self)
+        new = []
+        for i, (corner, chosen) in enumerate(zip(found, sets.astype(np.float64), strict=True)):
+            key = corner.tobytes() + sets[i].tobytes()
+            if key not in self._rows_of:
+                self._rows_of[key] = (corner, chosen)
+                new.append(i)
+        if new:
+            before, after = laws_at(self.problem, self.corners.maps, self.corners.multisets(found[new]))
+            chosen = sets[new].astype(np.float64)
+            rows, limits = self._rows(before, after, chosen, self.corners.inverse, self.corners.limit)
+            if self.pairs is not None:  # entries of the two classes differ in sign alone
+                rows = rows[:, self.pairs]
+                rows, limits = 2 * rows, limits + rows.sum(axis=1)
+            self.backend.add(rows, limits)
+        return len(self) - before_adding
+
+    def solve(self, weights: Array, seconds: float | None) -> Outcome:
+        """Return the backend's outcome, with x in place of its variables."""
+        if self.pairs is None:
+            outcome = self.backend.solve(weights, seconds)
+            return outcome._replace(upper_half=np.clip(outcome.upper_half, 0.0, 1.0))
+        outcome = self.backend.solve(2 * weights[self.pairs], seconds)
+        d = np.clip(2 * outcome.upper_half - 1, -1.0, 1.0)
+        x = np.zeros(weights.size)
+        x[self.pairs], x[self.pairs + 1] = np.maximum(d, 0.0), np.maximum(-d, 0.0)
+        return outcome._replace(upper_half=x)
+
+    def drop_idle(self, multipliers: Array) -> Array:
+        """Drop rows that no longer bind, where there are many; return the multipliers of those that stay."""
+        # Rows are dense, one number a cell, and most bind for a few rounds only. Should the corner of a dropped row be
+        # violated, a sweep finds it again.
+        y = multipliers[self.sums :]
+        idle = np.zeros(len(y), dtype=np.intp)
+        idle[: len(self._idle)] = self._idle
+        self._idle = np.where(y > 0, 0, idle + 1)
+        if len(y) <= ROWS_PER_VARIABLE * self.variables:
+            return y
+        stay = self._idle < IDLE_ROUNDS
+        if not stay.all():
+            self.backend.drop(np.flatnonzero(~stay) + self.sums)
+            self._rows_of = {k: v for (k, v), keep in zip(self._rows_of.items(), stay.tolist(), strict=True) if keep}
+            self._idle = self._idle[stay]
+        return np.asarray(y[stay])
+
+    def _rows(self, before: Array, after: Array, sets: Array, inverse: float, limit: float) -> tuple[Array, Array]:
+        # What is left of 1 is shared by all outputs: a set's chance is Σ x over it and its share of the rest, so the
+        # mean is taken off every coefficient, and the constant part goes into the limit.
+        share = sets.mean(axis=1, keepdims=True)
+        loss = inverse * before - after
+        rows = np.zeros((len(sets), len(self.cells.owners)))
+        for o, to_cells in enumerate(self.to_cells):
+            rows += (loss * (sets[:, o, None] - share)) @ to_cells
+        return rows, limit + (1 - inverse) * share[:, 0]
+
+    def bound(self, weights: Array, multipliers: Array) -> float:
+        """Return a proven bound on weights·x over every private table, for the loosest reading of the problem.
+
+        Guarantees: Never below the optimum, whatever the rows' multipliers (negative ones become 0): rounding is added.
+        """
+        y = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
+        rows, limits = np.zeros((0, weights.size)), np.zeros(0)
+        voters, target = self.problem.loosest
+        inverse = math.exp(-target.epsilon)
+        # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
+        used = np.flatnonzero(y)
+        y = y[used]
+        if len(y):
+            known = list(self._rows_of.values())
+            corners = np.array([known[i][0] for i in used.tolist()])
+            sets = np.array([known[i][1] for i in used.tolist()])
+            maps = [voter_maps(voter, self.cells.classes) for voter in voters]
+            before, after = laws_at(self.problem, maps, self.corners.multisets(corners))
+            rows, limits = self._rows(before, after, sets, inverse, target.delta * inverse)
+        charged = rows.T @ y
+        # A row as computed differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
+        # (1 + e^−ε) of; then the roundings of the sums above, each entry's terms in ulps.
+        terms = (len(y) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y)
+        slack = 2 * self.corners.relative * (1 + inverse) * float(y.sum())
+        # What an orbit's x, with Σ multiplicity·x ≤ 1, can gain beyond the charge: its best cell's, for the whole of 1.
+        gains = np.maximum.reduceat((weights - charged + terms) / self.cells.multiplicities, self.cells.starts)
+        parts = [*np.maximum(gains, 0.0).tolist(), *(limits * y).tolist()]
+        return math.fsum(parts) * (1 + 8 * UNIT_ROUNDOFF) + slack * (1 + len(parts) * UNIT_ROUNDOFF)
+
+
+def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline: float) -> Optimum:
+    """Return what the program comes to by a deadline, a time of `time.perf_counter`."""
+    cells = problem.cells
+    if len(cells.owners) > MAX_CELLS:
+        raise InvalidInput("groups", f"{len(cells.owners):,} cells", f"at most {MAX_CELLS:,} cells of a table")
+    worth = goal.worth(cells)
+    weights, constant = _cell_weights(worth, cells)
+    asked = (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * _everywhere(cells)
+    corners = corners_of(problem)
+    program = _Program(problem, corners, backend)
+    x = inside = np.zeros(weights.size)
+    multipliers = np.zeros(0)
+    status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
+    while rounds < MAX_ROUNDS:
+        left = deadline - time.perf_counter()
+        if left <= 0:
+            status = Status.TIME_LIMIT
+            break
+        outcome = program.solve(asked, None if left == math.inf else left)
+        rounds, iterations = rounds + 1, iterations + outcome.iterations
+        if outcome.status is not Status.OPTIMAL:
+            status = outcome.status
+            break
+        x = outcome.upper_half
+        multipliers = program.drop_idle(outcome.multipliers)
+        # While the best private table is far below, cuts are sought on the way to it: they are deeper.
+        share = STEP_INWARD if float(asked @ (x - inside)) > NEAR else 0.0
+        while True:
+            point = share * inside + (1 - share) * x
+            found = corners.violations(_chances(point, cells), VIOLATION, MAX_NEW_ROWS)
+            private = point * corners.private_share(found.largest)
+            if asked @ private > asked @ inside:
+                inside = private
+            added = program.add(found.corners, found.sets)
+            if added or share == 0.0 or time.perf_counter() > deadline:
+                break
+            share = 0.0 if share < 0.3 else share / 2
+        if not added:  # nothing is violated, or nothing that is not known already
+            status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
+            break
+    # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
+    bound = program.bound(weights, multipliers) + constant
+    bound += 8 * UNIT_ROUNDOFF * worth.size * float(np.abs(worth).sum())  # of the weights' own sums
+    program.backend.close()
+    proposals = [x] if status is Status.OPTIMAL else [x, inside]
+    if cells.abstention:  # silence is private whatever the target is
+        silent = np.zeros(weights.size)
+        silent[cells.layout[:, -1]] = 1.0
+        proposals.append(silent)
+    candidates = [Table.normalised(cells, proposal) for proposal in proposals]
+    score = partial(expected, worth=worth)
+    return Optimum(candidates, score, 0.0, bound, status, len(program), rounds, iterations)
+
+
+def _chances(x: Array, cells: GroupCells) -> Array:
+    """Return Pr[o | n] of x, shape (counts, outputs)."""
+    rest = 1 - np.add.reduceat(x * cells.multiplicities, cells.starts)
+    return np.asarray((x + rest[cells.owners] / cells.outputs)[cells.layout])
+
+
+def _cell_weights(worth: Array, cells: GroupCells) -> tuple[Array, float]:
+    """Return (w, constant): the utility of x is w·x + constant."""
+    mean = worth.mean(axis=1)
+    weights = np.bincount(cells.layout.ravel(), (worth - mean[:, None]).ravel(), minlength=len(cells.owners))
+    return np.asarray(weights, dtype=np.float64), math.fsum(mean.tolist())
+
+
+def _everywhere(cells: GroupCells) -> Array:
+    """Return weights that leave no entry to chance: the leading class is worth something at every count."""
+    scores = cells.counts.sum(axis=1) / sum(cells.sizes)
+    if cells.abstention:
+        scores = np.column_stack([scores, np.zeros(len(scores))])
+    return _cell_weights(scores / len(scores), cells)[0]

@@ -1,0 +1,279 @@
+"""Objectives: what a release of votes among classes is worth, by whom votes come from.
+
+PluralityObjective    right is the plurality of the votes cast, under a prior of how votes fall
+Truth                 right is a true class, which the voters of each group know more or less well
+Worth                 any numbers, by vote count and output
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.problem import real_number
+from darrm_opt.tables.groups import GroupCells, TableProblem
+from darrm_opt.tables.priors import FORMS, Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior
+from darrm_opt.tables.problem import Histograms, PluralityProblem, histograms
+from darrm_opt.tables.table import Table
+
+MAX_PRICE = 1e6
+"""Largest price of a wrong label of a named objective: beyond, right ones no longer count in doubles."""
+
+
+@dataclass(frozen=True)
+class PluralityObjective:
+    """Utility of a release: Pr[right] − price·Pr[wrong], expected over a prior.
+
+    Right means that the plurality of the votes cast is released; wrong, that another class is; ⊥ is neither. For two
+    classes γ's utility is 2·Pr[right] − 1, scaled to 1 where nothing is lost.
+
+    Args:
+        prior: how votes fall; of groups, those of all together, as voters of every group have the same chances.
+        ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
+        price: what a wrong label costs, in right ones, ≥ 0; only where ⊥ may be released does it change the answer.
+        weights: worth of one vote of each group, > 0, for which the plurality is taken; None: votes count alike.
+
+    Raises:
+        InvalidInput: a parameter out of range.
+    """
+
+    prior: PluralityPrior
+    ties: Ties = "excluded"
+    price: float = 0.0
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, PluralityPrior):
+            raise InvalidInput("prior", self.prior, f"a prior: {FORMS}")
+        if self.ties not in ("excluded", "any"):
+            raise InvalidInput("ties", self.ties, "'excluded' or 'any'")
+        price = real_number(self.price, "price", "a number at least 0", least=0, below=math.inf)
+        object.__setattr__(self, "price", price + 0.0)
+        if self.weights is not None:
+            accepted = "numbers above 0, one for each group"
+            weights = (real_number(w, "weights", accepted, above=0, below=math.inf) for w in self.weights)
+            object.__setattr__(self, "weights", tuple(weights))
+
+    def judged(self, masses: Array, alone: NDArray[np.bool_]) -> Array:
+        """Return the probabilities of the vote counts that are judged: all, or given that one class leads alone.
+
+        Args:
+            masses: probability of each vote count.
+            alone: whether one class leads alone there.
+
+        Raises:
+            InvalidInput: one class never leads alone.
+        """
+        if self.ties == "any":
+            return masses
+        judged = np.where(alone, masses, 0.0)
+        if not judged.sum() > 0:
+            raise InvalidInput("prior", str(self.prior), "a prior under which one class can lead alone")
+        return np.asarray(judged / judged.sum())
+
+    def cell_weights(self, cells: Histograms) -> tuple[Array, float]:
+        """Return (w, constant): the utility of a table is Σ w·x + constant, x the probability in each cell.
+
+        Raises:
+            InvalidInput: the prior does not fit the voters and classes, or one class never leads alone.
+        """
+        masses = self.judged(self.prior.masses(cells), cells.strict)
+        table = np.zeros(cells.values.size)
+        table[cells.starts] = masses * (1 + self.price) * cells.multiplicities[cells.starts]
+        if cells.abstention:
+            silent = np.append(cells.starts[1:], cells.values.size) - 1
+            table[silent] = masses * self.price
+        return table, -self.price * float(masses.sum())
+
+    def worth(self, cells: GroupCells) -> Array:
+        """Return the utility of each output by its counts, times their probability, shape (counts, outputs).
+
+        Raises:
+            InvalidInput: as `cell_weights`, or there are other weights than groups.
+        """
+        leads = self._leaders(cells)
+        masses = self.judged(self._masses(cells), leads.sum(axis=1) == 1)
+        table = np.where(leads, masses[:, None], -self.price * masses[:, None])
+        return np.column_stack([table, np.zeros(len(table))]) if cells.abstention else table
+
+    def _masses(self, cells: GroupCells) -> Array:
+        """Return the probability of the groups' counts: voters are exchangeable, so that of a sequence times ways."""
+        K = sum(cells.sizes)
+        whole = histograms(K, cells.classes, 1, abstention=False)
+        logs = []
+        for partition, mass in zip(whole.partitions, self.prior.masses(whole).tolist(), strict=True):
+            orders = math.factorial(len(partition))
+            for count in set(partition):
+                orders //= math.factorial(partition.count(count))
+            ways = math.lgamma(K + 1) - math.fsum(math.lgamma(n + 1) for n in partition) + math.log(orders)
+            logs.append(math.log(mass) - ways if mass > 0 else -math.inf)
+        totals = -np.sort(-cells.counts.sum(axis=1), axis=1)
+        places = [whole.numbers[tuple(total)] for total in totals.tolist()]
+        masses = np.exp(np.array(logs)[places] + cells.log_ways())
+        return np.asarray(masses / math.fsum(masses.tolist()))
+
+    def _leaders(self, cells: GroupCells) -> NDArray[np.bool_]:
+        """Return which classes lead, shape (counts, classes)."""
+        weights = np.ones(len(cells.sizes)) if self.weights is None else np.array(self.weights)
+        if len(weights) != len(cells.sizes):
+            raise InvalidInput("weights", self.weights, f"{len(cells.sizes)} numbers, one for each group")
+        scores = np.einsum("ngc,g->nc", cells.counts, weights)
+        leads: NDArray[np.bool_] = scores >= scores.max(axis=1, keepdims=True) * (1 - 1e-12)
+        return leads
+
+    def __str__(self) -> str:
+        return str(self.prior)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Utility of a release: Pr[right] − price·Pr[wrong], right being a true class that voters know more or less well.
+
+    Every class is true equally often; a voter of group g answers it with its group's chance, else another at random.
+    So votes weigh what they tell: log-odds, by themselves.
+    """
+
+    chances: tuple[float, ...]  # of each group [probability], in (0, 1)
+    price: float = 0.0  # what a wrong label costs, in right ones, ≥ 0
+
+    def __post_init__(self) -> None:
+        accepted = "chances of a right answer, one for each group, in (0, 1)"
+        chances = tuple(real_number(a, "chances", accepted) for a in self.chances)
+        if not chances or not all(0 < a < 1 for a in chances):
+            raise InvalidInput("chances", self.chances, accepted)
+        object.__setattr__(self, "chances", chances)
+        object.__setattr__(self, "price", _price(self.price))
+
+    def worth(self, cells: GroupCells) -> Array:
+        """Return the utility of each output by its counts, times their probability, shape (counts, outputs)."""
+        if len(self.chances) != len(cells.sizes):
+            raise InvalidInput("chances", self.chances, f"{len(cells.sizes)} chances, one for each group")
+        right = np.log(np.array(self.chances))[:, None]
+        wrong = np.log((1 - np.array(self.chances)) / (cells.classes - 1))[:, None]
+        sizes = np.array(cells.sizes)[:, None]
+        logs = cells.log_ways()[:, None] + (cells.counts * right + (sizes - cells.counts) * wrong).sum(axis=1)
+        joint = np.exp(logs) / cells.classes  # Pr[counts, truth], shape (counts, classes)
+        table = (1 + self.price) * joint - self.price * joint.sum(axis=1, keepdims=True)
+        return np.column_stack([table, np.zeros(len(table))]) if cells.abstention else table
+
+    def __str__(self) -> str:
+        return f"truth({','.join(repr(a) for a in self.chances)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """Utility of each output by its counts, times their probability, as numbers."""
+
+    values: Array  # shape (counts, outputs)
+    price: float = 0.0
+
+    def worth(self, cells: GroupCells) -> Array:
+        """Return the numbers."""
+        if self.values.shape != (len(cells.counts), cells.outputs):
+            raise InvalidInput("values", self.values.shape, f"shape {(len(cells.counts), cells.outputs)}")
+        return self.values
+
+    def __str__(self) -> str:
+        return "worth(…)"
+
+
+TableObjective = PluralityObjective | Truth | Worth
+"""What can be maximised."""
+
+
+def as_table_objective(
+    text: str | TableObjective | PluralityPrior,
+    price: float = 0.0,
+    ties: Ties = "excluded",
+    weights: Sequence[float] | None = None,
+) -> TableObjective:
+    """Return an objective, given one, a prior, or a text: truth(a_1,…,a_G), shared(a,b), or a prior's.
+
+    shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b). ``weights`` are what one vote of each group is
+    worth; equal ones are none. A truth has neither ties nor weights: its votes weigh what they tell.
+    """
+    if isinstance(text, TableObjective):
+        return text
+    weigh = None if weights is None else tuple(weights)
+    # Equal weights are none, whatever they are: one question has one key.
+    if weigh is not None and len(set(weigh)) == 1 and 0 < weigh[0] < math.inf:
+        weigh = None
+    if not isinstance(text, str):
+        return PluralityObjective(text, ties, _price(price), weigh)
+    name, _, inside = text.strip().removesuffix(")").partition("(")
+    if name in ("truth", "shared"):
+        accepted = "truth(a_1,…,a_G) or shared(a,b)"
+        try:
+            numbers = tuple(float(part) for part in inside.split(","))
+        except ValueError as err:
+            raise InvalidInput("objective", text, accepted) from err
+        # A truth is Bayes' rule for the voters' accuracies: weights of votes or a rule for ties would contradict it.
+        if name == "truth":
+            for argument, value, default in (("ties", ties, "excluded"), ("weights", weigh, None)):
+                if value != default:
+                    raise InvalidInput(argument, value, "nothing beside truth(…): its votes weigh what they tell")
+            return Truth(numbers, price)
+        if len(numbers) != 2:
+            raise InvalidInput("objective", text, accepted)
+        a, b = numbers
+        # The name that the two-class objective has, so that a question can be asked of γ and of groups in the same
+        # words.
+        return PluralityObjective(Dirichlet(a) if a == b else FavouredBeta(a, b), ties, _price(price), weigh)
+    return PluralityObjective(parse_prior(text), ties, _price(price), weigh)
+
+
+def objective_for(problem: TableProblem, objective: str | TableObjective | PluralityPrior) -> TableObjective:
+    """Return an objective, as `as_table_objective`, of a problem that it can be asked of."""
+    goal = as_table_objective(objective)
+    if isinstance(problem, PluralityProblem):
+        plurality_of(goal)
+    return goal
+
+
+def plurality_of(objective: TableObjective) -> PluralityObjective:
+    """Return an objective of voters that are alike, and count alike; refuse another."""
+    if isinstance(objective, PluralityObjective) and objective.weights is None:
+        return objective
+    raise InvalidInput("objective", str(objective), "a prior of votes that count alike, of voters that are alike")
+
+
+def utility(table: Table, objective: TableObjective) -> float:
+    """Return the utility of a table under an objective.
+
+    Raises:
+        InvalidInput: the objective is of other voters or classes.
+    """
+    if isinstance(table.cells, GroupCells):
+        return expected(table, objective.worth(table.cells))
+    assert isinstance(table.cells, Histograms)  # noqa: S101 - for the type checker: there are no other cells
+    weights, constant = plurality_of(objective).cell_weights(table.cells)
+    return weighted_sum(table, weights) + constant
+
+
+def check_objective(problem: TableProblem, objective: TableObjective) -> None:
+    """Refuse an objective that is of other voters or classes than a problem, before any work."""
+    if isinstance(problem, PluralityProblem):
+        plurality_of(objective).cell_weights(problem.cells)
+    else:
+        objective.worth(problem.cells)
+
+
+def weighted_sum(table: Table, weights: Array) -> float:
+    """Return Σ w·x over the cells of a table, x its probabilities."""
+    return math.fsum((weights * table.nearest).tolist())
+
+
+def expected(table: Table, worth: Array) -> float:
+    """Return Σ worth·Pr[o | n] over every vote count and output, the worth of shape (counts, outputs)."""
+    return math.fsum((worth * table.chances).ravel().tolist())
+
+
+def _price(value: Any) -> float:
+    return real_number(value, "price", f"a number from 0 to {MAX_PRICE:g}", least=0, most=MAX_PRICE) + 0.0

@@ -183,7 +183,9 @@ def test_a_record_moves_one_vote_of_the_nearest(sampling: Sampling) -> None:
 def test_a_copy_in_the_middle_of_a_round_draws_a_round_of_its_own(tmp_path: Path) -> None:
     X, y = points()
     log = tmp_path / "log"
-    model = PrivateVotingClassifier(n_voters=5, epsilon=20.0, queries=30, sampling=ROUNDS, release_log=log).fit(X, y)
+    model = PrivateVotingClassifier(
+        n_voters=5, epsilon=20.0, delta=0.0, queries=30, sampling=ROUNDS, release_log=log
+    ).fit(X, y)
     model.predict(X[:3])
     assert model.queries_left_ == 20  # a round of ten is charged whole
     model.predict(X[:7])
@@ -207,7 +209,7 @@ def test_samples_that_were_lost_start_no_round_that_is_not_charged(fault: str, m
         return sample
 
     monkeypatch.setattr(EnsembleSampler, "draw", seen)
-    model = PrivateVotingClassifier(n_voters=5, epsilon=20.0, queries=10, sampling=ROUNDS).fit(X, y)
+    model = PrivateVotingClassifier(n_voters=5, epsilon=20.0, delta=0.0, queries=10, sampling=ROUNDS).fit(X, y)
     model.predict(X[:6])
     if fault == "too many rows":
         with pytest.raises(BudgetSpent):
@@ -516,7 +518,7 @@ def test_a_private_voter_with_one_class_is_trained_all_the_same() -> None:
         voter, n_voters=4, epsilon=1.0, voter_privacy=Privacy(1.0, 1e-5), classes=[0, 1], random_state=0
     ).fit(X, y)
     assert {type(voter) for voter in model.voters_} == {PrivateLogisticRegression}
-    public = PrivateVotingClassifier(n_voters=4, classes=[0, 1], queries=2000, random_state=0).fit(X, y)
+    public = PrivateVotingClassifier(n_voters=4, classes=[0, 1], queries=20, random_state=0).fit(X, y)
     assert {type(voter).__name__ for voter in public.voters_} == {"ConstantVote"}
 
 
@@ -607,7 +609,7 @@ def test_a_long_search_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_digits_of_ten_classes_are_recognised() -> None:
     X, y = load_digits(return_X_y=True)
     model = PrivateVotingClassifier(
-        DecisionTreeClassifier(), n_voters=15, epsilon=6.0, delta=1e-5, queries=1, prior="beta(6,2)", random_state=0
+        DecisionTreeClassifier(), n_voters=8, epsilon=6.0, delta=1e-5, queries=1, prior="beta(6,2)", random_state=0
     )
     model.fit(X[:1500], y[:1500])
     assert isinstance(model.plan_.mechanism, RuleMechanism)
@@ -645,7 +647,7 @@ def test_classes_keep_their_names_and_copies_have_nothing_left(tmp_path: Path) -
 def test_any_base_estimator_will_do() -> None:
     X, y = digits()
     for base in (DecisionTreeClassifier(max_depth=3), LogisticRegression(C=0.1)):
-        model = PrivateVotingClassifier(base, n_voters=3, queries=2000, random_state=np.random.RandomState(0))
+        model = PrivateVotingClassifier(base, n_voters=3, queries=20, random_state=np.random.RandomState(0))
         names = np.where(y == 5, "five", "eight")
         assert set(model.fit(X, names).predict(X[:20])) <= {"five", "eight"}
         assert {type(voter) for voter in model.voters_} == {type(base)}

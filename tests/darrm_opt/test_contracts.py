@@ -203,7 +203,9 @@ def test_no_calibrated_parameter_and_no_utility_is_worse(row: dict[str, Any]) ->
         new_rate = mechanism_class(name).calibrated(K, classes, total, queries, affected=affected).value
         assert new_rate >= rate * (1 - 1e-3)
     before = row["utility"]["design"]
-    found = plan(K, None, queries, total, affected, "dirichlet(1)", classes=classes, mechanisms=tuple(before))
+    found = plan(
+        K, None, queries, total, affected, "dirichlet(1)", classes=classes, mechanisms=tuple(before), least_accuracy=0.5
+    )
     utilities = {option.name: option.utility or 0.0 for option in found.options}
     for name, utility in before.items():
         assert utilities[name] >= utility - 1e-5, name

@@ -28,7 +28,7 @@ from darrm_opt.figures import (
     mechanisms_figure,
     render,
 )
-from darrm_opt.planning.compare import compare
+from darrm_opt.planning.compare import Comparison, compare
 from darrm_opt.problem import Privacy
 
 OPTIMAL = r"$\gamma_{\mathrm{opt}}$ (this design)"
@@ -52,6 +52,11 @@ def baselines() -> dict[str, NoiseFunction]:
         "double_subsampling": double_subsampling(11, 3),
         "randomized_response": randomized_response(11, Privacy(0.3), Privacy(1.1)),
     }
+
+
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    return compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3), fresh=True)
 
 
 def lines(axes: Axes) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
@@ -154,7 +159,7 @@ def test_many_voters_are_drawn_without_a_crowd_of_markers() -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_the_same_figure_has_the_same_bytes(solution: Solution, file_format: str) -> None:
-    first, second = (render(comparison_figure(solution), file_format) for _ in range(2))
+    first, second = (render(gamma_figure(solution), file_format) for _ in range(2))
     assert first == second
     assert first.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[file_format])
 
@@ -174,8 +179,7 @@ def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: 
         check_drawable("png")
 
 
-def test_mechanisms_are_bars_beside_their_gammas() -> None:
-    found = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3), fresh=True)
+def test_mechanisms_are_bars_beside_their_gammas(found: Comparison) -> None:
     figure = mechanisms_figure(found)
     bars, curves = figure.axes
     fitting = [row for row in found.rows if row.noise is not None]
@@ -193,18 +197,17 @@ def test_mechanisms_are_bars_beside_their_gammas() -> None:
 
 
 def test_no_text_of_a_figure_crosses_another_or_the_edge(
-    solution: Solution, baselines: dict[str, NoiseFunction]
+    solution: Solution, baselines: dict[str, NoiseFunction], found: Comparison
 ) -> None:
     ms = [1.0, 2.0]
     errors: dict[str, Any] = {"optimal": {"tv_error": [0.2, 0.1], "disagreement": [0.3, 0.2]}}
-    table = compare(Problem(3, Privacy(0.5), Privacy(1.0)), 2, Privacy(1.0, 1e-2), fresh=True)
     figures = [
         gamma_figure(solution, baselines),
         error_figure(solution, baselines, "disagreement"),
         comparison_figure(solution, baselines),
         errors_figure(solution, baselines),
         allowance_figure(solution.problem, ms, errors),
-        mechanisms_figure(table),
+        mechanisms_figure(found),
     ]
     for figure in figures:
         figure.draw_without_rendering()  # lays it out

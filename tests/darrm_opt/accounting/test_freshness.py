@@ -12,10 +12,12 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.enumeration import whole
 from support.exact import distribution
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve, verify
@@ -74,7 +76,7 @@ def dot(masses: Iterable[Fraction], values: Iterable[Fraction]) -> Fraction:
     return sum(times(masses, values), Fraction(0))
 
 
-def times(masses: Iterable[Fraction], values: Iterable[Fraction]) -> list[Fraction]:
+def times(masses: Iterable[Any], values: Iterable[Any]) -> list[Any]:
     return [mass * value for mass, value in zip(masses, values, strict=True)]
 
 
@@ -156,23 +158,26 @@ def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
         tuple(one[sum(said[b] for said, b in zip(ask, state, strict=True))] for state in models) for ask in questions
     }
 
-    def weights(chance: Fraction) -> list[Fraction]:
-        return [math.prod((chance if b else 1 - chance for b in state), start=Fraction(1)) for state in models]
+    laws = [
+        [math.prod((chance if b else 1 - chance for b in state), start=Fraction(1)) for state in models]
+        for chance in (p, q)
+    ]
+    (unit, asked), (scale, (at_p, at_q)) = whole([*bits]), whole(laws)
 
     for total_delta in (1e-4, 1e-2):
         claimed = total_privacy(solution, 2, total_delta).best.epsilon
         c = Fraction(math.nextafter(math.exp(claimed), math.inf))
 
-        def shown(a: list[Fraction], b: list[Fraction], left: int, c: Fraction = c) -> Fraction:
+        def shown(a: list[int], b: list[int], left: int, c: Fraction = c) -> int:
             if not left:
-                return max(sum(a, Fraction(0)) - c * sum(b, Fraction(0)), Fraction(0))
-            found = Fraction(0)
-            for ones in bits:
-                answers = (ones, tuple(1 - chance for chance in ones))
-                found = max(found, sum((shown(times(a, bit), times(b, bit), left - 1) for bit in answers), Fraction(0)))
+                return max(c.denominator * sum(a) - c.numerator * sum(b), 0)
+            found = 0
+            for ones in asked:
+                answers = (ones, [unit - chance for chance in ones])
+                found = max(found, sum(shown(times(a, bit), times(b, bit), left - 1) for bit in answers))
             return found
 
-        assert shown(weights(p), weights(q), 2) <= total_delta
+        assert Fraction(shown(at_p, at_q, 2), c.denominator * scale * unit**2) <= total_delta
 
 
 def test_freshness_changes_nothing_for_one_release_or_non_private_voters() -> None:

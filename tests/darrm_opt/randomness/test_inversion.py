@@ -194,7 +194,7 @@ def test_what_is_drawn_in_bulk_has_the_law_of_single_draws(
     mechanism: VoteMechanism, tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "MAX_TRIED", tried)
-    many, few, source = 200_000, 4000, SeededRandomnessForTestsOnly(2)
+    many, few, source = 100_000, 2000, SeededRandomnessForTestsOnly(2)
     bulk = mechanism.draw_many(np.array([COUNTS] * many), source)
     assert bulk.shape == (many,)
     assert bulk.dtype == np.int16

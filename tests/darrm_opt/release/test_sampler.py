@@ -53,7 +53,7 @@ def begun(folder: Path, sampling: Sampling = RARE, **budget: Any) -> ReleaseLog:
 )
 def test_samples_have_the_law_of_every_draw_and_assignment(scheme: Scheme, size: int) -> None:
     sampler = EnsembleSampler(Sampling(4, size, scheme=scheme), K=2, source=SeededRandomnessForTestsOnly(3))
-    draws = 8000
+    draws = 4000
     seen = Counter(tuple(tuple(sorted(share.tolist())) for share in sampler.draw().shares) for _ in range(draws))
     law: dict[Any, Fraction] = defaultdict(Fraction)
     for chance, each in shares(scheme, range(4), 2, size, Fraction(size, 4)):

@@ -117,7 +117,7 @@ def test_the_corners_are_the_vertices_of_F(epsilon: float, Delta: float) -> None
 def test_a_dense_sweep_of_F_stays_in_the_hull_of_the_corners(epsilon: float, Delta: float) -> None:
     g, D = growth(epsilon), Fraction(Delta)
     feasible, corners = borders(g, D), hull([*as_written(g, D).values()])
-    steps = 60
+    steps = 30
     inside = [
         within(point, feasible)
         for point in ((Fraction(i, steps), Fraction(j, steps)) for i in range(steps + 1) for j in range(steps + 1))

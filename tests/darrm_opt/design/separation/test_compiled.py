@@ -254,7 +254,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch: pytest
         noise = uneven(np.random.default_rng((seed, 25)), 20)
         worst = worst_case(noise, constraint, above=-math.inf).value
         levels = (-math.inf, worst - 0.2, worst - 1e-6, worst + 1e-9)
-        for above, most, settle in itertools.product(levels, (0, 3, 40, 1000), SETTLE):
+        for above, most, settle in itertools.product(levels, (3, 1000), SETTLE):
             found = []
             for threads in (1, 2, 5):
                 monkeypatch.setattr(compiled, "thread_count", lambda threads=threads: threads)
@@ -356,7 +356,7 @@ def test_near_faces(Delta: float, width: int) -> None:
 def test_near_faces_where_many_voters_are_off_their_ends(K: int, affected: int, Delta: float) -> None:
     """Every cut breaks the level, and the worst of the face is among them unless its two sides are in each other's way."""
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
-    for seed in range(4):
+    for seed in range(2):
         noise = uneven(np.random.default_rng((seed, K)), K)
         true = separable_worst_case(noise, constraint)
         above = true.value / 2

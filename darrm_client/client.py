@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from darrm_client.connect import connect
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
-    from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.tables.groups import GroupProblem, TableProblem
     from darrm_opt.tables.objective import PluralityObjective, TableObjective
+    from darrm_opt.tables.priors import Ties
     from darrm_opt.tables.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
@@ -467,25 +469,21 @@ class DarrmClient:
         from darrm_opt.answers.library_types import group_plan_of
         from darrm_opt.answers.plurality import verify_group_plan
         from darrm_opt.planning.group_plan import group_question
-        from darrm_opt.tables.groups import GroupProblem, simplest_problem
+        from darrm_opt.tables.groups import GroupProblem
         from darrm_opt.tables.objective import PluralityObjective, as_table_objective
         from darrm_opt.tables.record import group_records
 
         goal = as_table_objective(prior)
         if not isinstance(goal, PluralityObjective):
             raise InvalidInput("prior", str(prior), "a prior of the votes")
-        weighted, abstention = goal.weights is not None, goal.price > 0
-        affected = problem.affected
-        alike = simplest_problem(
-            problem.groups, total, classes=problem.classes, affected=affected, abstention=abstention
-        )
+        # A plan is for a total: it stands where the target of one answer was.
+        within = replace(problem, target=total, abstention=goal.price > 0)
+        alike = within.simplest
         # Such voters have a plan of another shape, and one question has one answer: the other method's.
-        if not isinstance(alike, GroupProblem) and not weighted:
+        if not isinstance(alike, GroupProblem) and goal.weights is None:
             accepted = "voters that are not alike, or private ones among more than two classes"
             way = "a Problem" if isinstance(alike, Problem) else "`plurality_options`"
             raise InvalidInput("problem", str(problem), accepted, f"For voters that are alike, take {way}.")
-        # A plan is for a total: it stands where the target of one answer was.
-        within = GroupProblem(problem.classes, problem.groups, total, affected, abstention=abstention)
         voters = group_records(within.groups)
         body: dict[str, Any] = {"groups": voters, "classes": within.classes, "affected": within.affected}
         for group, weight in zip(voters, goal.weights or (), strict=False):
@@ -499,64 +497,40 @@ class DarrmClient:
 
     def table(
         self,
-        problem: GroupProblem,
+        problem: TableProblem,
         objective: str | TableObjective = "dirichlet(1)",
         *,
+        ties: Ties = "excluded",
         price: float = 0.0,
         timeout: float | None = None,
     ) -> VerifiedTable:
-        """Return the optimal table for groups of voters, proved by this process.
-
-        Args:
-            problem: classes, groups and the target of one release.
-            objective: what is maximised, as text (`darrm_opt.tables.objective.as_table_objective`), or with ties and
-                weights of votes.
-            price: cost of a wrong label, where the objective is a text.
-
-        Raises:
-            AnswerNotFound: the client reads a table file, which has no table for these groups.
-        """
-        from darrm_opt.answers.plurality import verified_table
-        from darrm_opt.tables.objective import as_table_objective
-        from darrm_opt.tables.record import TableSpec, objective_record
-        from darrm_opt.tables.record import problem_record as as_record
-
-        spec = TableSpec(problem, as_table_objective(objective, price))
-        body, asked = as_record(problem), objective_record(problem, spec.objective)
-        for group, weight in zip(body["groups"], asked.pop("weights", ()), strict=False):
-            group["weight"] = weight
-        return verified_table(self._ask("table", body | asked, timeout), spec)
-
-    def plurality(
-        self,
-        problem: PluralityProblem,
-        prior: str = "dirichlet(1)",
-        *,
-        ties: str = "excluded",
-        price: float = 0.0,
-        timeout: float | None = None,
-    ) -> VerifiedTable:
-        """Return the optimal rule for votes among classes, proved by this process.
+        """Return the optimal table of votes among classes, or of groups of voters, proved by this process.
 
         Args:
             problem: voters, classes and the target of one release.
-            prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
-            ties: "excluded" or "any".
-            price: cost of a wrong label.
+            objective: what is maximised, as text (`darrm_opt.tables.objective.as_table_objective`), or with ties, price
+                and weights of votes.
+            ties: "excluded" or "any", where the objective is a text.
+            price: cost of a wrong label, where the objective is a text.
 
         Returns:
-            The solution, as of `darrm_opt.plurality.solve_table`; `darrm_opt.release.PrivateVote` releases by it.
+            The solution, as of `darrm_opt.tables.solver.solve_table`; `darrm_opt.release.PrivateVote` releases by it.
 
         Raises:
-            AnswerNotFound: the client reads a table file, which has no such rules.
+            AnswerNotFound: the client reads a table file, which has no table for these voters.
         """
-        from darrm_opt.answers.plurality import table_spec, verified_table
-        from darrm_opt.tables.record import problem_record as as_record
+        from darrm_opt.answers.plurality import verified_table
+        from darrm_opt.tables.objective import as_table_objective
+        from darrm_opt.tables.problem import PluralityProblem
+        from darrm_opt.tables.record import TableSpec
 
-        record = as_record(problem)
-        asked = {"prior": prior, "ties": ties, "price": price}
-        answer = self._ask("plurality", record | asked, timeout)
-        return verified_table(answer, table_spec({"problem": record, **asked}))
+        spec = TableSpec(problem, as_table_objective(objective, price, ties))
+        asked = spec.record
+        body = asked.pop("problem")
+        for group, weight in zip(body.get("groups", ()), asked.pop("weights", ()), strict=False):
+            group["weight"] = weight
+        verb = "plurality" if isinstance(problem, PluralityProblem) else "table"
+        return verified_table(self._ask(verb, body | asked, timeout), spec)
 
     def plurality_options(
         self,

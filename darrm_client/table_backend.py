@@ -27,7 +27,7 @@ from darrm_client.errors import (
 )
 from darrm_client.http_backend import HttpBackend, Transport
 from darrm_opt.answers import DRAW
-from darrm_opt.answers.plurality import answer_to_dict, design_table, stored_table, table_spec
+from darrm_opt.answers.plurality import shown_baselines, stored_table, table_spec, utilities_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, Problem
@@ -135,8 +135,8 @@ class TableBackend:
             "cost": self._cost,
             "plan": self._plan,
             "estimate": self._estimate,
-            "plurality": self._plurality,
-            "table": self._group_table,
+            "plurality": self._table,
+            "table": self._table,
             "plurality/options": self._options,
             "least": self._least,
         }
@@ -145,25 +145,20 @@ class TableBackend:
         deadline.check()
         return self._answers[verb](body)
 
-    def _plurality(self, body: dict[str, Any]) -> Any:
-        argument = {"problem": body, **{name: body[name] for name in ("prior", "ties", "price")}, "time_limit": None}
-        solution = recall(table_spec(argument), self._store)
-        if solution is None:
-            raise AnswerNotFound(
-                f"The table {self._store.url} has no rule for this problem: darrm_opt.plurality designs it here."
-            )
-        result = design_table({**argument, "known": [table_solution_record(solution)]}, _no_report)
-        return answer_to_dict(argument, {**result, "cached": [True]})
-
-    def _group_table(self, body: dict[str, Any]) -> Any:
-        weights = [group.get("weight", 1.0) for group in body["groups"]]
-        spec = table_spec({"problem": body, **body, "weights": weights})
+    def _table(self, body: dict[str, Any]) -> Any:
+        groups = body.get("groups", ())
+        weights = {"weights": [group.get("weight", 1.0) for group in groups]} if groups else {}
+        spec = table_spec({"problem": body, **body, **weights})
         solution = recall(spec, self._store)
         if solution is None:
+            asked = "these groups" if groups else "this problem"
             raise AnswerNotFound(
-                f"The table {self._store.url} has no answer for these groups: darrm_opt.tables designs it here."
+                f"The file {self._store.url} has no table for {asked}: darrm_opt.tables.solver designs it here."
             )
-        return stored_table(spec.key, table_solution_record(solution))
+        answer = stored_table(spec.key, table_solution_record(solution))
+        if not groups:
+            answer |= utilities_to_dict(spec.problem, shown_baselines(spec.problem, spec.objective))
+        return answer
 
     @staticmethod
     def _options(body: dict[str, Any]) -> Any:

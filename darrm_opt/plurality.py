@@ -4,7 +4,8 @@ Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
 """
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
-from darrm_opt.mechanisms.table import CalibratedMechanism, RuleMechanism, calibrate_mechanism
+from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.planning.table_baselines import calibrate_mechanism
 from darrm_opt.tables.certificate import TableCertificate, certify_table, verify_table
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet, Favoured, FavouredBeta, PastVotes, PluralityPrior, parse_prior
@@ -15,7 +16,6 @@ from darrm_opt.tables.votes import count_votes
 
 __all__ = [
     "ABSTENTION",
-    "CalibratedMechanism",
     "Dirichlet",
     "Favoured",
     "FavouredBeta",

@@ -16,7 +16,7 @@ import numpy as np
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.release import PrivateVote
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.objective import Truth

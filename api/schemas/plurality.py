@@ -24,7 +24,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
 from darrm_opt.tables.priors import is_class_prior, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
@@ -300,13 +300,7 @@ class TableRequest(RequestModel):
         """Refuse voters that are all alike, and count alike, where their answer is a γ or a rule."""
         if not isinstance(goal, PluralityObjective) or goal.weights is not None:
             return
-        simplest = simplest_problem(
-            problem.groups,
-            problem.target,
-            classes=problem.classes,
-            affected=problem.affected,
-            abstention=problem.abstention,
-        )
+        simplest = problem.simplest
         if not isinstance(simplest, GroupProblem):
             path, answer = ("gamma", "a γ") if isinstance(simplest, Problem) else ("plurality", "a rule")
             accepted = "voters that are not alike, or private ones among more than two classes"

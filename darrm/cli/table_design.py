@@ -76,7 +76,13 @@ def show_table_design(
 ) -> None:
     """Solve, write and print."""
     from darrm.cli.files import write_json
-    from darrm_opt.answers.plurality import expected_seconds, shown_baselines, table_to_dict, utilities_to_dict
+    from darrm_opt.answers.plurality import (
+        MAX_GROUP_VOTERS,
+        shown_baselines,
+        table_seconds,
+        table_to_dict,
+        utilities_to_dict,
+    )
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.tables.problem import PluralityProblem
     from darrm_opt.tables.record import table_solution_record
@@ -92,7 +98,7 @@ def show_table_design(
         raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
     objective = _objective(design, table, problem)
     limit = None if design.time_limit is None else number(design.time_limit)
-    seconds = expected_seconds(problem)
+    seconds = table_seconds(problem) if alike or problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count takes long
     if seconds > LONG and limit is None:
         say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
     with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
@@ -12,7 +12,7 @@ from darrm_opt.answers.verification import member, members, verify_options
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.mechanisms.base import planned_fields
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.group_plan import group_question, plain_option, plan_groups
@@ -57,12 +57,7 @@ def plurality_seconds(problem: PluralityProblem) -> float:
     """Return about how long a design takes [s], most of it in the program; sizes grow with what a record can move."""
     if not has_table(problem.K, problem.classes):
         return 0.0  # refused at once, with the reason
-    return table_seconds(partition_count(problem.K, problem.classes), problem)
-
-
-def table_seconds(partitions: int, problem: PluralityProblem) -> float:
-    """Return about how long the optimum over so many partitions takes [s], were it made."""
-    cells = partitions * min(problem.classes, MEAN_VALUES)
+    cells = partition_count(problem.K, problem.classes) * min(problem.classes, MEAN_VALUES)
     return 0.05 + CELLS_CUBED_SECONDS * cells**3 * problem.affected**2
 
 
@@ -179,13 +174,7 @@ def verify_group_plan(
     if not isinstance(mechanism, GroupTableMechanism) or mechanism.fresh != fresh:
         raise VerificationFailed("The answer has another mechanism than a table for these groups.")
     # The ε of one answer and ⊥ are the planner's choice; voters, classes and `affected` are the question's.
-    asked = GroupProblem(
-        problem.classes,
-        problem.groups,
-        mechanism.problem.target,
-        problem.affected,
-        abstention=mechanism.problem.abstention,
-    )
+    asked = replace(problem, target=mechanism.problem.target, abstention=mechanism.problem.abstention)
     if mechanism.problem != asked:
         raise VerificationFailed("The answer has a table for other voters than those that were asked.")
     # The account is made here, of the table that will release.
@@ -409,11 +398,9 @@ def group_seconds(problem: GroupProblem) -> float:
     return SETUP_SECONDS + LAW_SECONDS * laws + KEY_SECONDS * keys + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
 
 
-def expected_seconds(problem: TableProblem) -> float:
-    """Return about how long a design takes [s]; 0 where that would take long to say."""
-    if isinstance(problem, PluralityProblem):
-        return plurality_seconds(problem)
-    return group_seconds(problem) if problem.K <= MAX_GROUP_VOTERS else 0.0
+def table_seconds(problem: TableProblem) -> float:
+    """Return about how long a design takes [s]; refuse what is out of reach."""
+    return plurality_seconds(problem) if isinstance(problem, PluralityProblem) else group_seconds(problem)
 
 
 MAX_COMPARED_SECONDS = 0.15

@@ -157,11 +157,9 @@ def solve_seconds(request: DesignSpec | TableSpec) -> float:
     if isinstance(request, DesignSpec):
         return _cut_seconds(request.problem) + _scenario_seconds(request)
     # Tables take long to load, and who asks for one has them already.
-    from darrm_opt.answers.plurality import group_seconds, plurality_seconds
-    from darrm_opt.tables.problem import PluralityProblem
+    from darrm_opt.answers.plurality import table_seconds
 
-    problem = request.problem
-    return plurality_seconds(problem) if isinstance(problem, PluralityProblem) else group_seconds(problem)
+    return table_seconds(request.problem)
 
 
 def constraint_count(problem: Problem) -> int:

@@ -22,10 +22,9 @@ from darrm_opt.design.report import count_text, text_above, voters_text
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import FRESH, Privacy
 from darrm_opt.record import problem_from_record

@@ -44,9 +44,9 @@ from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.base import TESTED
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
+from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.planning import design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample

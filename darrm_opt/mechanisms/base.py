@@ -87,7 +87,7 @@ BUILT_IN = {
         "plain_vote": "plain_vote:PlainVote",
         "gamma": "noise_function:NoiseFunctionMechanism",
         "table": "table:RuleMechanism",
-        "group_table": "group_table:GroupTableMechanism",
+        "group_table": "table:GroupTableMechanism",
     }.items()
 }
 """Our own mechanisms: where each name stands."""

@@ -22,10 +22,11 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
-from darrm_opt.mechanisms.table import RuleMechanism, calibrate_confident, calibrate_mechanism, tables
+from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
+from darrm_opt.planning.table_baselines import calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.problem import Privacy
 from darrm_opt.tables.problem import PluralityProblem, has_table
 from darrm_opt.tables.solver import solve_table
@@ -109,15 +110,14 @@ def _table_maker(name: str, question: Question) -> Maker | None:
         return solution.table, solution.gap, {}
 
     def confident(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
-        found = calibrate_confident(
-            problem(target, abstention=True), lambda table: law.utility(law.table_shares(table))
-        )
-        return found.table, None, {}
+        silent = problem(target, abstention=True)
+        return calibrate_confident(silent, lambda table: law.utility(law.table_shares(table)))[1], None, {}
 
     def calibrated(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
-        found, kind = calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION), mechanism_class(name)
-        value = found.rate if kind.increases else 1 / found.rate if found.rate else math.inf
-        return found.table, None, {kind.parameter: value}
+        rate, table = calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION)
+        kind = mechanism_class(name)
+        value = rate if kind.increases else 1 / rate if rate else math.inf
+        return table, None, {kind.parameter: value}
 
     if name == "optimal":
         return optimal

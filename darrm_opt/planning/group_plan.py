@@ -18,10 +18,10 @@ from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
-from darrm_opt.mechanisms.group_table import GroupTableMechanism, least_private
+from darrm_opt.mechanisms.table import GroupTableMechanism, least_private
 from darrm_opt.planning.option import Option, Plan
-from darrm_opt.planning.question import Question
-from darrm_opt.planning.ranking import FRESH, end_of, plan, plan_of_options, remaining, stop_at, time_limit_warning
+from darrm_opt.planning.question import Question, end_of, remaining, stop_at
+from darrm_opt.planning.ranking import FRESH, plan, plan_of_options, time_limit_warning
 from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.search import largest_fitting
@@ -139,7 +139,7 @@ def _tables(question: Question, problem: GroupProblem, goal: PluralityObjective,
 
     @cache
     def made(target: Privacy) -> tuple[TableSolution, GroupTableMechanism]:
-        asked = GroupProblem(problem.classes, problem.groups, target, problem.affected, abstention=problem.abstention)
+        asked = replace(problem, target=target)
         solution = solve_table(asked, goal, time_limit=remaining(end))
         return solution, GroupTableMechanism(asked, solution.table, fresh=question.fresh)
 

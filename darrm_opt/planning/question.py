@@ -16,6 +16,7 @@ other between two classes, so both are accepted there.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -48,6 +49,9 @@ MAX_EXACT_QUERIES = 500
 
 SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
 """Most and fewest vote counts drawn from a prior that cannot be listed, and numbers of votes in all of them."""
+
+MIN_SECONDS = 1e-3
+"""Time of a solve where the time is up already [s]: its answer is private, and may release less than the best."""
 
 _PRIOR = "the text of an objective that has a prior, such as rectangular, shared(2,5) or histogram(9,1,0,2)"
 
@@ -350,6 +354,23 @@ class Question:
             "about later answers and the models' own privacy does not compose over releases. They are taken as not "
             f"private: {affected}, and every release uses fresh randomness of its own."
         )
+
+
+def end_of(time_limit: float | None) -> float:
+    """Return when the time is up, by the monotonic clock [s]; inf where there is no limit."""
+    if time_limit is None:
+        return math.inf
+    return time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
+
+
+def remaining(end: float) -> float | None:
+    """Return the time until then [s], None where there is no limit."""
+    return None if end == math.inf else max(end - time.monotonic(), MIN_SECONDS)
+
+
+def stop_at(end: float) -> Callable[[], bool]:
+    """Return a function that tells whether the time is up."""
+    return never_stop if end == math.inf else lambda: time.monotonic() >= end
 
 
 def _drawn_voter(

@@ -8,12 +8,10 @@ its best option, for those who release by it; `darrm_opt.planning.compare` its t
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
 from darrm_opt.bagging import Sampling
 from darrm_opt.errors import InvalidInput, TooMuchWork
@@ -23,10 +21,10 @@ from darrm_opt.planning.candidates import TIME_IS_UP, calibrated_option, optimal
 from darrm_opt.planning.class_candidates import checked_maximum, table_options
 from darrm_opt.planning.option import MECHANISMS, Option, Plan, Suggestion
 from darrm_opt.planning.plain_majority import fewer_voters, majority
-from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question
+from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question, end_of, stop_at
 from darrm_opt.planning.sampled_candidates import sampled_option
 from darrm_opt.planning.suggestions import suggestions
-from darrm_opt.problem import Privacy, real_number
+from darrm_opt.problem import Privacy
 from darrm_opt.tables.priors import Ties
 
 MIN_ACCURACY = 0.6
@@ -40,9 +38,6 @@ FRESH = (
     "models that are trained once and then queried it is not, and the total would be wrong."
 )
 """What the voters must do where they are private, and asked more than once."""
-
-MIN_SECONDS = 1e-3
-"""Time of a solve where the time is up already [s]: its answer is private, and may release less than the best."""
 
 NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ as small as 1e-9 allows much more over many queries."
 
@@ -327,23 +322,6 @@ def _is_useful(option: Option, question: Question) -> bool:
     if option.accuracy is None or option.utility is None:
         return False
     return option.accuracy >= question.least_accuracy and (question.price == 0 or option.utility > 0)
-
-
-def end_of(time_limit: float | None) -> float:
-    """Return when the time is up, by the monotonic clock [s]; inf where there is no limit."""
-    if time_limit is None:
-        return math.inf
-    return time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
-
-
-def remaining(end: float) -> float | None:
-    """Return the time until then [s], None where there is no limit."""
-    return None if end == math.inf else max(end - time.monotonic(), MIN_SECONDS)
-
-
-def stop_at(end: float) -> Callable[[], bool]:
-    """Return a function that tells whether the time is up."""
-    return never_stop if end == math.inf else lambda: time.monotonic() >= end
 
 
 def time_limit_warning(question: Question, time_limit: float | None) -> tuple[str, ...]:

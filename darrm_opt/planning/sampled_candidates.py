@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -255,8 +256,7 @@ class RenyiTables:
         proved = Table.normalised(problem.cells, mixed)
         largest = table_laws(proved, problem.affected).max_loss
         target = Privacy(largest * (1 + 1e-6) + 1e-9)
-        own = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=problem.abstention)
-        return RuleMechanism(own, proved)
+        return RuleMechanism(replace(problem, target=target), proved)
 
 
 def _excess(p: Array, q: Array, order: float) -> Array:

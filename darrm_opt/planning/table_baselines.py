@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import combinations, takewhile
 from operator import add
 from typing import Any
@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.table import calibrate_confident, calibrate_mechanism, tables
+from darrm_opt.mechanisms.base import CONFIDENT, mechanism_classes
+from darrm_opt.mechanisms.vote_noise import checked_table
 from darrm_opt.noise import Array
-from darrm_opt.planning.ranking import end_of, remaining, stop_at
+from darrm_opt.planning.question import end_of, remaining, stop_at
 from darrm_opt.problem import Privacy
 from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.certificate import certify_table, corners_of
@@ -54,6 +55,15 @@ MAX_SUBSET_GROUPS = 4
 
 MAX_SUBSAMPLES = 200
 """About how many numbers of voters to draw are tried at once: all, or every so many and then those around the best."""
+
+MAX_EDGE_RATE = 2000.0
+"""Largest rate tried: beyond it the plurality is released as it is."""
+
+ROUNDING = 1e-15
+"""Excess that is left to the repair."""
+
+THRESHOLDS, CHECK_SHARES = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 1.0, 2.0)
+"""Thresholds of the check that are tried, as shares of K, and deviations σ₂/σ₁ of its two noises."""
 
 NEARLY = 1e-9
 """Utilities closer than this are proved before they are compared."""
@@ -91,11 +101,85 @@ def table_baselines(
 
 
 def _calibrated_baselines(problem: PluralityProblem, goal: TableObjective) -> tuple[Baseline, ...]:
-    labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
-    found = [calibrate_mechanism(labelling, name) for name in tables()]
+    labelling = replace(problem, abstention=False)
+    found = {name: calibrate_mechanism(labelling, name) for name in tables()}
     if problem.abstention:
-        found.append(calibrate_confident(problem, lambda table: utility(table, goal)))
-    return tuple(Baseline(one.name, one.table, utility(one.table, goal), rate=one.rate) for one in found)
+        found[CONFIDENT] = calibrate_confident(problem, lambda table: utility(table, goal))
+    return tuple(Baseline(name, table, utility(table, goal), rate=rate) for name, (rate, table) in found.items())
+
+
+TableLaw = Callable[[Histograms, float], Array]
+"""Probabilities of the cells at a rate."""
+
+
+@cache
+def tables() -> dict[str, TableLaw]:
+    """Return the laws of the mechanisms that have one as a table, by name."""
+    laws = ((name, getattr(mechanism, "table", None)) for name, mechanism in mechanism_classes().items())
+    return {name: law for name, law in laws if law is not None}
+
+
+def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: float = 1e-10) -> tuple[float, Table]:
+    """Return a mechanism at the largest rate at which its label, and nothing more, is private for the problem.
+
+    Args:
+        problem: without abstention; every edge of it is looked at.
+        name: one of `tables`.
+        precision: relative distance of the rate from the largest one.
+
+    Returns:
+        The rate t [nats a vote], of Gaussian noise 1/σ [1/votes], and the table.
+
+    Guarantees:
+        The table is certified as it is stored, whatever the bisection found.
+
+    Raises:
+        InvalidInput: another name, abstention, or too many partitions.
+    """
+    law = tables().get(name)
+    if law is None:
+        raise InvalidInput("mechanism", name, "one of " + ", ".join(tables()))
+    if problem.abstention:
+        raise InvalidInput(
+            "abstention", problem.abstention, "a problem without abstention", "These mechanisms always release a class."
+        )
+    cells = problem.cells
+    rate = _largest_edge_rate(problem, lambda rate: law(cells, rate), precision)
+    return rate, _certified(problem, law(cells, rate))
+
+
+def calibrate_confident(problem: PluralityProblem, utility: Callable[[Table], float]) -> tuple[float, Table]:
+    """Return a checked noisy maximum at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
+
+    Guarantees: The table is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
+    """
+    if not problem.abstention:
+        raise InvalidInput("abstention", problem.abstention, "a problem with abstention")
+    cells, found = problem.cells, []
+    for threshold in sorted({problem.K * share for share in THRESHOLDS}):
+        for check_share in CHECK_SHARES:
+            table = partial(checked_table, cells, threshold=threshold, check_share=check_share)
+            rate = _largest_edge_rate(problem, table, 1e-4)
+            found.append((rate, _certified(problem, table(rate))))
+    return max(found, key=lambda one: utility(one[1]))
+
+
+def _certified(problem: TableProblem, values: Array) -> Table:
+    # Scaled until its doubles are proved: a closed form has nothing to spare for rounding.
+    return certify_table(problem, Table.normalised(problem.cells, values))[0]
+
+
+def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float = 1e-10) -> float:
+    """Return the rate, to a relative precision from below, up to which a mechanism is private, in floating point."""
+    cells, target = problem.cells, problem.strictest_target
+    c = math.exp(target.epsilon)
+
+    def fits(rate: float) -> bool:
+        x = table(rate)
+        outputs = cells.sizes * np.maximum(x[cells.left] - c * x[cells.right], 0.0)
+        return float(outputs.sum(axis=1).max(initial=0.0)) <= target.delta + ROUNDING
+
+    return largest_fitting_from(fits, 1e-3, MAX_EDGE_RATE, precision)
 
 
 def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
@@ -106,8 +190,7 @@ def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) ->
     def baseline(name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
         values = np.zeros(len(problem.cells.owners))
         np.maximum.at(values, problem.cells.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
-        # Scaled until its doubles are proved: a closed form has nothing to spare for rounding.
-        table, _ = certify_table(problem, Table.normalised(problem.cells, values))
+        table = _certified(problem, values)
         return Baseline(name, table, expected(table, worth), parameter, rate)
 
     def subsample(m: int) -> Array:
@@ -226,9 +309,7 @@ def _worst_group(problem: GroupProblem, goal: TableObjective, end: float) -> tup
     voters = [group.voter for group in problem.groups]
     most = max(v.epsilon for v in voters)
     worst = Privacy(most, 0.0 if most == math.inf else max(v.delta for v in voters))
-    alike = GroupProblem(
-        problem.classes, [VoterGroup(problem.K, worst)], problem.target, problem.affected, abstention=problem.abstention
-    )
+    alike = replace(problem, groups=(VoterGroup(problem.K, worst),))
     try:
         table = solve_table(alike, goal, time_limit=remaining(end)).table
     except InvalidInput:  # out of reach
@@ -247,9 +328,9 @@ def _best_subset(problem: GroupProblem, goal: TableObjective, end: float) -> tup
         for chosen in combinations(several, size):
             if time.monotonic() >= end:
                 break
-            groups = [problem.groups[g] for g in chosen]
+            groups = tuple(problem.groups[g] for g in chosen)
             affected = min(problem.affected, sum(group.K for group in groups))
-            part = GroupProblem(problem.classes, groups, problem.target, affected, abstention=problem.abstention)
+            part = replace(problem, groups=groups, affected=affected)
             places = part.cells.places(counts[:, list(chosen)])
             seen = np.zeros((len(part.cells.counts), worth.shape[1]))
             np.add.at(seen, places, worth)  # expected over the votes that are not seen

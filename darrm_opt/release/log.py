@@ -43,9 +43,8 @@ from darrm_opt.errors import (
     SampleUsed,
 )
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample

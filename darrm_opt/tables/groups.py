@@ -111,6 +111,12 @@ class GroupProblem:
         alone = [Problem(group.K, group.voter, self.target).loosest for group in self.groups]
         return tuple(one.voter for one in alone), alone[0].target
 
+    @property
+    def simplest(self) -> Problem | TableProblem:
+        """The problem of these voters as the special case that it is (`simplest_problem`)."""
+        given: dict[str, Any] = {"classes": self.classes, "affected": self.affected, "abstention": self.abstention}
+        return simplest_problem(self.groups, self.target, **given)
+
     @cached_property
     def cells(self) -> GroupCells:
         """The counts of all groups and the cells of a table."""

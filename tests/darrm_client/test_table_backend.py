@@ -263,13 +263,13 @@ def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
     place = tmp_path / "tables.jsonl"
     write_table(place, [row_of(solve_table(problem, "dirichlet(2)"))])
     with DarrmClient(place.as_uri()) as client:
-        told = client.plurality(problem, "dirichlet(2)")
+        told = client.table(problem, "dirichlet(2)")
         own = solve_table(problem, "dirichlet(2)")
         assert told.cached
         assert (told.table, told.utility, told.certificate) == (own.table, own.utility, own.certificate)
         assert PrivateVote(told).mechanism.fits(problem.target, 1)
-        with pytest.raises(AnswerNotFound, match="has no rule for this problem"):
-            client.plurality(problem, "dirichlet(3)")
+        with pytest.raises(AnswerNotFound, match="has no table for this problem"):
+            client.table(problem, "dirichlet(3)")
         cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
         assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
 
@@ -283,7 +283,7 @@ def test_a_table_file_answers_for_groups(tmp_path: Path) -> None:
         told = client.table(problem, objective)
         assert told.table.values.tolist() == own.table.values.tolist()
         assert (told.utility, told.certificate) == (own.utility, own.certificate)
-        with pytest.raises(AnswerNotFound, match="has no answer for these groups"):
+        with pytest.raises(AnswerNotFound, match="has no table for these groups"):
             client.table(problem)
 
 

@@ -307,7 +307,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
 
 def group_fields(log: ReleaseLog, spent: int, delta: float) -> dict[str, list[dict[str, Any]]]:
     """Return what the releases so far cost the records of each group of a table of groups, as plain data."""
-    from darrm_opt.mechanisms.group_table import GroupTableMechanism
+    from darrm_opt.mechanisms.table import GroupTableMechanism
     from darrm_opt.tables.record import problem_record
 
     if not isinstance(log.mechanism, GroupTableMechanism):
@@ -338,8 +338,8 @@ def _group_text(number: int, group: dict[str, Any]) -> str:
 def assumption(log: ReleaseLog) -> str:
     """Return what the total of a release log takes its voters to be."""
     from darrm_opt.design.report import count_text
-    from darrm_opt.mechanisms.group_table import GroupTableMechanism
     from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+    from darrm_opt.mechanisms.table import GroupTableMechanism
 
     mechanism, voters = log.mechanism, []
     if isinstance(mechanism, CertifiedNoiseFunction):

@@ -337,8 +337,7 @@ def is_release_log(file: str) -> bool:
 def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] | None:
     """Return what was proved of a table, of votes that are alike or of groups; None for another mechanism."""
     from darrm_opt.design.report import guarantee
-    from darrm_opt.mechanisms.group_table import GroupTableMechanism
-    from darrm_opt.mechanisms.table import TableMechanism
+    from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
     from darrm_opt.tables.record import problem_record
 
     if not isinstance(mechanism, TableMechanism):

@@ -202,4 +202,4 @@ def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], mo
     for module in (cached_solve, table_design, ranking, cost):
         monkeypatch.setattr(module, "ProgressDisplay", Seen)
     assert run(*words).exit_code == 0
-    assert len(shown) == 1
+    assert shown

@@ -39,11 +39,10 @@ from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateVotingClassifier, VotingPlan, voting_plan  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
 from darrm_opt.learning.release_plan import SampledVoters  # noqa: E402
-from darrm_opt.mechanisms.group_table import GroupTableMechanism  # noqa: E402
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
 from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
-from darrm_opt.mechanisms.table import RuleMechanism  # noqa: E402
+from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
 from darrm_opt.release import BudgetSpent, EnsembleSampler, ReleaseLog, Sample  # noqa: E402
 from darrm_opt.tables.groups import GroupProblem, VoterGroup  # noqa: E402

@@ -15,7 +15,7 @@ from support.refusals import refused
 from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.randomness import RandomSource
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
 from darrm_opt.tables.groups import GroupProblem, group_of
@@ -208,7 +208,7 @@ def test_where_nothing_is_proved_nothing_is_said() -> None:
 
 def test_theleast_private_voters_cover_every_choice() -> None:
     from darrm_opt.accounting.freshness import compose_models
-    from darrm_opt.mechanisms.group_table import least_private
+    from darrm_opt.mechanisms.table import least_private
 
     voters: list[tuple[Privacy, int]] = [(Privacy(0.5, 0.0), 2), (Privacy(0.2, 0.01), 2), (Privacy(0.1, 0.0), 1)]
     chosen = least_private(voters, 2)

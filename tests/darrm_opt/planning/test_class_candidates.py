@@ -21,10 +21,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CountTable
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, pass_chances
-from darrm_opt.mechanisms.table import tables
 from darrm_opt.noise import Array
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.question import VoteLaw
+from darrm_opt.planning.table_baselines import tables
 from darrm_opt.plurality import PastVotes, PluralityObjective, RuleMechanism, parse_prior
 from darrm_opt.tables.priors import PluralityPrior, sample_counts
 from darrm_opt.tables.problem import PluralityProblem

@@ -11,7 +11,7 @@ from support.group_exact import Enumeration
 from support.refusals import refused
 
 from darrm_opt import Privacy
-from darrm_opt.mechanisms.group_table import GroupTableMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.planning import group_plan, plan
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.ranking import FRESH

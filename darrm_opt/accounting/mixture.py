@@ -301,8 +301,6 @@ def estimated_epsilon(
 ) -> float:
     """Return an estimate from below of the total ε of releases at a total δ.
 
-    >>> from darrm_opt.accounting.mixture import mixture_epsilon
-    >>> from darrm_opt.problem import Privacy
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
     >>> about = estimated_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))

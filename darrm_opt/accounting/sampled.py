@@ -252,9 +252,7 @@ def direction_pld(direction: Direction, missing: float, queries: int, step: floa
     """
     knots = _knots(direction, 0.0)
     deltas = largest_deltas(direction, np.nextafter(knots - 2 * missing, -np.inf) if missing else knots)
-    above = knots[(deltas - deltas[-1]) * queries <= TAIL]
-    below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
-    largest = max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
+    largest = _largest_loss(knots, deltas, queries, TAIL)
     deltas = np.minimum(1.0, (deltas + missing) * (1 + 4 * ULP))
     return pld_from_profile(_chords(knots, deltas), discretisation=step, max_loss=largest).repeated(queries)
 
@@ -285,10 +283,7 @@ def composed_epsilon(
     profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float
 ) -> float:
     """Return ε of so many releases with a profile, by its PLD, on a grid that is fine for their spread."""
-    # Losses above the largest count as infinite, and those below its negative as that: either has to be rare.
-    above = knots[(deltas - deltas[-1]) * queries <= RARE_SHARE * delta]
-    below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
-    largest = max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
+    largest = _largest_loss(knots, deltas, queries, RARE_SHARE * delta)
     # The distribution function of the loss is a second difference of the profile; its spread is enough here.
     grid = np.linspace(-largest, largest, 2001)
     tail = -np.diff(profile(grid)) / np.diff(np.exp(grid))
@@ -296,6 +291,20 @@ def composed_epsilon(
     spread = math.sqrt(float(masses @ grid[1:-1] ** 2)) + 1e-12
     step = max(min(STEP_SHARE * spread, largest / 4), largest / MAX_STEPS)
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
+
+
+def _largest_loss(knots: Array, deltas: Array, queries: int, rare: float) -> float:
+    """Return a loss beyond which those of so many releases have at most a chance ``rare``."""
+    # Losses above the largest count as infinite, and those below its negative as that: either has to be rare.
+    above = knots[(deltas - deltas[-1]) * queries <= rare]
+    below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
+    return max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
+
+
+def _of_both_directions(knots: Array, deltas: Array, queries: int, delta: float) -> Privacy:
+    """Return ε of so many releases of which δ is known at losses from 0 on, for both orders of the neighbours."""
+    both, all_knots = symmetric_profile(_chords(knots, deltas)), np.concatenate([-knots[:0:-1], knots])
+    return Privacy(composed_epsilon(both, all_knots, both(all_knots), queries, delta), delta)
 
 
 def _convolution_of_points(
@@ -317,9 +326,7 @@ def _convolution_of_points(
     hull = {x: -y for x, y in upper_chain((math.expm1(epsilon), y) for epsilon, y in points)}
     knots = np.array(sorted(epsilon for epsilon, y in points if hull.get(math.expm1(epsilon)) == -y))
     deltas = np.minimum.accumulate([hull[math.expm1(epsilon)] for epsilon in knots])
-    both = symmetric_profile(_chords(knots, deltas))
-    all_knots = np.concatenate([-knots[:0:-1], knots])
-    return Privacy(composed_epsilon(both, all_knots, both(all_knots), queries, delta), delta)
+    return _of_both_directions(knots, deltas, queries, delta)
 
 
 def _each_voter(
@@ -361,6 +368,4 @@ def _reached(
     sampled = np.array([amplify_by_subsampling(Privacy(epsilon), any_voter).epsilon for epsilon in knots.tolist()])
     # Of sums of up to K of them; and a profile only falls.
     deltas = np.minimum.accumulate(np.minimum(deltas * (1 + 8 * ULP * K), 1.0))
-    both = symmetric_profile(_chords(sampled, deltas))
-    all_knots = np.concatenate([-sampled[:0:-1], sampled])
-    return Privacy(composed_epsilon(both, all_knots, both(all_knots), releases, delta), delta)
+    return _of_both_directions(sampled, deltas, releases, delta)

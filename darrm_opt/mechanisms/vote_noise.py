@@ -25,10 +25,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.errors import InvalidInput
 from darrm_opt.inversion import MAX_SCALE, gaussian_law, laplace_law
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each, discrete_gaussian, discrete_laplace
 from darrm_opt.tables.problem import ABSTENTION, Histograms
@@ -263,16 +263,13 @@ def laplace_table(cells: Histograms, rate: float) -> Array:
 
 def gaussian_table(cells: Histograms, rate: float) -> Array:
     """Return the probabilities of the largest count with Gaussian noise of deviation 1/rate, shape (cells,)."""
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
     if rate == 0:
         return _uniform(cells)
 
     def density(z: Array) -> Array:
         return np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
-    return _largest_count(cells, rate, density, ndtr, REACH)
+    return _largest_count(cells, rate, density, normal_cdf, REACH)
 
 
 def checked_table(cells: Histograms, rate: float, threshold: float, check_share: float) -> Array:
@@ -281,10 +278,7 @@ def checked_table(cells: Histograms, rate: float, threshold: float, check_share:
     A class is released only if the largest count + N(0, σ₁²) is at least the threshold: the one with the largest count
     plus N(0, σ₂²), σ₂ = 1/rate.
     """
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
-    passes = ndtr((cells.values[cells.starts] - threshold) * rate * check_share)[cells.owners]
+    passes = normal_cdf((cells.values[cells.starts] - threshold) * rate * check_share)[cells.owners]
     return np.where(cells.values == ABSTENTION, 1 - passes, gaussian_table(cells, rate) * passes)
 
 

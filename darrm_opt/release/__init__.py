@@ -3,8 +3,7 @@
 journal  an append-only file that survives kill -9, torn writes and two processes at once
 log      `ReleaseLog`: the releases of one mechanism on such a file, charged once and never free
 sampler  `EnsembleSampler`: fresh and secret samples of the records, for queries that are charged the sampled price
-counter  `ReleaseCounter`: the same in the memory of one process
-vote     `PrivateVote`: any mechanism, charged before an answer leaves
+vote     `PrivateVote`: any mechanism, charged before an answer leaves; `ReleaseCounter`: a log of one process
 signs    vectors of ±1: randomised by clients, the private majority of each coordinate, and a strategy for Flower
 """
 

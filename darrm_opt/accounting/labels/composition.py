@@ -15,7 +15,7 @@ import numpy as np
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.labels.gaussian_comparison import gaussian_cost
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
-from darrm_opt.accounting.labels.power_divergence import PowerDivergence, loss_term
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence, largest_loss_term
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
@@ -141,9 +141,9 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
     def bounds(orders: Array) -> Array:
         divergences = np.zeros((weights.shape[0], orders.size))
         for outcome in range(weights.shape[1]):
-            # χ_a falls up to ℓ = 0 and rises from there: on an interval of losses it is largest at an end.
-            ends = [loss_term(losses[:, [outcome]] + sign * margin, orders) for sign in (-1, 1)]
-            divergences += weights[:, [outcome]] * (1 + error) * np.maximum(*ends)
+            loss = losses[:, [outcome]]
+            terms = largest_loss_term(loss - margin, loss + margin, orders)
+            divergences += weights[:, [outcome]] * (1 + error) * terms
         return np.asarray(divergences.max(axis=0) * (1 + 16 * weights.shape[1] * ULP))
 
     # √(2H_½) is about the size of a loss, so the orders that decide a composed ε lie within a few of its inverses of ½.

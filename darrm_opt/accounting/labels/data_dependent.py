@@ -31,7 +31,7 @@ from darrm_opt.accounting.labels.lattice_cells import (
     tie_laws,
 )
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
-from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, loss_term
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, largest_loss_term
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -317,10 +317,10 @@ class LabelEnvelope:
         distances = np.arange(-self._reach, self._far + 1)
         values = np.arange(-noise.end, noise.end + 1)
         losses = shift * (2 * values - shift) / (2 * sigma * sigma)
-        ends = [loss_term((losses + sign * 3 * MASS_ERROR), self._orders) for sign in (-1, 1)]
-        terms = noise.masses * np.maximum(*ends)
+        error = 3 * MASS_ERROR
+        terms = noise.masses * largest_loss_term(losses - error, losses + error, self._orders)
         beyond = np.concatenate([np.cumsum(terms[::-1])[::-1], [0.0]])[np.clip(distances + noise.end, 0, values.size)]
         p, q = noise.below(distances), noise.below(distances - shift)
         atoms = np.log(q / p)
-        atom_ends = [loss_term(atoms + sign * 3 * MASS_ERROR, self._orders) for sign in (-1, 1)]
-        return np.asarray((beyond + p * np.maximum(*atom_ends)) * (1 + 4 * MASS_ERROR))
+        atom = p * largest_loss_term(atoms - error, atoms + error, self._orders)
+        return np.asarray((beyond + atom) * (1 + 4 * MASS_ERROR))

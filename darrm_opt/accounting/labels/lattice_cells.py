@@ -29,7 +29,7 @@ from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
-    loss_term,
+    largest_loss_term,
 )
 from darrm_opt.accounting.labels.three_cells import (
     LATTICE_VARIANCE,
@@ -267,8 +267,8 @@ def pair_divergences(p: Array, q: Array, orders: Array) -> Array:
         rows = slice(start, start + CHUNK)
         for cell in range(p.shape[1]):
             loss = np.log(q[rows, cell] / p[rows, cell])[:, np.newaxis]
-            ends = [loss_term(loss + sign * 3 * MASS_ERROR, orders) for sign in (-1, 1)]
-            divergences[rows] += p[rows, cell, np.newaxis] * (1 + MASS_ERROR) * np.maximum(*ends)
+            terms = largest_loss_term(loss - 3 * MASS_ERROR, loss + 3 * MASS_ERROR, orders)
+            divergences[rows] += p[rows, cell, np.newaxis] * (1 + MASS_ERROR) * terms
     return np.asarray(divergences * (1 + MASS_ERROR))
 
 
@@ -278,9 +278,9 @@ def censored_lattice(scale: float, offset: float, threshold: int, shift: int, or
     values = np.arange(threshold, noise.end + 1)
     cells = np.concatenate([[float(noise.below(np.array(threshold)))], noise.at(values)])
     atom = math.log(float(noise.below(np.array(threshold - shift))) / cells[0])
-    losses = np.concatenate([[atom], shift * (2 * (values + offset) - shift) / (2 * scale * scale)])
-    ends = [loss_term((losses + sign * 3 * MASS_ERROR)[:, np.newaxis], orders) for sign in (-1, 1)]
-    return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))
+    losses = np.concatenate([[atom], shift * (2 * (values + offset) - shift) / (2 * scale * scale)])[:, np.newaxis]
+    terms = largest_loss_term(losses - 3 * MASS_ERROR, losses + 3 * MASS_ERROR, orders)
+    return np.asarray(cells @ terms * (1 + 2 * MASS_ERROR))
 
 
 def coarse_scale(scale: float) -> float:
@@ -379,5 +379,5 @@ def _coarse_censored(scale: float, threshold: int, shift: int, orders: Array) ->
     low = np.append(np.minimum(*losses), atoms.min()) - slack
     high = np.append(np.maximum(*losses), atoms.max()) + slack
     cells = np.append(normal_density(values, coarse), below[1])
-    ends = [loss_term(bound[:, np.newaxis], orders) for bound in (low, high)]
-    return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))
+    terms = largest_loss_term(low[:, np.newaxis], high[:, np.newaxis], orders)
+    return np.asarray(cells @ terms * (1 + 2 * MASS_ERROR))

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm_opt.accounting.gaussian import ERFCX_ULPS
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
+    largest_loss_term,
     loss_gradients,
-    loss_term,
 )
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
@@ -52,6 +54,14 @@ TAIL_ERROR = ERFCX_ULPS * ULP
 """Relative error of a value of Φ."""
 
 
+def normal_cdf(z: NDArray[np.floating[Any]] | float) -> Array:
+    """Return Φ(z), to `TAIL_ERROR`."""
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
+
+    return np.asarray(ndtr(z))
+
+
 def scaled_orders(mu: float) -> Array:
     """Return the orders a = ½ + Λ/μ, Λ in `SCALED_ORDERS`, without those close to 1."""
     orders = 0.5 + SCALED_ORDERS / mu
@@ -69,11 +79,8 @@ def bit_divergence(mu: float) -> PowerDivergence:
 
 def bit_values(mu: float, orders: Array) -> Array:
     """Return upper bounds on sup over u of H_a(Φ(u), Φ(u − μ)) at each order, shape (n,)."""
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
-    p = np.stack([ndtr(GRID), ndtr(-GRID)], axis=1)
-    q = np.stack([ndtr(GRID - mu), ndtr(mu - GRID)], axis=1)
+    p = np.stack([normal_cdf(GRID), normal_cdf(-GRID)], axis=1)
+    q = np.stack([normal_cdf(GRID - mu), normal_cdf(mu - GRID)], axis=1)
     between = values_on_grid(p, q, 2 * TAIL_ERROR, mu, orders)
     tails = np.maximum(*(censored_divergence(-GRID_END, shift, orders) for shift in (mu, -mu)))
     return np.asarray(np.maximum(between, tails) * (1 + 16 * ULP))
@@ -92,8 +99,8 @@ def values_on_grid(
     low, high = losses - margin, losses + margin
     at_points = np.zeros((len(p), orders.size))
     for cell in range(2):
-        ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
-        at_points += (p[:, cell] * (1 + error))[:, np.newaxis] * np.maximum(*ends)
+        terms = largest_loss_term(low[:, [cell]], high[:, [cell]], orders)
+        at_points += (p[:, [cell]] * (1 + error)) * terms
     # Between two points ℓ ranges from its value at the left one to that at the right one.
     largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + error + charge)
     bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, mu * math.sqrt(6)) * (1 + charge)
@@ -130,8 +137,8 @@ def censored_divergence(mean: float, shift: float, orders: Array) -> Array:
 
     below = float(log_ndtr(-mean - shift) - log_ndtr(-mean))
     error = 2 * TAIL_ERROR * (1 + abs(float(log_ndtr(-mean - shift))))
-    ends = [loss_term(np.array(below + sign * error), orders) for sign in (-1, 1)]
-    atom = float(ndtr(-mean)) * (1 + TAIL_ERROR) * np.maximum(*ends)
+    terms = largest_loss_term(np.array(below - error), np.array(below + error), orders)
+    atom = float(ndtr(-mean)) * (1 + TAIL_ERROR) * terms
     exponent = orders * (orders - 1) * (shift * shift / 2)
     with np.errstate(over="ignore"):
         power = np.exp(exponent) * ndtr(mean + (1 - orders) * shift)

@@ -105,6 +105,11 @@ def loss_term(losses: Array, orders: Array) -> Array:
         return np.asarray((towards + away) / (orders * b) + charge / np.abs(orders * b))
 
 
+def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
+    """Return the largest χ_a(ℓ) of losses between two ends: it falls up to ℓ = 0 and rises from there."""
+    return np.asarray(np.maximum(loss_term(low, orders), loss_term(high, orders)))
+
+
 def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
     """Return |A| and |A + B| at ℓ, where A = ∂/∂p and B = ∂/∂q of p·χ_a(ln(q/p)), rounded up.
 

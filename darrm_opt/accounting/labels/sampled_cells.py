@@ -135,6 +135,12 @@ class _CutNoise:
         self.means = np.arange(-reach - 2, reach + 2)
         """Means relative to M: with a vote more the first never reaches it, and with none more the last is above it."""
 
+    def around(self) -> tuple[Array, Array, Array, Array]:
+        """Return Pr[noise + mean = x] and Pr[noise + mean < x] above M, and both at M, of all means."""
+        x, zero = np.arange(1, 2 * self.reach + 3), np.array([0])
+        at_m, below_m = self.at(zero, self.means)[0], self.below(zero, self.means)[0]
+        return self.at(x, self.means), self.below(x, self.means), at_m, below_m
+
     def at(self, x: IntArray, mean: IntArray) -> Array:
         """Return Pr[noise + mean = x], shape (x, mean)."""
         k = x[:, np.newaxis] - mean + self.reach
@@ -168,11 +174,8 @@ def _two_cells(noise: _CutNoise) -> tuple[Array, Array]:
 
 def _three_cells(noise: _CutNoise, others: int) -> tuple[Array, Array]:
     """Return the laws of (a, b, another class) at all means: with a record's vote for a, and for b."""
-    means = noise.means
-    x = np.arange(1, 2 * noise.reach + 3)
-    at, below = noise.at(x, means), noise.below(x, means)
+    at, below, at0, below0 = noise.around()
     above = at.T @ (below + at / 2)  # a wins above M
-    at0, below0 = noise.at(np.array([0]), means)[0], noise.below(np.array([0]), means)[0]
     alone, both = np.outer(at0, below0), np.outer(at0, at0)
     laws = []
     for w1, w2, _ in _tie_weights(others):
@@ -185,10 +188,7 @@ def _three_cells(noise: _CutNoise, others: int) -> tuple[Array, Array]:
 
 def _four_cells(noise: _CutNoise, others: int) -> tuple[Array, Array, Array]:
     """Return the laws of (a, b, c, another class) at all means: with a record's vote for a, for b, and for c."""
-    means = noise.means
-    x = np.arange(1, 2 * noise.reach + 3)
-    at, below = noise.at(x, means), noise.below(x, means)
-    at0, below0 = noise.at(np.array([0]), means)[0], noise.below(np.array([0]), means)[0]
+    at, below, at0, below0 = noise.around()
     above = _first_of_three(at, below)
     alone = np.einsum("i,j,k->ijk", at0, below0, below0)
     two = np.einsum("i,j,k->ijk", at0, at0, below0)  # a and b tie at M

@@ -28,13 +28,14 @@ from darrm_opt.accounting.labels.noisy_bit import (
     bit_values,
     censored_divergence,
     curvature_bound,
+    normal_cdf,
     scaled_orders,
 )
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
     gaussian_divergence,
-    loss_term,
+    largest_loss_term,
 )
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
@@ -206,8 +207,7 @@ def _boxes(i: IntArray, j: IntArray, side: float, h: float, orders: Array, famil
         losses = np.log(q_least / p), np.log(q / p_least)
         points = np.zeros((corners.size, orders.size))
         for cell in range(3):
-            ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in losses]
-            points += p[:, cell, np.newaxis] * np.maximum(*ends)
+            points += p[:, [cell]] * largest_loss_term(losses[0][:, [cell]], losses[1][:, [cell]], orders)
         values = np.max([values, *(points[place] for place in at.values())], axis=0)
         # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner
         # (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
@@ -225,10 +225,7 @@ def _gaussian_bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
 
 
 def _gaussian_another(alpha: Array, beta: Array) -> Array:
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
-    return np.asarray(ndtr(-alpha) * ndtr(-beta) * (1 + _RELATIVE_ERROR[2]))
+    return np.asarray(normal_cdf(-alpha) * normal_cdf(-beta) * (1 + _RELATIVE_ERROR[2]))
 
 
 def _above(cells: Array) -> Array:
@@ -244,9 +241,6 @@ def _below(cells: Array) -> Array:
 
 def _outside(sigma: float, orders: Array) -> Array:
     """Return upper bounds over all (α, β) outside of the triangle."""
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
     h = 1 / sigma
     mu = math.sqrt(2) * h
     product = np.abs(orders * (orders - 1))
@@ -254,5 +248,5 @@ def _outside(sigma: float, orders: Array) -> Array:
     tail = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
     growth = np.where(orders > 1, 1 + product * tail, 1.0)
     one_rare = growth * single + tail
-    third_rare = bit_values(mu, orders) + float(ndtr(-MAX_SUM / math.sqrt(2))) * gaussian_divergence(mu, orders)
+    third_rare = bit_values(mu, orders) + float(normal_cdf(-MAX_SUM / math.sqrt(2))) * gaussian_divergence(mu, orders)
     return np.asarray(np.maximum(one_rare, third_rare) * (1 + 64 * ULP))

@@ -94,7 +94,7 @@ def as_pld(
             raise InvalidInput("sampling", sampling.words, "None with a γ of private voters")
         plds = [subject.effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)]
     elif sampling is None:
-        plds = [reduce(Pld.then, _parts(subject.bounds(queries), discretisation))]
+        plds = [reduce(Pld.then, _parts(_releases(subject, queries), discretisation))]
     else:
         plds = _sampled(subject, queries, sampling, discretisation)
     return library_distribution(*plds, guarded=True)
@@ -109,6 +109,13 @@ def _subject(released: Releasing, *, fresh: bool) -> Release | Accountable:
     if hasattr(released, "bounds"):
         return cast("Accountable", released)
     return Release.of(cast("Released", released))
+
+
+def _releases(mechanism: Accountable, queries: int) -> Parts:
+    """Return what is proved of so many releases beside others of the same voters."""
+    # What voters that were trained once show in their only release is less than in one of several.
+    least = COMPOSED_QUERIES if queries == 1 and getattr(mechanism, "is_fixed", False) else queries
+    return [(bounds, -(-count * queries // least)) for bounds, count in mechanism.bounds(least)]
 
 
 def _parts(parts: Parts, step: float) -> list[Pld]:
@@ -224,7 +231,7 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
         pairs = [laws for family in families for laws in family.pairs(sampling.chance)]
         return renyi_of_pairs(pairs, orders)
     total = np.zeros(orders.size)
-    for bounds, count in subject.bounds(1):
+    for bounds, count in _releases(subject, 1):
         bound, event = bounds.bound(), bounds.event()
         if bound is None and event is not None and not event.delta and event.epsilon <= MAX_RANGE:
             truth = 1 / (1 + math.exp(-event.epsilon))

@@ -21,7 +21,7 @@ from darrm_opt.accounting.cost import ReleaseBounds, cost_of_parts
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, BitPairs, LawPairs
 from darrm_opt.audit.claim import Claim, Counterexample, Counts
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.base import CHECKS, VoteMechanism
+from darrm_opt.mechanisms.base import VoteMechanism, with_shape
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
@@ -164,8 +164,7 @@ def of_voters(mechanism: VoteMechanism, K: int) -> VoteMechanism:
         raise InvalidInput(
             "neighbours", "add-remove", f"replace-one: this {mechanism.name} is for {mechanism.K} voters"
         )
-    checks = {name: getattr(mechanism, name, None) for name in CHECKS} if mechanism.has_check else {}
-    return type(mechanism).of(K, mechanism.classes, mechanism.value, min(mechanism.affected, K), **checks)
+    return with_shape(mechanism, K, min(mechanism.affected, K))
 
 
 def _chances(mechanism: VoteMechanism, ordered: Index) -> Array | None:

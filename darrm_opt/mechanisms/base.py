@@ -179,8 +179,9 @@ class VoteMechanism(ABC):
         Args:
             votes: 1..K.
         """
-        parts = (self if votes == self.affected else self.of(self.K, self.classes, self.value, votes)).bounds(1)
-        return parts[0][0] if len(parts) == 1 else None
+        parts = (self if votes == self.affected else with_shape(self, self.K, votes)).bounds(1)
+        # Where a release counts as several, as a label and its check, one of them is not what it costs.
+        return parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None
 
     def batch(self, queries: int) -> VoteBatch:  # noqa: ARG002 — of those that have the account
         """Return a fixed batch of queries, for what its labels reveal beside their votes.
@@ -565,6 +566,12 @@ def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
     epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted, least=0, below=math.inf)
     delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)", least=0, below=1)
     return queries, Privacy(epsilon, delta)
+
+
+def with_shape(mechanism: VoteMechanism, K: int, affected: int) -> VoteMechanism:
+    """Return a mechanism for another number of voters, or of votes that a record can move; its check stays."""
+    checks = {name: getattr(mechanism, name, None) for name in CHECKS} if mechanism.has_check else {}
+    return type(mechanism).of(K, mechanism.classes, mechanism.value, affected, **checks)
 
 
 def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:

@@ -85,7 +85,8 @@ class PrivateVote:
             budget.check_is_for(self._mechanism, "budget")
         elif isinstance(budget, PrivacyBudget):
             # A budget adds up (ε, δ): it cannot count labels up to a cap, nor charge what has only laws.
-            if self._event is None or self._mechanism.cap is not None:
+            mechanism = self._mechanism
+            if (self._event is None and mechanism.models is None) or mechanism.cap is not None:
                 raise InvalidInput("budget", "a PrivacyBudget", "a ReleaseLog or None where one release has no (ε, δ)")
         elif budget is not None and not isinstance(budget, ReleaseCounter):
             raise InvalidInput("budget", budget, "a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None")
@@ -264,16 +265,21 @@ class PrivateVote:
         return self._draw(votes)
 
     @property
-    def _event(self) -> Privacy | None:
-        """(ε, δ) of one release, if there is one."""
-        parts = self._mechanism.bounds(1)
+    def _event(self) -> tuple[Privacy, int] | None:
+        """(ε, δ) of one of several releases and how many such it counts as, if there is one."""
+        # Of two: where voters were trained once, each of them may cost more than a release that stays the only one.
+        parts = self._mechanism.bounds(2)
+        if len(parts) != 1:
+            return None
+        bounds, count = parts[0]
         # What is proved without laws, if anything is: a budget that was saved goes on with events of the same kind.
-        return (parts[0][0].privacy or parts[0][0].event()) if len(parts) == 1 else None
+        privacy = bounds.privacy or bounds.event()
+        return None if privacy is None else (privacy, count // 2)
 
     def _charge(self, budget: PrivacyBudget, count: int) -> None:
         event, models = self._event, self._mechanism.models
         if models is None and event is not None:
-            budget.charge(event, count)
+            budget.charge(event[0], count * event[1])
         elif models is not None and count and not self._models_charged:
             try:  # two threads at once charge twice, which errs on the private side
                 budget.charge(*models)
@@ -321,6 +327,7 @@ class ReleaseCounter:
         self.limit, self.proposal = limit, proposal
         self._spent = self._labels = 0
         self._lock = threading.Lock()
+        self._holder: int | None = None
         self._process = process_identity()
 
     @property
@@ -339,16 +346,23 @@ class ReleaseCounter:
             BudgetSpent: fewer are left; nothing was charged, and nothing drawn.
             BatchWithheld: the test of the batch did not pass; all of it is charged.
             InvalidInput: not the whole batch that is tested; nothing was charged.
+            RuntimeError: it is called from within one of its own releases.
         """
         # before the lock, which another thread may have held when it was copied
         self._refuse_fork(count)
+        if self._holder == threading.get_ident():  # it would wait for itself, forever
+            raise RuntimeError("a release counter cannot be used from within one of its own releases")
         with self._lock:
             if self.proposal is not None and count != self.limit:
                 raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch")
             if count > self.left:
                 raise BudgetSpent(f"{self.limit} predictions", self.limit, self._spent, count)
             self._spent += count
-            labels = draw(self._labels)
+            self._holder = threading.get_ident()
+            try:
+                labels = draw(self._labels)
+            finally:
+                self._holder = None
             if labels is None:
                 raise withheld(self.proposal)
             self._refuse_fork(count)  # a child that was forked meanwhile: one charge, one answer

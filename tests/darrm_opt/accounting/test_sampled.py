@@ -19,6 +19,7 @@ from support.refusals import refused
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
+from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.accounting.cost import Accountable, Parts, cost, fits, most_releases
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
 from darrm_opt.accounting.sampled import SLACK_SHARE, LawTriples, direction_pld, log_moments, logarithms
@@ -27,6 +28,8 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.plain_vote import PlainVote
+from darrm_opt.release import PrivateVote
 
 HALF = Fraction(1, 2)
 
@@ -184,6 +187,22 @@ def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) ->
         for account, epsilon in found.epsilons.items():
             assert worst_delta(pairs, 2, exp_fraction(epsilon)) <= Fraction(delta), account
         assert found.epsilon > cost(mechanism, 2, delta, naive).epsilon
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: float) -> None:
+    checked = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
+    assert [checked.moved(votes) for votes in (1, 2, 5)] == [None] * 3
+    assert cost(checked, 10, delta, Sampling(1000, 5, scheme="each-voter")).epsilon == math.inf
+
+
+def test_all_models_that_a_record_reaches_are_charged() -> None:
+    vote, every = PlainVote(11, 3, Privacy(0.5), affected=2), Sampling(1000, 1000)
+    assert cost(vote, 1, 0.0, every).epsilon == cost(vote, 1, 0.0).epsilon == 1.0
+    budget = PrivacyBudget(Privacy(1.2))
+    PrivateVote(vote, budget).release([0] * 11)
+    assert budget.events == {Privacy(0.5): 2}
 
 
 def test_labels_of_one_sample_are_one_release() -> None:

@@ -14,6 +14,7 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.accounting.interop import renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.randomness import RandomSource
@@ -197,6 +198,22 @@ def test_models_that_were_trained_once_are_charged_once() -> None:
     assert budget.spent.epsilon == pytest.approx(1.5)  # three models that are as private as the least private one
     with refused("sampling"):
         mechanism.cost(1, 0.0, Sampling(1000, 10))
+
+
+def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
+    """Voters that were trained once count as not private from the second release on, some of them here anyway."""
+    problem = GroupProblem(2, [group_of(3, 0.5), group_of(2, math.inf)], Privacy(0.8, 1e-4), affected=1)
+    mechanism = GroupTableMechanism(problem, solve_table(problem).table)
+    assert mechanism.models is None
+    budget = PrivacyBudget(Privacy(100.0, 1e-2))
+    PrivateVote(mechanism, budget).release_many([[0] * 5] * 2)
+    assert budget.spent.epsilon >= mechanism.cost(2, 0.0).epsilon > 2 * 0.8
+    many, orders = mechanism.bounds(2)[0][0].bound(), np.array([2.0, 6.0])
+    assert many is not None
+    assert np.all(renyi_divergences(mechanism, None, orders) >= many.renyi(orders))
+    fresh = PrivacyBudget(Privacy(100.0, 1e-2))
+    PrivateVote(solve_table(problem), fresh, fresh=True).release_many([[0] * 5] * 2)
+    assert fresh.events == {Privacy(0.8, 1e-4): 2}
 
 
 def test_where_nothing_is_proved_nothing_is_said() -> None:

@@ -259,6 +259,22 @@ def test_a_counter_is_charged_before_a_sample_is_drawn() -> None:
     assert (len(asked), len({sample.charged_with for sample in asked}), counter.left) == (4, 1, 0)
 
 
+def test_a_counter_is_not_used_from_within_one_of_its_releases() -> None:
+    """It would wait for itself."""
+    counter, sampler = ReleaseCounter(6), EnsembleSampler(Sampling(60, 20), 5)
+    vote = PrivateVote(vote_of(), counter)
+
+    def ask(_: Sample) -> list[int]:
+        vote.release([0] * 5)
+        return [0] * 5
+
+    for left in (5, 4):
+        with pytest.raises(RuntimeError):
+            vote.release_sampled(sampler, ask)
+        assert counter.left == left
+    assert vote.release([0] * 5) is not None
+
+
 def test_a_log_does_not_take_a_text_for_samples_of_its_labels(tmp_path: Path) -> None:
     """Every label shows the same record: as if each had a sample, nothing would be shown at this ε; truly 0.061 is."""
     mechanism, T = vote_of(1, 2, 1.5), 4

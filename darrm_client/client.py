@@ -40,15 +40,14 @@ if TYPE_CHECKING:
 
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.answers.accounting import MechanismCost
-    from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, TableOptions, Tradeoff
+    from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, Tradeoff
     from darrm_opt.answers.plurality import VerifiedTable
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
-    from darrm_opt.tables.groups import GroupProblem, TableProblem
+    from darrm_opt.tables.groups import TableProblem
     from darrm_opt.tables.objective import PluralityObjective, TableObjective
     from darrm_opt.tables.priors import Ties
-    from darrm_opt.tables.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
 """Environment variable of the place that is asked where no URL is given."""
@@ -374,7 +373,7 @@ class DarrmClient:
 
     def plan(
         self,
-        problem: Problem | GroupProblem,
+        problem: Problem | TableProblem,
         queries: int,
         total: Privacy,
         *,
@@ -393,16 +392,17 @@ class DarrmClient:
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all
         queries are the other side's (`darrm_opt.planning.plan` is the same, here). With an ``ensemble`` of voters that
-        are not private, and for groups of voters, it is the best option's mechanism of which this process proved that
-        all queries fit.
+        are not private, among more classes and for groups of voters, it is the best option's mechanism of which this
+        process proved that all queries fit; shares, and the ε of other options, are the other side's word.
 
         Args:
-            problem: gives K, the voters and how many are affected; its target does not count. Groups of voters, which
-                take no draw and no ``ensemble``, have the ranking of `darrm_opt.planning.group_plan.plan_groups`.
+            problem: gives K, the voters, the classes and how many are affected; its target does not count. Votes among
+                more classes take no draw; groups of voters, which take no ``ensemble`` either, have the ranking of
+                `darrm_opt.planning.group_plan.plan_groups`.
             queries: as for `darrm_opt.plan`, like all that follow.
             total: (ε, δ) of all answers together.
-            prior: how votes fall, as text; for groups also with ties, price and weights of votes. None: rectangular,
-                for groups dirichlet(1).
+            prior: how votes fall, as text; of classes and groups also with ties, price and weights of votes. None:
+                rectangular, of classes and groups dirichlet(1).
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use; None: a fifth of the way from a guess to certainty.
             n: as for `compare`, like `subsample_size`, `replacement` and `sampling`.
@@ -413,20 +413,19 @@ class DarrmClient:
 
         Raises:
             InvalidInput: groups of voters that are all alike, or with a draw; or numbers out of range.
+            AnswerNotFound: the client reads a table file, which has no plans for more classes.
         """
-        from darrm_opt.tables.groups import GroupProblem
-
         draw = draw_body(n, subsample_size, replacement, sampling)
-        if isinstance(problem, GroupProblem):
-            for name, value in {**draw, "ensemble": ensemble}.items():
+        if not isinstance(problem, Problem):
+            for name, value in draw.items():
                 if value is not None:
-                    raise InvalidInput(name, value, "nothing for groups of voters")
+                    raise InvalidInput(name, value, "nothing for votes among classes or of groups")
             asked = {"fresh": fresh, "least_accuracy": least_accuracy, "time_limit": time_limit}
-            return self._group_plan(problem, queries, total, prior or "dirichlet(1)", asked, timeout)
+            return self._table_plan(problem, queries, total, prior or "dirichlet(1)", ensemble, asked, timeout)
         if not isinstance(prior, str | None):
             raise InvalidInput("prior", prior, "a text, for voters that are alike")
         prior = prior or "rectangular"
-        from darrm_opt.answers.library_types import plan_of, sampled_plan_of
+        from darrm_opt.answers.library_types import plan_of, table_plan_of
         from darrm_opt.planning.question import Question
 
         # With a draw, chance decides whom a record reaches: all K is then a default, and no claim.
@@ -451,49 +450,60 @@ class DarrmClient:
         # Voters that are not private: the best option's mechanism is proved. Private ones that draw for themselves are
         # fresh voters with an amplified ε, and each γ is proved for these.
         if question.ensemble is not None:
-            return sampled_plan_of(verify_options(answer, question.problem, queries, ensemble), question)
+            return table_plan_of(verify_options(answer, question.problem, queries, ensemble), question)
         drawn = problem if ensemble is None else drawn_problem(problem, ensemble)
         stated = body | draw | {"epsilon": numbers(drawn)["epsilon"], "Delta": numbers(drawn)["Delta"]}
         return plan_of(verify_plan(answer, drawn, stated, trained_once=not fresh and queries > 1), question)
 
-    def _group_plan(
+    def _table_plan(
         self,
-        problem: GroupProblem,
+        problem: TableProblem,
         queries: int,
         total: Privacy,
         prior: str | PluralityObjective,
+        ensemble: Sampling | None,
         asked: dict[str, Any],
         timeout: float | None,
     ) -> Plan:
-        """Return the plan of groups of voters."""
-        from darrm_opt.answers.library_types import group_plan_of
+        """Return the plan of votes among classes, or of groups of voters."""
+        from darrm_opt.answers.library_types import table_plan_of
         from darrm_opt.answers.plurality import verify_group_plan
         from darrm_opt.planning.group_plan import group_question
+        from darrm_opt.planning.question import Question
         from darrm_opt.tables.groups import GroupProblem
-        from darrm_opt.tables.objective import PluralityObjective, as_table_objective
+        from darrm_opt.tables.objective import PluralityObjective, objective_for
         from darrm_opt.tables.record import group_records
 
-        goal = as_table_objective(prior)
+        goal = objective_for(problem, prior)
         if not isinstance(goal, PluralityObjective):
             raise InvalidInput("prior", str(prior), "a prior of the votes")
         # A plan is for a total: it stands where the target of one answer was.
-        within = replace(problem, target=total, abstention=goal.price > 0)
+        within: TableProblem = replace(problem, target=total, abstention=goal.price > 0)
+        body: dict[str, Any] = {"classes": within.classes, "affected": within.affected, "queries": queries}
+        body |= {"prior": str(goal), "ties": goal.ties, "price": goal.price}
+        body |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
+        fresh, least = asked["fresh"], asked["least_accuracy"]
+        body |= {name: value for name, value in asked.items() if value is not None}
+        if not isinstance(within, GroupProblem):
+            of_voters: dict[str, Any] = {"classes": within.classes, "least_accuracy": least, "ensemble": ensemble}
+            question = Question.of(within.K, None, queries, total, within.affected, goal, **of_voters)
+            del body["fresh"]  # these voters are not private, whatever their randomness
+            answer = self._ask("plurality/options", body | {"K": within.K} | sampling_body(ensemble), timeout)
+            return table_plan_of(verify_options(answer, within, queries, ensemble), question)
+        if ensemble is not None:
+            raise InvalidInput("ensemble", ensemble, "nothing for groups of voters")
         alike = within.simplest
-        # Such voters have a plan of another shape, and one question has one answer: the other method's.
+        # Such voters have a plan of another shape, and one question has one answer.
         if not isinstance(alike, GroupProblem) and goal.weights is None:
             accepted = "voters that are not alike, or private ones among more than two classes"
-            way = "a Problem" if isinstance(alike, Problem) else "`plurality_options`"
+            way = "a Problem" if isinstance(alike, Problem) else "a PluralityProblem"
             raise InvalidInput("problem", str(problem), accepted, f"For voters that are alike, take {way}.")
         voters = group_records(within.groups)
-        body: dict[str, Any] = {"groups": voters, "classes": within.classes, "affected": within.affected}
         for group, weight in zip(voters, goal.weights or (), strict=False):
             group["weight"] = weight
-        body |= {"prior": str(goal), "ties": goal.ties, "price": goal.price, "queries": queries}
-        body |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
-        question = group_question(within, goal, queries, fresh=asked["fresh"], least_accuracy=asked["least_accuracy"])
-        body |= {name: value for name, value in asked.items() if value is not None}
-        answer = self._ask("plan", body, timeout)
-        return group_plan_of(verify_group_plan(answer, within, goal, queries, fresh=question.fresh), question)
+        question = group_question(within, goal, queries, fresh=fresh, least_accuracy=least)
+        answer = self._ask("plan", body | {"groups": voters}, timeout)
+        return table_plan_of(verify_group_plan(answer, within, goal, queries, fresh=question.fresh), question)
 
     def table(
         self,
@@ -531,44 +541,6 @@ class DarrmClient:
             group["weight"] = weight
         verb = "plurality" if isinstance(problem, PluralityProblem) else "table"
         return verified_table(self._ask(verb, body | asked, timeout), spec)
-
-    def plurality_options(
-        self,
-        problem: PluralityProblem,
-        queries: int,
-        prior: str = "dirichlet(1)",
-        *,
-        ties: str = "excluded",
-        price: float = 0.0,
-        sampling: Sampling | None = None,
-        timeout: float | None = None,
-    ) -> TableOptions:
-        """Return every mechanism for queries among classes within a total.
-
-        Args:
-            problem: voters and classes; its target is the (ε, δ) of all answers together.
-            queries: answers wanted, ≥ 1.
-            prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
-            ties: "excluded" or "any".
-            price: cost of a wrong label.
-            sampling: as for `cost`.
-
-        Returns:
-            The options. Of ``mechanism``, that of the best one, this process proved that ``queries`` answers are within
-            the total; `darrm_opt.release.PrivateVote` releases by it. Shares, and the ε of other options, are the
-            service's word.
-
-        Raises:
-            AnswerNotFound: the client reads a table file, which has no such designs.
-        """
-        from darrm_opt.answers.library_types import table_options_of
-
-        body = {name: getattr(problem, name) for name in ("K", "classes", "affected")}
-        body |= {"queries": queries, "prior": prior, "ties": ties, "price": price}
-        body |= {"total_epsilon": problem.target.epsilon, "total_delta": problem.target.delta}
-        body |= sampling_body(sampling)
-        answer = verify_options(self._ask("plurality/options", body, timeout), problem, queries, sampling)
-        return table_options_of(answer, problem, queries)
 
     def cost(
         self,

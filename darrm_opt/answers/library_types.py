@@ -18,14 +18,13 @@ from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Statistics, Status
 from darrm_opt.design.sweep import LeastParameter, Neighbour, with_agreement
 from darrm_opt.errors import VerificationFailed
-from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
+from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.compare import Comparison, ComparisonRow, measure_of
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.problem import PluralityProblem
 
 Arguments = ParamSpec("Arguments")
 
@@ -213,17 +212,26 @@ def plan_of(answer: dict[str, Any], question: Question) -> Plan:
 
 
 @_reads
-def sampled_plan_of(answer: dict[str, Any], question: Question) -> Plan:
-    """Return the plan of an answer that `verify_options` let pass: its options that fit, the first one's mechanism."""
-    return _plan_of(answer, question, table_options_of(answer, question.problem, question.queries).options)
+def table_plan_of(answer: dict[str, Any], question: Question) -> Plan:
+    """Return the plan under a law of votes of an answer, the first option's mechanism proved: what fits, and no more.
 
-
-@_reads
-def group_plan_of(answer: dict[str, Any], question: Question) -> Plan:
-    """Return the plan of groups of an answer that `verify_group_plan` let pass, the first option's mechanism proved."""
-    record = answer["mechanism"]
+    `verify_options` or `verify_group_plan` let it pass.
+    """
+    record, total = answer["mechanism"], question.total
     mechanism = None if record is None else mechanism_from_record(record)
-    return _plan_of(answer, question, _table_options(answer, question.problem, question.queries, mechanism))
+    names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
+    options = tuple(
+        Option(
+            **{name: member(option, name) for name in names},
+            voters=question.K,
+            why="",
+            queries=question.queries,
+            spent=Privacy(member(option, "epsilon"), total.delta),
+            mechanism=None if place else mechanism,
+        )
+        for place, option in enumerate(answer["options"])
+    )
+    return _plan_of(answer, question, options)
 
 
 def _plan_of(answer: dict[str, Any], question: Question, options: tuple[Option, ...]) -> Plan:
@@ -257,50 +265,6 @@ def _option_of(option: dict[str, Any], question: Question) -> Option:
         queries=member(option, "queries"),
         voters=member(option, "voters"),
         problem=None if problem is None else parse_problem(problem),
-    )
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """Every mechanism for queries among classes within a total, the most useful first.
-
-    Attributes:
-        problem: voters and classes; its target is the (ε, δ) of all answers together.
-        queries: answers wanted.
-        options: shares, utility and cost of each: the other side's word.
-        mechanism: that of the best option: ``queries`` answers of it are within the total, as this process proved.
-        samples: draws of votes behind the shares; None where they are exact.
-    """
-
-    problem: PluralityProblem
-    queries: int
-    options: tuple[Option, ...]
-    mechanism: VoteMechanism
-    samples: int | None
-
-
-@_reads
-def table_options_of(answer: dict[str, Any], problem: PluralityProblem, queries: int) -> TableOptions:
-    """Return the options of an answer that `verify_options` let pass."""
-    mechanism = mechanism_from_record(answer["mechanism"])
-    options = _table_options(answer, problem, queries, mechanism)
-    return TableOptions(problem, queries, options, mechanism, answer.get("samples"))
-
-
-def _table_options(
-    answer: dict[str, Any], problem: PluralityProblem, queries: int, mechanism: VoteMechanism | None
-) -> tuple[Option, ...]:
-    names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
-    return tuple(
-        Option(
-            **{name: member(option, name) for name in names},
-            voters=problem.K,
-            why="",
-            queries=queries,
-            spent=Privacy(member(option, "epsilon"), problem.target.delta),
-            mechanism=None if place else mechanism,
-        )
-        for place, option in enumerate(answer["options"])
     )
 
 

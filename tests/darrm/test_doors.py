@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from support.darrm_runner import run, run_json
 from support.live import Ruled, serving
 from support.patient import patient
+from support.refusals import refused
 
 from api.app import create_app
 from darrm_client import DarrmClient
@@ -30,6 +31,7 @@ from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
+from darrm_opt.tables.problem import PluralityProblem
 
 UNIFORM = "shared(1,1)"
 """All chances of 1 equally often: among classes it is dirichlet(1)."""
@@ -218,6 +220,20 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
             read = each.plan(problem, queries, total, prior=prior, fresh=more.get("fresh", False))
             assert json.loads(json.dumps(options_to_dict(read, problem.groups))) == own
             assert read.options[0].mechanism == here.options[0].mechanism
+
+
+def test_a_client_has_the_plan_among_classes_of_its_service(service: TestClient) -> None:
+    problem, total = PluralityProblem(4, 3, Privacy(1.0)), Privacy(1.0, 1e-3)
+    prior = PluralityObjective(Dirichlet(0.5), "any", 1.0)
+    here = plan(4, None, 1, total, 1, prior, classes=3)
+    passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
+    with serving(passed_on) as url, DarrmClient(url) as remote:
+        read = remote.plan(problem, 1, total, prior=prior)
+        with refused("n"):
+            remote.plan(problem, 1, total, n=10, subsample_size=2)
+    told, own = (json.loads(json.dumps(options_to_dict(one))) for one in (read, here))
+    assert told == own
+    assert read.options[0].mechanism == here.options[0].mechanism
 
 
 def test_groups_that_are_alike_have_the_plan_of_their_voters(service: TestClient) -> None:

@@ -255,7 +255,7 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
         with pytest.raises(AnswerNotFound, match="A table has no tags"):
             list(client.designs.list())
         with pytest.raises(AnswerNotFound, match="A table has no options"):
-            client.plurality_options(PluralityProblem(3, 3, Privacy(1.0)), 1)
+            client.plan(PluralityProblem(3, 3, Privacy(1.0)), 1, Privacy(1.0))
 
 
 def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:

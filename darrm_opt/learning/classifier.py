@@ -107,7 +107,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.teachers`.
 
     >>> X = np.repeat(np.eye(3), 60, axis=0)
-    >>> model = PrivateVotingClassifier(n_voters=12, epsilon=4.0, queries=2, random_state=0)
+    >>> model = PrivateVotingClassifier(n_voters=12, epsilon=4.0, delta=0.0, queries=2, random_state=0)
     >>> model.fit(X, np.repeat(["a", "b", "c"], 60)).predict([[1, 0, 0]]).shape, model.queries_left_
     ((1,), 1)
     """

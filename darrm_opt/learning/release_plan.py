@@ -138,7 +138,7 @@ def voting_plan(
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
-    >>> voting_plan(11, 3, queries=2, total=Privacy(2.0, 1e-5)).mechanism.epsilon(2, 1e-5) <= 2.0
+    >>> voting_plan(11, 3, queries=2, total=Privacy(2.0)).mechanism.epsilon(2, 0.0) <= 2.0
     True
     """
     queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")

@@ -114,7 +114,7 @@ def plan(
     >>> noisy = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, mechanisms=("optimal", "randomized_response"))
     >>> noisy.best.name, noisy.best.spent.epsilon <= 4.0
     ('optimal', True)
-    >>> plan(11, None, 2, Privacy(2.0, 1e-5), 1, "favoured(0.5,0.9)", classes=3).best.name
+    >>> plan(11, None, 2, Privacy(2.0), 1, "favoured(0.5,0.9)", classes=3).best.name
     'optimal'
     """
     question = Question.of(

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from darrm_opt.noise import Array
-from support.enumeration import exp_fraction
+from support.enumeration import exp_fraction, whole
 
 Histogram = tuple[int, ...]
 Pair = tuple[Array, Array]
@@ -131,13 +131,19 @@ def exact_recursion_delta(
         steps: for each release in turn the pairs, each a sequence of outcomes (P, Q).
         total_epsilon: ε ≥ 0 [nats].
     """
+    odds, common, scaled = exp_fraction(total_epsilon), 1, []
+    for pairs in steps:
+        unit, outcomes = whole([outcome for pair in pairs for outcome in pair])
+        left = iter(outcomes)
+        scaled.append([[next(left) for _ in pair] for pair in pairs])
+        common *= unit
 
-    def worst(step: int, p_mass: Fraction, q_mass: Fraction) -> Fraction:
+    def worst(step: int, p_mass: int, q_mass: int) -> int:
         if step == len(steps):
-            return max(p_mass - q_mass, Fraction(0))
-        return max(sum((worst(step + 1, p_mass * p, q_mass * q) for p, q in pair), Fraction(0)) for pair in steps[step])
+            return max(p_mass - q_mass, 0)
+        return max(sum(worst(step + 1, p_mass * p, q_mass * q) for p, q in pair) for pair in scaled[step])
 
-    return worst(0, Fraction(1), exp_fraction(total_epsilon))
+    return Fraction(worst(0, odds.denominator, odds.numerator), odds.denominator * common)
 
 
 def _largest_loss(pair: Pair) -> float:

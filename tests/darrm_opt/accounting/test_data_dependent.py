@@ -79,7 +79,7 @@ def test_a_neighbour_is_within_one_more_voter() -> None:
 def test_it_is_at_most_four_fifths_of_the_authors_algorithm(agreement: float) -> None:
     sigma, order, K = 40.0, 20.0, 250
     shares = [agreement, *[(1 - agreement) / 9] * 9]
-    counts = np.random.default_rng(7).multinomial(K, shares, size=50)
+    counts = np.random.default_rng(7).multinomial(K, shares, size=20)
     published = sum(sensitive_rdp(row, sigma, order, kind="continuous").value for row in counts)
     assert UnpublishedLoss(counts, sigma, order).renyi() <= 0.8 * published
 

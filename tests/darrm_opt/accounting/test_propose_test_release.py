@@ -160,7 +160,7 @@ def test_a_failed_test_costs_less_than_the_labels() -> None:
 @pytest.mark.parametrize("check", [(), (18.5, 3.0)], ids=["labels", "checked"])
 def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> None:
     random = np.random.default_rng(8)
-    for _ in range(25):
+    for _ in range(12):
         votes = random.choice(3, p=[0.8, 0.1, 0.1], size=(6, 25))
         changed = votes.copy()
         changed[:, random.integers(25)] = random.integers(3, size=6)

@@ -85,14 +85,16 @@ def largest_divergence(mechanism: VoteMechanism, sampling: Sampling, order: floa
         law[order_of] = chances[0][: len(each)]
         laws[each] = law
     q, largest = sampling.chance, 0.0
-    for one, two, three in product(counts, repeat=3):
+    for one, two, three in (
+        ((one, two, two) for one, two in product(counts, repeat=2))
+        if sampling.neighbours == "add-remove"
+        else product(counts, repeat=3)
+    ):
         moved = [sum(max(a - b, 0) for a, b in zip(one, each, strict=True)) for each in (two, three)]
         common = sum(map(min, one, two, three))
         if max(moved) > mechanism.affected or common < mechanism.K - mechanism.affected:
             continue
         if sampling.neighbours == "add-remove":
-            if three != two:
-                continue
             pairs = [(laws[one], (1 - q) * laws[one] + q * laws[two])]
             pairs.append((pairs[0][1], pairs[0][0]))
         else:

@@ -98,7 +98,7 @@ def each_plan_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     "estimator",
     [
         PrivateVotingClassifier(n_voters=3, queries=3000, epsilon=400.0, delta=0.0),
-        PrivateVotingClassifier(n_voters=3, queries=400, epsilon=400.0, sampling=Sampling(100, 30)),
+        PrivateVotingClassifier(n_voters=3, queries=400, epsilon=400.0, delta=0.0, sampling=Sampling(100, 30)),
         PrivateVotingClassifier(
             groups=[
                 (1, Privacy(30.0), PrivateLogisticRegression(epsilon=30.0)),
@@ -233,7 +233,7 @@ def test_voters_without_records_vote_for_the_first_class() -> None:
             votes = min(sample.records.size, 5) if estimator is None else shares
             assert np.count_nonzero(voters.votes(sample, X[0])) == votes
     model = PrivateVotingClassifier(
-        LogisticRegression(), n_voters=5, epsilon=50.0, queries=5, sampling=Sampling(200, 100)
+        LogisticRegression(), n_voters=5, epsilon=50.0, delta=0.0, queries=5, sampling=Sampling(200, 100)
     )
     assert np.mean(model.fit(X, y).predict(X[:5]) == y[:5]) >= 0.6
     assert model.queries_left_ == 0
@@ -553,8 +553,8 @@ def test_a_price_lets_it_abstain_and_a_cap_holds(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_price_chooses_a_mechanism_that_may_abstain() -> None:
-    plan = voting_plan(6, 3, queries=4, total=Privacy(6.0, 1e-5), price=2.0, prior="dirichlet(1)")
-    assert plan.mechanism.fits(Privacy(6.0, 1e-5), 4)
+    plan = voting_plan(6, 3, queries=4, total=Privacy(6.0), price=2.0, prior="dirichlet(1)")
+    assert plan.mechanism.fits(Privacy(6.0), 4)
     votes = np.array([[2, 2, 2]] * 400)
     assert (plan.mechanism.draw_many(votes, SystemRandomness()) == ABSTENTION).any()
     with refused("design"):

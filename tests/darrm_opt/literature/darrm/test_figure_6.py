@@ -72,15 +72,16 @@ def slack_in_balls(problem: Problem, n_mixed: int | None = None) -> flint.arb:
                         U[a, a1] = both
                         both = step(both, 1 - Delta) if len(both) > 1 else both
                     near_zero = step(near_zero, Delta) if len(near_zero) > 1 else near_zero
+                best = []  # of each n₁, at most a ≤ n₀ and a′ ≤ n₁
                 for n1 in range(n + 1):
                     n0 = n - n1
-                    mine = {(a, a1): U[a, a1][n1 - a1] for a in range(n0 + 1) for a1 in range(n1 + 1)}
-                    theirs = {(b1, b): U[b1, b][n0 - b] for b1 in range(n1 + 1) for b in range(n0 + 1)}
-                    running_maximum(mine, n0 + 1, n1 + 1)
-                    running_maximum(theirs, n1 + 1, n0 + 1)
+                    best.append({(a, a1): U[a, a1][n1 - a1] for a in range(n0 + 1) for a1 in range(n1 + 1)})
+                    running_maximum(best[n1], n0 + 1, n1 + 1)
+                for n1, mine in enumerate(best):
+                    n0 = n - n1
                     for A in range(n0 + 1):
                         for A1 in range(n1 + 1):
-                            worst = worst.max(mine[A, A1] + c * theirs[n1 - A1, n0 - A])
+                            worst = worst.max(mine[A, A1] + c * best[n0][n1 - A1, n0 - A])
             by_y = step(by_y, y) if len(by_y) > 1 else by_y
         by_x = step(by_x, x) if len(by_x) > 1 else by_x
     return c - 1 + 2 * ball(problem.target.delta) - worst

@@ -24,7 +24,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from sqlalchemy import Connection, Select, Update, and_, delete, exists, func, or_, select, tuple_, update
+from sqlalchemy import Connection, Double, Select, Update, and_, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from darrm_opt.errors import InvalidInput
@@ -41,22 +41,11 @@ FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
 MAX_PRUNED_AT_ONCE = 1_000
 """Jobs forgotten in one transaction: others can write in between."""
 
-QUEUED: dict[str, Any] = {
-    "state": "queued",
-    "attempts": 0,
-    "owner": "",
-    "lease_until": 0.0,
-    "progress": "",
-    "reason": "",
-    "result": "",
-    "client": "",
-    "seconds": 0.0,
-    "trace": "",
-}
-"""Columns of a job that was just submitted, without its id, kind, request and times."""
-
 RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
 """Fields of a job without an owner."""
+
+QUEUED: dict[str, Any] = {"state": "queued", "attempts": 0, "progress": "", "reason": "", "result": "", **RELEASED}
+"""Fields of a job of which nothing is done."""
 
 PAGE_SIZE = 100
 """Jobs listed at a time unless another number is asked for."""
@@ -106,28 +95,13 @@ class Job:
         return self.state in FINAL_STATES
 
 
-def check_list(state: str | None, limit: int) -> None:
-    """Refuse what cannot be listed."""
-    if state is not None and state not in STATES:
-        raise InvalidInput("state", state, "one of " + ", ".join(STATES))
-    if limit < 1:
-        raise InvalidInput("limit", limit, "a whole number, at least 1")
-
-
 def damaged_job(job: Job) -> Job:
     """Return a job whose row is not one that this program wrote, as failed: submitting it again writes it anew."""
-    return replace(
-        job, state="failed", attempts=0, owner="", lease_until=0.0, progress="", reason=DAMAGED_ROW, result=""
-    )
+    return replace(job, **{**QUEUED, "state": "failed", "reason": DAMAGED_ROW})
 
 
 DAMAGED_ROW = "The stored job is damaged. Submit it again."
 """Reason of a job whose row cannot be read."""
-
-
-def unknown_after(after: str) -> InvalidInput:
-    """Return the refusal of a page behind a job that is not stored."""
-    return InvalidInput("after", after, "the id of a job that is stored", "Start from the first page again.")
 
 
 class Jobs:
@@ -140,12 +114,7 @@ class Jobs:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @property
-    def database(self) -> Database:
-        """The database that they are in."""
-        return self._database
+        self.database = database
 
     def submit(
         self,
@@ -165,23 +134,23 @@ class Jobs:
         written anew.
         """
         requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
-        with self._database.reading() as connection:  # the usual case, without a writer's lock
+        with self.database.reading() as connection:  # the usual case, without a writer's lock
             row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
             member = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client)
             is_client = not client or connection.execute(member).first() is not None
         if row is not None and is_client and job_of(row).state not in requeued_states:
             return job_of(row)
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             now = self._now
             values = {**QUEUED, "kind": kind, "request": request, "created": now, "updated": now}
             values |= {"client": client, "seconds": seconds, "trace": trace}
-            connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
+            connection.execute(insert_new(self.database.dialect, JOBS, id=id, **values))
             query = select(JOBS).where(JOBS.c.id == id)
             if job_of(connection.execute(query.with_for_update()).one()).state in requeued_states:
                 connection.execute(update(JOBS).where(JOBS.c.id == id).values(**values))
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id))
             if client:
-                connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
+                connection.execute(insert_new(self.database.dialect, JOB_CLIENTS, id=id, client=client))
             return job_of(connection.execute(query).one())
 
     def get(self, id: str, client: str | None = None) -> Job | None:
@@ -189,7 +158,7 @@ class Jobs:
         query = select(JOBS).where(JOBS.c.id == id)
         if client is not None:
             query = query.where(_belongs(client))
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else job_of(row)
 
@@ -197,17 +166,21 @@ class Jobs:
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
     ) -> Sequence[Job]:
         """Return jobs, the newest first."""
-        check_list(state, limit)
+        if state is not None and state not in STATES:
+            raise InvalidInput("state", state, "one of " + ", ".join(STATES))
+        if limit < 1:
+            raise InvalidInput("limit", limit, "a whole number, at least 1")
         page = select(JOBS).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
         if state is not None:
             page = page.where(JOBS.c.state == state)
         if client is not None:
             page = page.where(_belongs(client))
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             if after is not None:
                 last_row = connection.execute(select(JOBS.c.created, JOBS.c.id).where(JOBS.c.id == after)).one_or_none()
                 if last_row is None:
-                    raise unknown_after(after)
+                    accepted, advice = "the id of a job that is stored", "Start from the first page again."
+                    raise InvalidInput("after", after, accepted, advice)
                 page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last_row))
             return [job_of(row) for row in connection.execute(page)]
 
@@ -216,13 +189,13 @@ class Jobs:
         query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
         if client is not None:
             query = query.where(JOBS.c.client == client)
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             counts = {str(state): int(number) for state, number in connection.execute(query)}
         return {state: counts.get(state, 0) for state in STATES}
 
     def waiting_seconds(self) -> float:
         """Return how long the job that was queued first has waited [s]; 0 where none waits."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             query = select(self._now - func.min(JOBS.c.created)).where(JOBS.c.state == "queued")
             seconds = connection.execute(query).scalar()
         return max(0.0, float(seconds)) if isinstance(seconds, int | float) else 0.0
@@ -242,11 +215,12 @@ class Jobs:
         delays another's first by one running job at most. Never do two owners get one job.
         """
         check_lease(owner, lease_seconds)
-        abandoned, waiting = self._free(kinds, max_seconds)
-        with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
-            if all(connection.execute(query).first() is None for query in (abandoned, waiting)):
+        with self.database.reading() as connection:  # who polls an empty queue takes no writer's lock
+            if all(connection.execute(query).first() is None for query in self._free(kinds, max_seconds)):
                 return None
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
+            # Made anew: their time is that of now, and a lease may have been renewed during the wait for the lock.
+            abandoned, waiting = self._free(kinds, max_seconds)
             # Skipped where another transaction has it: who takes jobs never waits for another who does.
             job_id: Any = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
             if job_id is None:
@@ -254,17 +228,8 @@ class Jobs:
             if job_id is None:
                 return None
             now = self._now
-            taking = (
-                update(JOBS)
-                .where(JOBS.c.id == job_id)
-                .values(
-                    state="running",
-                    owner=owner,
-                    attempts=JOBS.c.attempts + 1,
-                    lease_until=now + lease_seconds,
-                    updated=now,
-                )
-            )
+            values = {"state": "running", "owner": owner, "attempts": JOBS.c.attempts + 1, "updated": now}
+            taking = update(JOBS).where(JOBS.c.id == job_id).values(**values, lease_until=now + lease_seconds)
             return job_of(connection.execute(taking.returning(*JOBS.c)).one())
 
     def _lock_waiting(
@@ -301,24 +266,24 @@ class Jobs:
         """
         check_lease(owner, lease_seconds)
         changes = {} if progress is None else {"progress": progress}
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             lease_until = self._now + lease_seconds
             return self._change(connection, _update_own(id, owner), lease_until=lease_until, **changes)
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             return self._change(connection, _update_own(id, owner), state="done", result=result, **RELEASED)
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make the job ``id`` failed for ``reason``; False, and nothing changed, if ``owner`` holds it no more."""
         reason = reason.replace("\0", "�")  # which PostgreSQL does not keep
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             return self._change(connection, _update_own(id, owner), state="failed", reason=reason, **RELEASED)
 
     def release(self, id: str, owner: str) -> bool:
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             attempts = JOBS.c.attempts - 1
             return self._change(connection, _update_own(id, owner), state="queued", attempts=attempts, **RELEASED)
 
@@ -327,7 +292,7 @@ class Jobs:
 
         Its owner finds at the next `renew` that it holds it no more.
         """
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             if client is not None:
                 own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
                 if connection.execute(own_job.with_for_update()).first() is None:
@@ -341,7 +306,7 @@ class Jobs:
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over; return it as it then stands, or None where there is none."""
-        with self._database.writing() as connection:
+        with self.database.writing() as connection:
             if client is not None:
                 own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
                 if connection.execute(own_job.with_for_update()).first() is None:
@@ -355,7 +320,7 @@ class Jobs:
                 if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
                     return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
                 # The last one stays its client, so that a job that was cancelled can be looked at.
-                connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
+                connection.execute(insert_new(self.database.dialect, JOB_CLIENTS, id=id, client=client))
             self._change(connection, update(JOBS).where(is_open), state="cancelled", **RELEASED)
         return self.get(id)
 
@@ -367,9 +332,9 @@ class Jobs:
             page = select(JOBS.c.id).where(old).order_by(JOBS.c.updated, JOBS.c.id).limit(MAX_PRUNED_AT_ONCE)
             ids, count = [""] * MAX_PRUNED_AT_ONCE, MAX_PRUNED_AT_ONCE
             while len(ids) == MAX_PRUNED_AT_ONCE and count:  # `count` is 0 where a damaged file forgets nothing
-                with self._database.writing() as connection:
+                with self.database.writing() as connection:
                     ids = list(connection.execute(page).scalars())
-                    dialect = self._database.dialect
+                    dialect = self.database.dialect
                     count = connection.execute(delete(JOBS).where(old, is_among(dialect, JOBS.c.id, ids))).rowcount
                     connection.execute(delete(JOB_CLIENTS).where(is_among(dialect, JOB_CLIENTS.c.id, ids)))
                     connection.execute(delete(WEBHOOKS).where(is_among(dialect, WEBHOOKS.c.job, ids)))
@@ -393,7 +358,7 @@ class Jobs:
     @property
     def _now(self) -> ColumnElement[float]:
         """The time by the clock that all who share the database see [s since 1970-01-01 UTC]."""
-        return server_time(self._database.dialect)
+        return server_time(self.database.dialect)
 
 
 def _update_own(id: str, owner: str) -> Update:
@@ -416,23 +381,7 @@ def _belongs(client: str) -> ColumnElement[bool]:
     return or_(has_clients.where(JOB_CLIENTS.c.client == client), ~has_clients)
 
 
-_TYPES: tuple[Any, ...] = (
-    str,
-    str,
-    str,
-    str,
-    int,
-    str,
-    (int, float),
-    str,
-    str,
-    str,
-    (int, float),
-    (int, float),
-    str,
-    (int, float),
-    str,
-)
+_TYPES = [(int, float) if isinstance(column.type, Double) else column.type.python_type for column in JOBS.c]
 """Types of a job's columns; SQLite holds anything anywhere."""
 
 

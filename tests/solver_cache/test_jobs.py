@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 from support.refusals import refused
 from support.stores import STORE_URLS
 
@@ -380,6 +381,25 @@ def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, 
     assert jobs.renew("a", "me", LONG)
     clock.now += LONG + 1
     assert claimed(jobs, "you") == "a"
+
+
+def test_a_lease_that_is_renewed_while_a_taker_waits_for_the_lock_stands(
+    jumping: tuple[Jobs, Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, clock = jumping
+    submitted(jobs, "a", "b")
+    assert claimed(jobs, "me", MAX_LEASE_SECONDS) == "a"
+    writing = jobs.database.writing
+
+    def after_a_renewal() -> AbstractContextManager[Connection]:
+        monkeypatch.setattr(jobs.database, "writing", writing)
+        clock.now += 10
+        assert jobs.renew("a", "me", MAX_LEASE_SECONDS)
+        return writing()
+
+    monkeypatch.setattr(jobs.database, "writing", after_a_renewal)
+    assert claimed(jobs, "you") == "b"
+    assert jobs.finish("a", "me", "mine")
 
 
 # --------------------------------------------------------------------------------- what a database does beyond

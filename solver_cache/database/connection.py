@@ -78,7 +78,9 @@ class Database:
         self._identity: tuple[int, int] | None = None
         if self.in_memory:
             self.url, self.dialect, self.read_only = MEMORY, "sqlite", False
-            self.engine: Engine = create_memory_engine()
+            # Its one connection is the database.
+            in_one = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+            self.engine: Engine = _sqlite_engine("sqlite://", **in_one)
             weakref.finalize(self, self.engine.dispose)
         else:
             location, self.read_only = parse_url(url)
@@ -88,7 +90,7 @@ class Database:
             path = Path(location.database or "") if self.dialect == "sqlite" else None
             try:
                 with self._translate_errors():
-                    self.engine = create_database_engine(location, path, read_only=self.read_only)
+                    self.engine = _create_engine(location, path, read_only=self.read_only)
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
             if path is None:
@@ -239,35 +241,28 @@ BUSY_SECONDS = 30
 """Longest wait of a writer for another one [s]. A write takes milliseconds; 30 s mean that something is stuck."""
 
 CONNECTING_SECONDS = 10
-"""Time limit for connecting to PostgreSQL [s]. Without this a host that is gone holds a request for
-minutes."""
+"""Time limit for connecting to PostgreSQL [s]: without it a host that is gone holds a request for minutes."""
 
 SILENT_MILLISECONDS = 30_000
 """Longest silence of PostgreSQL's machine after something was sent [ms] (Linux)."""
 
 
-def create_database_engine(location: URL, path: Path | None, *, read_only: bool) -> Engine:
+def _create_engine(location: URL, path: Path | None, *, read_only: bool) -> Engine:
     """Return the engine for a database URL; ``path`` is the file of a SQLite database, None for PostgreSQL."""
     if path is None:
         limits: dict[str, Any] = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
         arguments = {name: value for name, value in limits.items() if name not in location.query}
-        arguments["client_encoding"] = (
-            "utf8"  # a database in SQL_ASCII, as initdb makes it without a locale, gives bytes
-        )
+        # A database in SQL_ASCII, as initdb makes it without a locale, gives bytes.
+        arguments["client_encoding"] = "utf8"
         engine = create_engine(location, hide_parameters=True, pool_pre_ping=True, connect_args=arguments)
         return engine.execution_options(postgresql_readonly=True) if read_only else engine
     if read_only:
-        engine = create_engine(location, hide_parameters=True, creator=_reader(path))
-    else:
-        engine = create_engine(location, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
-    return engine
+        return _sqlite_engine(location, hide_parameters=True, creator=_reader(path))
+    return _sqlite_engine(location, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
 
 
-def create_memory_engine() -> Engine:
-    """Return the engine of a new SQLite database in memory, which is its one connection."""
-    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+def _sqlite_engine(location: URL | str, **options: Any) -> Engine:
+    engine = create_engine(location, **options)
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

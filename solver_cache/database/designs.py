@@ -86,17 +86,6 @@ def check_tag(tag: str) -> None:
         )
 
 
-def check_list(limit: int) -> None:
-    """Refuse a limit that is out of range."""
-    if not 1 <= limit <= MAX_LISTED:
-        raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
-
-
-def unknown_after(after: str) -> InvalidInput:
-    """Return the error of a page behind a design that is not there."""
-    return InvalidInput("after", after, "the id of a design that is stored")
-
-
 class Designs:
     """Stored designs and their tags. Safe to use from several threads; in a database also from several processes.
 
@@ -107,13 +96,11 @@ class Designs:
         self._database = database
 
     def list(
-        self,
-        design_filter: DesignFilter = EVERY,
-        limit: int = PAGE_SIZE,
-        after: str | None = None,
+        self, design_filter: DesignFilter = EVERY, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[StoredDesign]:
         """Return designs of this version, the newest first."""
-        check_list(limit)
+        if not 1 <= limit <= MAX_LISTED:
+            raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
         columns = SOLUTIONS.c
         page = _select(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
         with self._database.reading() as connection:
@@ -121,7 +108,7 @@ class Designs:
                 query = select(columns.created, columns.key).where(columns.key == after)
                 last_row = connection.execute(query).one_or_none()
                 if last_row is None:
-                    raise unknown_after(after)
+                    raise InvalidInput("after", after, "the id of a design that is stored")
                 page = page.where(tuple_(columns.created, columns.key) < tuple_(*last_row))
             return _designs(connection, page)
 

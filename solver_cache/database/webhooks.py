@@ -130,17 +130,7 @@ def _webhook(row: Any) -> Webhook:
     def number(name: str) -> float:
         return float(values[name]) if isinstance(values[name], int | float) else 0.0
 
-    text = {name: str(values[name]) for name in ("id", "job", "client", "url", "reason")}
+    fields: dict[str, Any] = {name: str(values[name]) for name in ("id", "job", "client", "url", "reason")}
+    fields |= {name: number(name) for name in ("due", "created", "updated")}
     state: WebhookState = values["state"] if values["state"] in WEBHOOK_STATES else "failed"
-    return Webhook(
-        id=text["id"],
-        job=text["job"],
-        client=text["client"],
-        url=text["url"],
-        state=state,
-        attempts=int(number("attempts")),
-        due=number("due"),
-        reason=text["reason"],
-        created=number("created"),
-        updated=number("updated"),
-    )
+    return Webhook(**fields, state=state, attempts=int(number("attempts")))

@@ -19,6 +19,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,12 +72,19 @@ def read_texts(content: Any, path: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
+@contextmanager
+def located(path: str) -> Iterator[None]:
+    """Report what is refused by its place in the file."""
+    try:
+        yield
+    except InvalidInput as err:
+        raise InvalidInput(path, err.value, err.accepted, err.advice) from err
+
+
 def _value(content: Any, path: str, names: set[str]) -> float | Expression:
     if isinstance(content, str):
-        try:
+        with located(path):
             return parse(content, names)
-        except InvalidInput as err:
-            raise InvalidInput(path, content, err.accepted, err.advice) from err
     return _number(content, path, _AXIS)
 
 

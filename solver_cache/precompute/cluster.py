@@ -58,14 +58,9 @@ class Cluster:
             scheduler = str(self._local.scheduler_address)
         elif "://" not in scheduler:
             raise InvalidInput("scheduler", scheduler, "an address such as tcp://HOST:8786")
-        self._address = scheduler
+        self.address = scheduler  # of Dask
         self._client: Any = self._connect()
         self._count_threads()
-
-    @property
-    def address(self) -> str:
-        """The scheduler's address."""
-        return self._address
 
     @property
     def workers(self) -> int:
@@ -90,7 +85,7 @@ class Cluster:
                 key=f"precompute-{id(self)}-{time.time_ns()}-{number}",
             )
         except Exception as err:  # noqa: BLE001 — the scheduler is gone: `poll` joins it again
-            _LOG.warning("a batch could not be handed to %s: %s", self._address, err)
+            _LOG.warning("a batch could not be handed to %s: %s", self.address, err)
             self._futures[number] = None
             self._finished.put((number, None))
             return
@@ -128,10 +123,10 @@ class Cluster:
 
     def _reconnect(self) -> list[AssignmentReport]:
         """Give up every assignment that is out, and wait until the scheduler answers again."""
-        loss = AssignmentLost(f"the scheduler {self._address} was lost")
+        loss = AssignmentLost(f"the scheduler {self.address} was lost")
         reports = [AssignmentReport(number, [loss]) for number in self._futures]
         self._futures.clear()
-        _LOG.warning("the scheduler %s is lost; waiting for it", self._address)
+        _LOG.warning("the scheduler %s is lost; waiting for it", self.address)
         _close(self._client)
         self._client = self._connect()
         self._count_threads()
@@ -143,12 +138,12 @@ class Cluster:
         end, pause = time.monotonic() + self._retry_seconds, 0.2
         while True:
             try:
-                return distributed.Client(self._address, timeout=min(5.0, self._retry_seconds), set_as_default=False)  # type: ignore[no-untyped-call]
+                return distributed.Client(self.address, timeout=min(5.0, self._retry_seconds), set_as_default=False)  # type: ignore[no-untyped-call]
             except ValueError as err:
-                raise InvalidInput("scheduler", self._address, "an address such as tcp://HOST:8786", f"{err}.") from err
+                raise InvalidInput("scheduler", self.address, "an address such as tcp://HOST:8786", f"{err}.") from err
             except OSError as err:
                 if time.monotonic() + pause > end:
-                    message = f"The scheduler {self._address} does not answer: {err}. Running again continues."
+                    message = f"The scheduler {self.address} does not answer: {err}. Running again continues."
                     raise ExecutorLost(message) from err
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)

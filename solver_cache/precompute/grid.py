@@ -51,7 +51,7 @@ from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
-from solver_cache.precompute.axes import Axis, Expression, parse, read_axis, read_texts
+from solver_cache.precompute.axes import Axis, Expression, located, parse, read_axis, read_texts
 
 QUANTITIES = ("K", "classes", "epsilon", "Delta", "affected", "price", "m", "target_epsilon", "delta")
 """In the order in which they vary, the last the fastest: neighbours differ in their target only, which is what warm
@@ -102,10 +102,8 @@ class Part:
                 values[name] = step
             for name, axis in self.axes:  # a formula finds what it needs before it
                 value = axis.values[int(values[name])]
-                try:
+                with located(_join(self.path, name)):
                     values[name] = value(values) if isinstance(value, Expression) else value
-                except InvalidInput as err:
-                    raise InvalidInput(_join(self.path, name), err.value, err.accepted, err.advice) from err
             if self._includes(values):
                 yield self._spec(values, self.objectives[objective], self.shapes[shape])
 
@@ -121,21 +119,16 @@ class Part:
                 yield dict(values)
             return
         name, axis = self.axes[depth]
-        try:
-            for value in axis.at(values):
-                values[name] = value
-                yield from self._points(depth + 1, values)
-        except InvalidInput as err:
-            if err.argument != "formula":
-                raise
-            raise InvalidInput(_join(self.path, name), err.value, err.accepted, err.advice) from err
+        with located(_join(self.path, name)):
+            steps = tuple(axis.at(values))
+        for value in steps:
+            values[name] = value
+            yield from self._points(depth + 1, values)
         values.pop(name, None)
 
     def _includes(self, values: Mapping[str, float]) -> bool:
-        try:
+        with located(_join(self.path, "where")):
             return self.where is None or bool(self.where(values))
-        except InvalidInput as err:
-            raise InvalidInput(_join(self.path, "where"), err.value, err.accepted, err.advice) from err
 
     def _spec(self, values: Mapping[str, float], objective: Any, shape: Any) -> Spec:
         arguments: dict[str, Any] = {
@@ -319,15 +312,13 @@ def _ties(content: Mapping[str, Any], path: str) -> Ties:
 
 
 def _where(content: Mapping[str, Any], path: str, names: set[str]) -> Expression | None:
-    text, condition_path = content.get("where"), _join(path, "where")
+    text = content.get("where")
     if text is None:
         return None
     if not isinstance(text, str):
-        raise InvalidInput(condition_path, text, "a condition such as 'm < (K+1)/2'")
-    try:
+        raise InvalidInput(_join(path, "where"), text, "a condition such as 'm < (K+1)/2'")
+    with located(_join(path, "where")):
         return parse(text, names)
-    except InvalidInput as err:
-        raise InvalidInput(condition_path, text, err.accepted, err.advice) from err
 
 
 def _shapes(content: Mapping[str, Any], path: str) -> tuple[Shape, ...]:

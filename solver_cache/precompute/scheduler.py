@@ -17,15 +17,14 @@ import socket
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from darrm_opt.design.solver import check_backend
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Problem, real_number, whole_number
+from darrm_opt.problem import real_number, whole_number
 from solver_cache.location import CacheError
-from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec, question_record
+from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec
 from solver_cache.precompute.executor import AssignmentLost, AssignmentReport, End, Executor
 from solver_cache.precompute.plan import Batch, Failure, RunOutcome, RunPlan, RunProgress, RunWatcher
 from solver_cache.precompute.worker import (
@@ -390,22 +389,3 @@ class Scheduler:
             done=min(counts.done, self._plan.seconds),
             seconds=time.monotonic() - self._began,
         )
-
-
-def failure_lines(failures: Iterable[Failure]) -> list[str]:
-    """Return failures in words, a line each."""
-    lines = []
-    for failure in failures:
-        problem, columns = failure.spec.problem, question_record(failure.spec)
-        voters = (
-            f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
-            if isinstance(problem, Problem)
-            else f"{problem.classes} classes"
-        )
-        question = (
-            f"K = {problem.K}, {voters}, affected = {problem.affected}, target ε = {problem.target.epsilon:g}, "
-            f"δ = {problem.target.delta:g}, "
-            + ", ".join(str(columns[name]) for name in ("objective", "shape", "prior") if name in columns)
-        )
-        lines.append(f"{failure.key[:12]}… ({question}): {failure.reason}")
-    return lines

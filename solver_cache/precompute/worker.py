@@ -36,8 +36,8 @@ from solver_cache.store import Store, open_store
 from solver_cache.validate import validate_row
 
 LEASE = 30.0
-"""Lease of a claim [s]: how long the keys of a killed run stay claimed. It must outlast whatever
-keeps a live one from renewing, such as a database that starts again."""
+"""Lease of a claim [s]: how long the keys of a killed run stay claimed. It must outlast whatever keeps a live one from
+renewing, such as a database that starts again."""
 
 RETRY_SECONDS = 60.0
 """Time limit for retries while the store does not answer [s]."""
@@ -202,6 +202,7 @@ class _Solver:
 
     def __init__(self, assignment: Assignment) -> None:
         self._task = assignment
+        self._options: dict[str, Any] = {"backend": assignment.backend, "time_limit": assignment.time_limit}
         self._rows: Counts | None = None
         self._sought = False
 
@@ -222,10 +223,9 @@ class _Solver:
     def _solve_from_lead(self, spec: Spec) -> StoredAnswer:
         if isinstance(spec, TableSpec):
             # Of voters that are not private there is one program, whatever solves γ.
-            backend = "highs" if isinstance(spec.problem, PluralityProblem) else self._task.backend
-            return solve_table(spec.problem, spec.objective, backend=backend, time_limit=self._task.time_limit)
-        lead = self._task.lead
-        if lead is None:
+            options = self._options | ({"backend": "highs"} if isinstance(spec.problem, PluralityProblem) else {})
+            return solve_table(spec.problem, spec.objective, **options)
+        if (lead := self._task.lead) is None:
             return self._cold(spec)
         # Its rows are where the others of its group start: nearly all of them bind there too.
         if spec == lead:
@@ -237,14 +237,10 @@ class _Solver:
         return self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]
 
     def _cold(self, spec: DesignSpec) -> Solution:
-        assignment = self._task
-        return solve(
-            spec.problem, spec.objective, spec.shape, backend=assignment.backend, time_limit=assignment.time_limit
-        )
+        return solve(spec.problem, spec.objective, spec.shape, **self._options)
 
     def _warm(self, spec: DesignSpec, rows: Counts | None) -> tuple[Solution, Counts]:
-        options: dict[str, Any] = {"backend": self._task.backend, "time_limit": self._task.time_limit}
-        return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **options)
+        return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **self._options)
 
     def _rows_of(self, lead: DesignSpec) -> Counts | None:
         """Return the rows of a lead that another assignment solved, by solving it; None where it cannot be solved."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from solver_cache import Store
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.grid import Grid
-    from solver_cache.precompute.plan import RunOutcome, RunPlan, RunProgress
+    from solver_cache.precompute.plan import Failure, RunOutcome, RunPlan, RunProgress
 
 
 _WHERE, _WHAT = "Where", "What"
@@ -228,15 +228,8 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
     # Said here, and refused where it would be run: an estimate is what helps to divide it.
     if problems.size > MAX_PROBLEMS:
         text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
-    return {
-        "problems": estimate.problems,
-        "stored": estimate.stored,
-        "sampled": estimate.sampled,
-        "seconds": estimate.seconds,
-        "work": work,
-        "store": store.url,
-        "text": text,
-    }
+    numbers = {name: getattr(estimate, name) for name in ("problems", "stored", "sampled", "seconds")}
+    return {**numbers, "work": work, "store": store.url, "text": text}
 
 
 def _too_large(grid: str, problems: Grid, store: Store) -> str:
@@ -272,23 +265,13 @@ def make_executor(workers: Any, scheduler: str | None) -> Executor:
 
 def plan_to_dict(plan: RunPlan, url: str) -> dict[str, Any]:
     """Return what is to be done, as plain data."""
-    return {
-        "problems": plan.problems,
-        "stored": plan.stored,
-        "repeated": plan.repeated,
-        "missing": plan.missing,
-        "batches": len(plan.batches),
-        "seconds": plan.seconds,
-        "work": f"{duration(plan.seconds)} of one processor",
-        "store": url,
-    }
+    counts = {name: getattr(plan, name) for name in ("problems", "stored", "repeated", "missing")}
+    work = {"seconds": plan.seconds, "work": f"{duration(plan.seconds)} of one processor"}
+    return {**counts, "batches": len(plan.batches), **work, "store": url}
 
 
 def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
     """Return what came of a run, as plain data, with one text for all of it."""
-    from solver_cache.model import question_record
-    from solver_cache.precompute.scheduler import failure_lines
-
     progress = outcome.progress
     elsewhere_text = f", {progress.elsewhere:,} by others" if progress.elsewhere else ""
     losses = f", {progress.losses:,} batches lost and tried again" if progress.losses else ""
@@ -298,20 +281,28 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
         f"Solved: {progress.solved:,} in {duration(progress.seconds)} ({progress.rate:.3g} a "
         f"second){elsewhere_text}{losses}{failures_text}. Worst gap: {progress.worst_gap:.1e}.{limits_text}"
     )
-    # The whole question of each: it can be asked again by `darrm solve`, without the grid.
-    failures = [
-        {
-            "id": failure.key,
-            **question_record(failure.spec),
-            "reason": failure.reason,
-            "text": line,
-        }
-        for failure, line in zip(outcome.failures, failure_lines(outcome.failures), strict=True)
-    ]
-    counts = {
-        name: getattr(progress, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")
-    }
-    return {**counts, "worst_gap": progress.worst_gap, "seconds": progress.seconds, "failures": failures, "text": text}
+    names = ("planned", "solved", "elsewhere", "limited", "failed", "losses", "worst_gap", "seconds")
+    failures = [_failure_to_dict(failure) for failure in outcome.failures]
+    return {**{name: getattr(progress, name) for name in names}, "failures": failures, "text": text}
+
+
+def _failure_to_dict(failure: Failure) -> dict[str, Any]:
+    from darrm_opt.problem import Problem
+    from solver_cache.model import question_record
+
+    # The whole question: it can be asked again by `darrm solve`, without the grid.
+    problem, asked = failure.spec.problem, question_record(failure.spec)
+    if isinstance(problem, Problem):
+        voters = f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
+    else:
+        voters = f"{problem.classes} classes"
+    goal = ", ".join(str(asked[name]) for name in ("objective", "shape", "prior") if name in asked)
+    question = (
+        f"K = {problem.K}, {voters}, affected = {problem.affected}, target ε = {problem.target.epsilon:g}, "
+        f"δ = {problem.target.delta:g}, {goal}"
+    )
+    text = f"{failure.key[:12]}… ({question}): {failure.reason}"
+    return {"id": failure.key, **asked, "reason": failure.reason, "text": text}
 
 
 def duration(seconds: float) -> str:

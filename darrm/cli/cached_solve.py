@@ -13,16 +13,13 @@ from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 if TYPE_CHECKING:
-    from darrm.cli.parameters import DesignOptions
     from darrm_opt import Problem, Solution
     from darrm_opt.accounting.release_profile import Release
     from darrm_opt.design.solution import Progress, Watcher
 
-
 MAX_QUICK_K = 61
 """Up to this K a solve by cuts with HiGHS (0.01 to 0.9 s, measured for Δ from 0 to 1e-2) mostly takes less time than
 opening the store (0.5 s, SQLAlchemy's import), so the store is asked only where someone asked for it."""
-
 
 MAX_SECONDS = 600.0
 """Longest expected work that is begun without a time limit [s]."""
@@ -33,7 +30,9 @@ MAX_UNCHECKED_K = 201
 
 def cached_solution(problem: Problem, design: DesignOptions, method: str = "auto") -> Solution:
     """Return the certified γ_opt, from the cache if it pays to look there; a long solve shows its progress."""
-    check_affordable(problem, design)
+    if design.time_limit is None:
+        advice = "Or give --time-limit: the best private γ so far is then returned."
+        refuse_slow(problem, _objective(design.objective), lambda solve: solve, advice)
     with ProgressDisplay("solving") as display:
         return _cached_solution(problem, design, method, lambda progress: display.update(progress_text(progress)))
 
@@ -49,7 +48,8 @@ def _cached_solution(problem: Problem, design: DesignOptions, method: str, progr
     }
     # Of a store that somebody asked for, an error is one; of the usual one it is a warning, and the solve goes on.
     explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
-    if design.cache is False or not (explicit or takes_long(problem, design, method)):
+    takes_long = problem.K > MAX_QUICK_K or method == "enumerate" or design.backend == "cvxpy"
+    if design.cache is False or not (explicit or takes_long):
         return solve(problem, **settings)
 
     from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
@@ -76,22 +76,8 @@ def progress_text(progress: Progress) -> str:
     )
 
 
-def check_affordable(problem: Problem, design: DesignOptions) -> None:
-    """Refuse, before any work, a solve without a time limit that is expected to take longer than `MAX_SECONDS`."""
-    if design.time_limit is None:
-        objective = _objective(design.objective)
-        refuse_slow(
-            problem,
-            objective,
-            lambda solve, _: solve,
-            "Or give --time-limit: the best private γ so far is then returned.",
-        )
-
-
-def refuse_slow(
-    problem: Problem, objective: AnyObjective, seconds: Callable[[float, Problem], float], advice: str
-) -> None:
-    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`."""
+def refuse_slow(problem: Problem, objective: AnyObjective, seconds: Callable[[float], float], advice: str) -> None:
+    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`: ``seconds``, of those of a solve."""
     if problem.K <= MAX_UNCHECKED_K:
         return
     from darrm_opt.answers.running_time import solve_seconds
@@ -103,18 +89,15 @@ def refuse_slow(
         # A record that reaches all voters reaches all of fewer, too.
         affected = K if problem.affected == problem.K else min(K, problem.affected)
         smaller = Problem(K, problem.voter, problem.target, affected)
-        return seconds(solve_seconds(DesignSpec(smaller, objective)), smaller)
+        return seconds(solve_seconds(DesignSpec(smaller, objective)))
 
     if (estimate := expected_seconds(problem.K)) <= MAX_SECONDS:
         return
     # What would fit is worth more to who is refused than the reason.
     largest = largest_count_between(lambda K: expected_seconds(K) <= MAX_SECONDS, 1, problem.K)
+    would_fit = f"This would take about {estimate / 60:,.0f} minutes; K = {_two_digits(largest):,} would fit."
     raise InvalidInput(
-        "K",
-        problem.K,
-        f"what takes at most {MAX_SECONDS / 60:g} minutes",
-        f"This would take about {estimate / 60:,.0f} minutes; "
-        f"K = {_two_digits(largest):,} would fit. {advice}".rstrip(),
+        "K", problem.K, f"what takes at most {MAX_SECONDS / 60:g} minutes", f"{would_fit} {advice}".rstrip()
     )
 
 
@@ -126,11 +109,6 @@ def _two_digits(count: int) -> int:
     """
     unit: int = 10 ** max(0, len(str(count)) - 2)
     return count // unit * unit
-
-
-def takes_long(problem: Problem, design: DesignOptions, method: str = "auto") -> bool:
-    """Say whether a solve is expected to take longer than opening the store: see `MAX_QUICK_K`."""
-    return problem.K > MAX_QUICK_K or method == "enumerate" or design.backend == "cvxpy"
 
 
 def _objective(text: str) -> AnyObjective:
@@ -151,11 +129,7 @@ def release_of(options: ProblemOptions, design: DesignOptions, source: str | Non
     """Return the release, proved private."""
     from darrm_opt.accounting.release_profile import Release
 
-    if source is None:
-        solution = cached_solution(options.problem(), design)
-        release = Release.of(solution)
-    else:
-        release = _release_in(source, options)
+    release = Release.of(cached_solution(options.problem(), design)) if source is None else _release_in(source, options)
     for warning in release.problem.warnings(release.noise.values):
         say(f"Warning: {warning}")
     return release

@@ -12,9 +12,8 @@ from darrm.cli.parser import Argument, CommandOption
 from darrm.cli.verbs.cost import ParameterOptions
 
 if TYPE_CHECKING:
-    from darrm_opt.audit import Audit, Claim
+    from darrm_opt.audit import Audit
     from darrm_opt.mechanisms import VoteMechanism
-    from darrm_opt.problem import Privacy
 
 BLACK_BOX = "A black box"
 
@@ -79,6 +78,7 @@ def audit(
     of their own, with a confidence. The exit code is 1 where the claim is false, or is of a mechanism or a table and
     not proved; of a black box no proof is possible, and it is 0 where nothing was shown against it.
     """
+    from darrm_opt.audit import Claim, command_draws
     from darrm_opt.audit import audit as find
     from darrm_opt.errors import InvalidInput
 
@@ -94,7 +94,8 @@ def audit(
         if given[name] is not None and shape[name] != value:
             raise InvalidInput(name, shape[name], f"{value}, as in {subject}")
     with options_named(**TOTAL, releases="queries", claim="SUBJECT", table="SUBJECT"):
-        claim = _claim(privacy, {**shape, **read}, number(total.queries), neighbours)
+        kind: Any = neighbours  # checked there
+        claim = Claim(privacy, releases=number(total.queries), neighbours=kind, **{**shape, **read})
         with ProgressDisplay("auditing"):
             result = find(
                 found,
@@ -102,7 +103,7 @@ def audit(
                 pairs=None if pairs is None else _pairs(pairs),
                 samples=number(samples),
                 confidence=number(confidence),
-                draws=None if command is None else _draws(command),
+                draws=None if command is None else command_draws(command),
             )
     # Before the exit code is decided: a program reads the counterexample, also of a claim that is false.
     if json:
@@ -112,12 +113,6 @@ def audit(
         fail(text, ExitCode.NOT_PRIVATE)
     if not json:
         answer(text)
-
-
-def _claim(privacy: Privacy, shape: dict[str, Any], queries: Any, neighbours: Any) -> Claim:
-    from darrm_opt.audit import Claim
-
-    return Claim(privacy, releases=queries, neighbours=neighbours, **shape)
 
 
 def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) -> tuple[Any, dict[str, int]]:
@@ -184,12 +179,6 @@ def _function(module: str, name: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as err:
         raise InvalidInput("SUBJECT", f"{module}:{name}", "a function that can be imported", f"{err}.") from err
     return found
-
-
-def _draws(command: str) -> Any:
-    from darrm_opt.audit import command_draws
-
-    return command_draws(command)
 
 
 def _pairs(file: str) -> list[tuple[Any, Any]]:

@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ExitCode, answer, as_json, end, say
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, say
 from darrm.cli.parameters import AsJson, StoreUrl, TableFormat, number
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from solver_cache import Store
+    from solver_cache import Row, Store
     from solver_cache.database.designs import DesignFilter
 
 
@@ -74,10 +74,10 @@ def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
 
 def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
-    from darrm.cli.output import ProgressDisplay
+    from solver_cache import check
 
     with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
-        problems = check_answers(store)
+        problems = [asdict(finding) for finding in check(store)]
     text = "\n".join(f"{problem['key'] or store.url}: {problem['trouble']}" for problem in problems)
     answer(as_json(problems) if json else text or "Nothing is wrong: every answer was proved again.")
     if problems:
@@ -92,17 +92,35 @@ def cache_prune(
     json: AsJson = False,
 ) -> None:
     """Remove answers that would be misses anyway, and old jobs."""
-    from darrm.cli.output import ProgressDisplay
+    from darrm_opt.errors import InvalidInput
+    from solver_cache import validate_row
+    from solver_cache.validate import InvalidRow, read_row
 
+    def is_answer(row: Row) -> bool:
+        if prove:
+            return validate_row(row).decision == "hit"
+        try:
+            read_row(row)  # its hash, version and form
+        except InvalidRow:
+            return False
+        return True
+
+    age = number(days)
+    if not isinstance(age, int | float) or not 0 <= age < float("inf"):
+        raise InvalidInput("days", age, "a number of days, at least 0")
     with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):
-        counts = prune(store, number(days), prove=prove)
-    answer(as_json(counts) if json else f"Forgotten: {counts['answers']:,} answers, {counts['jobs']:,} jobs.")
+        answers = sum(store.remove(row) for row in store.rows() if not is_answer(row))
+        jobs = store.jobs.prune(time.time() - age * DAY)
+    answer(as_json({"answers": answers, "jobs": jobs}) if json else f"Forgotten: {answers:,} answers, {jobs:,} jobs.")
 
 
 def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Bring the tables of an earlier release up to date; every other use that may write does so too."""
     with closing(open_cache(url, reading=False)) as store:
-        migration = migrate(store)
+        schema = store.stats().schema
+        filled = store.fill() if hasattr(store, "fill") else 0
+        found = getattr(store, "found_schema", schema)
+        migration = {"url": store.url, "from": found, "to": schema, "filled": filled}
     text = f"Schema {migration['from']} -> {migration['to']}; {migration['filled']:,} rows filled in."
     answer(as_json(migration) if json else text)
 
@@ -255,45 +273,6 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
         tags = [] if design is None else list(design.tags)
         answers.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
     return answers
-
-
-def check_answers(store: Store) -> list[dict[str, str]]:
-    """Return everything that is wrong with a store: every answer is proved again."""
-    from solver_cache import check
-
-    return [asdict(finding) for finding in check(store)]
-
-
-def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
-    """Forget answers that would be misses, and jobs that were over so many days ago; return how many.
-
-    ``prove``: whether each answer is proved again to find out; else only its hash, version and form are looked at.
-    """
-    from darrm_opt.errors import InvalidInput
-    from solver_cache import validate_row
-    from solver_cache.validate import InvalidRow, read_row
-
-    if not isinstance(days, int | float) or not 0 <= days < float("inf"):
-        raise InvalidInput("days", days, "a number of days, at least 0")
-    answers = 0
-    for row in store.rows():
-        if prove:
-            invalid = validate_row(row).decision != "hit"
-        else:
-            try:
-                read_row(row)
-                invalid = False
-            except InvalidRow:
-                invalid = True
-        answers += invalid and store.remove(row)
-    return {"answers": answers, "jobs": store.jobs.prune(time.time() - days * DAY)}
-
-
-def migrate(store: Store) -> dict[str, Any]:
-    """Return from which schema a store that was opened came to which, and how many rows were filled in after."""
-    schema = store.stats().schema
-    filled = store.fill() if hasattr(store, "fill") else 0
-    return {"url": store.url, "from": getattr(store, "found_schema", schema), "to": schema, "filled": filled}
 
 
 def _finite(number: float | None) -> float | str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from darrm.cli import VERBS, load
 from darrm.cli.output import answer
-from darrm.cli.parser import Argument
+from darrm.cli.parser import Argument, Command
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
@@ -29,9 +30,6 @@ def completion(shell: Annotated[str, Argument("bash|zsh|fish|powershell", "The s
 
 def _options() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the options of each verb, each with the choices of its value; a flag or a free value has none."""
-    from darrm.cli import VERBS, load
-    from darrm.cli.parser import Command
-
     verbs: dict[str, dict[str, tuple[str, ...]]] = {}
     for verb in VERBS:
         options: dict[str, tuple[str, ...]] = {"--help": ()}
@@ -44,14 +42,10 @@ def _options() -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def _first_words() -> list[str]:
-    from darrm.cli import VERBS
-
     return list(dict.fromkeys(verb.split()[0] for verb in VERBS))
 
 
 def _subcommands(group: str) -> list[str]:
-    from darrm.cli import VERBS
-
     return [verb.split()[1] for verb in VERBS if verb.startswith(f"{group} ")]
 
 

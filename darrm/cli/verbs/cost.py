@@ -15,6 +15,7 @@ from darrm.cli.parameters import (
     VOTES,
     AsJson,
     BagsOption,
+    DesignOptions,
     Fresh,
     ProblemOptions,
     SampleOptions,
@@ -347,7 +348,11 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
         answer(as_json({name: {**account, "fresh": options.fresh} for name, account in table.items()}))
         return
     rows = [
-        [name, "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"), _delta(total)]
+        [
+            name,
+            "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"),
+            "-" if total["delta"] is None else text_above(total["delta"]),
+        ]
         for name, total in table.items()
     ]
     # An account that refuses is a row with its reason: that it is missing says something about the question.
@@ -365,7 +370,6 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
 
 
 def _release(options: AccountOptions) -> tuple[Privacy, Release | None]:
-    from darrm.cli.parameters import DesignOptions
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy
 
@@ -380,12 +384,6 @@ def _release(options: AccountOptions) -> tuple[Privacy, Release | None]:
     if options.epsilon is None:
         raise InvalidInput("epsilon", None, "ε of one release [nats], a problem, --solution, or a mechanism")
     return Privacy(number(options.epsilon), 0.0 if options.delta is None else number(options.delta)), None
-
-
-def _delta(total: dict[str, Any]) -> str:
-    from darrm_opt.design.report import text_above
-
-    return "-" if total["delta"] is None else text_above(total["delta"])
 
 
 def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
@@ -405,14 +403,8 @@ def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
         # Who is given one model only learns less: a claim of its own.
         member = bagging_guarantee(size, drawn, 1, **draw)
     if json:
-        record = {
-            "epsilon": total.epsilon,
-            "delta": total.delta,
-            "basis": total.basis,
-            "zero": {"epsilon": zero.epsilon, "delta": zero.delta},
-            "member": {"epsilon": member.epsilon, "delta": member.delta},
-        }
-        answer(as_json(record))
+        numbers = [{"epsilon": each.epsilon, "delta": each.delta} for each in (total, zero, member)]
+        answer(as_json({**numbers[0], "basis": total.basis, "zero": numbers[1], "member": numbers[2]}))
         return
     rows = [
         [name, text_above(privacy.epsilon, ".9g"), text_above(privacy.delta, ".9g")]

@@ -186,17 +186,8 @@ def _show_profile(
     with ProgressDisplay("computing the profile"):
         curve = privacy_profile(release.noise, release.problem, grid)
     if json:
-        answer(
-            as_json(
-                {
-                    "problem": problem_record(release.problem),
-                    "gamma": release.noise.values.tolist(),
-                    "epsilon": grid,
-                    "delta": curve.deltas.tolist(),
-                    "attained": curve.attained.tolist(),
-                }
-            )
-        )
+        record = {"problem": problem_record(release.problem), "gamma": release.noise.values.tolist(), "epsilon": grid}
+        answer(as_json(record | {"delta": curve.deltas.tolist(), "attained": curve.attained.tolist()}))
         return
     rows = [
         [f"{epsilon:.6g}", text_above(delta, ".6e")] for epsilon, delta in zip(grid, curve.deltas.tolist(), strict=True)

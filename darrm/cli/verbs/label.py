@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say
-from darrm.cli.parameters import FRESH, AsJson, SampleOptions, number, total_privacy
+from darrm.cli.parameters import FRESH, AsJson, DesignOptions, ProblemOptions, SampleOptions, number, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def label(
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
     from darrm_opt.design.report import count_text
+    from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
     from darrm_opt.release.log import mechanism_of
@@ -119,7 +120,10 @@ def label(
         _label_samples(ask, drawn, solution, release_log, output, budget, release_id, nothing, json=json)
         return
     source, labels = required(solution, "solution"), required(output, "output")
-    log_file, votes = required(release_log, "release_log"), _votes_named(votes_file, votes)
+    log_file = required(release_log, "release_log")
+    if votes_file is not None and votes is not None:
+        raise InvalidInput("votes", votes, "nothing beside the argument VOTES")
+    votes = required(votes_file or votes, "votes")
     _refuse_other_budget(earned, leader_share, queries=queries, total_epsilon=total_epsilon, total_delta=total_delta)
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
@@ -146,14 +150,8 @@ def label(
     if json:
         record = log.mechanism.record()
         released = {"labels": result.labels, "resumed": result.resumed, "output": labels}
-        answer(
-            as_json(
-                released
-                | {"release_id": result.release_id, "release_log": log_file}
-                | budget_fields(log)
-                | {"problem": record.get("problem", record)}
-            )
-        )
+        released |= {"release_id": result.release_id, "release_log": log_file}
+        answer(as_json(released | budget_fields(log) | {"problem": record.get("problem", record)}))
         return
     budget_text = "" if log.budget is None else f": {log.in_words}"
     if log.proposal is not None:
@@ -190,11 +188,8 @@ def _label_samples(
     for name, value in nothing.items():
         if value is not None:
             raise InvalidInput(name, value, "nothing beside --ask")
-    source, labels, log_file = (
-        required(solution, "solution"),
-        required(output, "output"),
-        required(release_log, "release_log"),
-    )
+    source, labels = required(solution, "solution"), required(output, "output")
+    log_file = required(release_log, "release_log")
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     # What is there is the whole of an earlier job: labels are not overwritten.
@@ -220,15 +215,6 @@ def _label_samples(
         if json
         else f"{released:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent: {log.in_words}."
     )
-
-
-def _votes_named(argument: str | None, option: str | None) -> str:
-    """Return the file of votes, which the argument or the option names."""
-    from darrm_opt.errors import InvalidInput
-
-    if argument is not None and option is not None:
-        raise InvalidInput("votes", option, "nothing beside the argument VOTES")
-    return required(argument or option, "votes")
 
 
 def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:
@@ -314,17 +300,10 @@ def group_fields(log: ReleaseLog, spent: int, delta: float) -> dict[str, list[di
         return {}
     voters = problem_record(log.mechanism.problem)["groups"]
     costs = log.group_costs(spent, delta)
-    return {
-        "groups": [
-            group
-            | {
-                "spent_epsilon": each.epsilon if each.epsilon < math.inf else None,
-                "spent_delta": each.delta,
-                "account": each.account,
-            }
-            for group, each in zip(voters, costs, strict=True)
-        ]
-    }
+    for group, each in zip(voters, costs, strict=True):
+        group["spent_epsilon"] = each.epsilon if each.epsilon < math.inf else None
+        group |= {"spent_delta": each.delta, "account": each.account}
+    return {"groups": voters}
 
 
 def _group_text(number: int, group: dict[str, Any]) -> str:
@@ -365,7 +344,6 @@ def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Priva
     """Return what a file releases by, proved, and the queries and the total that it was designed for, if it says so."""
     from darrm.cli.cached_solve import release_of
     from darrm.cli.files import json_document, read_text
-    from darrm.cli.parameters import DesignOptions, ProblemOptions
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 

@@ -6,14 +6,15 @@ A tool takes what its verb takes, by the names of the options, and runs it in a 
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from darrm.cli.parser import Parameter
+from darrm.cli import load
+from darrm.cli.parser import Command, CommandOption
 
 TOOLS = {"plan": "plan", "design": "solve", "verify": "verify", "cost": "cost", "audit": "audit"}
 """The verb of each tool."""
@@ -49,22 +50,13 @@ def mcp() -> None:
     require("anyio", "darrm mcp").run(_serve)
 
 
-def _parameters(verb: str) -> tuple[Parameter, ...]:
-    from darrm.cli import load
-    from darrm.cli.parser import Command
-
-    return Command.of(load(verb)).parameters
-
-
 @cache
 def tools() -> dict[str, dict[str, Any]]:
     """Return what each tool does, and the schema of its arguments."""
-    from darrm.cli.parser import CommandOption
-
     found = {}
     for tool, verb in TOOLS.items():
         properties: dict[str, Any] = {}
-        for each in _parameters(verb):
+        for each in Command.of(load(verb)).parameters:
             # What is offered is what can do no harm: a tool is called by a program that reads untrusted text.
             if each.name in LEFT_OUT or not isinstance(each.declared, CommandOption):
                 continue
@@ -92,7 +84,7 @@ def tools() -> dict[str, dict[str, Any]]:
 def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
     """Return the words of the command that a tool runs, and its standard input."""
     known, verb = tools()[tool]["properties"], TOOLS[tool]
-    flags = {each.name: each.flags for each in _parameters(verb)}
+    flags = {each.name: each.flags for each in Command.of(load(verb)).parameters}
     words, given = [verb, "--json"], ""
     for name, value in arguments.items():
         if name not in known:
@@ -125,11 +117,10 @@ async def _serve() -> None:
     server, stdio, types = (require(f"mcp.{name}", "darrm mcp") for name in ("server", "server.stdio", "types"))
 
     async def list_tools(context: Any, request: Any) -> Any:  # noqa: ARG001 — the protocol's
-        about = {tool: _about(verb) for tool, verb in TOOLS.items()}
+        about = {tool: inspect.getdoc(load(verb)) or "" for tool, verb in TOOLS.items()}
+        found = tools().items()
         return types.ListToolsResult(
-            tools=[
-                types.Tool(name=tool, description=about[tool], input_schema=schema) for tool, schema in tools().items()
-            ]
+            tools=[types.Tool(name=tool, description=about[tool], input_schema=schema) for tool, schema in found]
         )
 
     async def call_tool(context: Any, request: Any) -> Any:  # noqa: ARG001 — the protocol's
@@ -143,14 +134,6 @@ async def _serve() -> None:
     )
     async with stdio.stdio_server() as (read, write):
         await made.run(read, write, made.create_initialization_options())
-
-
-def _about(verb: str) -> str:
-    from inspect import getdoc
-
-    from darrm.cli import load
-
-    return getdoc(load(verb)) or ""
 
 
 async def _run(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:

@@ -102,7 +102,6 @@ def _plan_groups(
 ) -> None:
     """Print the plan of groups of voters."""
     from darrm.cli.files import check_writable
-    from darrm.cli.output import ProgressDisplay
     from darrm.cli.ranking import class_count, question_named
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning.group_plan import plan_groups
@@ -115,12 +114,11 @@ def _plan_groups(
     if options.votes is not None:
         raise InvalidInput("votes", options.votes, "nothing beside --group", "Give a --prior.")
     groups, weights = voters.voters()
-    total = options.total
     with ProgressDisplay("planning") as display, question_named():
         found = plan_groups(
             groups,
             number(options.queries),
-            total,
+            options.total,
             number(options.affected),
             options.prior,
             classes=class_count(options, sampled=True),  # here all voters are affected where nothing is said
@@ -162,7 +160,7 @@ def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
         refuse_slow(
             Problem(K, voter, Privacy(1.0)),
             as_objective("rectangular"),
-            lambda solve, _: plan_seconds(solve, queries),
+            lambda solve: plan_seconds(solve, queries),
             "Or give --time-limit: what was found by then is reported, all of it proved.",
         )
 
@@ -198,14 +196,13 @@ def _next_step(plan: Plan, output: str | None) -> str:
     if best is None or best.noise is None:
         return ""
     if output is None:
-        return (
-            "\n\nAdd --output plan.json to keep this γ; the plan then ends with "
-            "the command that releases labels with it."
+        text = (
+            "Add --output plan.json to keep this γ; the plan then ends with the command that releases labels with it."
         )
+        return f"\n\n{text}"
+    budget = f"--total-epsilon {question.total.epsilon!r} --total-delta {question.total.delta!r}"
     if question.bags is not None:
         budget = f"--queries {question.queries}"  # a release log's own account knows no draw
-    else:
-        budget = f"--total-epsilon {question.total.epsilon!r} --total-delta {question.total.delta!r}"
     fresh = " --fresh" if question.fresh else ""
     command = f"darrm label votes.csv --solution {shlex.quote(output)} --release-log releases.log"
     return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
@@ -297,7 +294,7 @@ def compare(
     # Any target: that of a problem plays no part in a comparison.
     problem = options.problem(m=None, target_epsilon=1.0)
     # Before any work: a comparison has several solves, and one of them may take an hour.
-    refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
+    refuse_slow(problem, as_objective(objective), lambda solve: COMPARISON_SOLVES * solve, "")
     prior = vote_prior(options, classes)
     law = None if prior is None else as_objective(prior)
     if law is not None and not isinstance(law, Objective):
@@ -329,11 +326,7 @@ def compare(
     if comparison.bags is not None:
         head += f"\n{_draw(comparison.bags, problem.K)}"
     assumption = assumed_text([problem.voter], comparison.queries, fresh=fresh)
-    notes = [
-        *([comparison.without_noise] if comparison.without_noise else []),
-        *left_out,
-        *([assumption] if assumption else []),
-    ]
+    notes = filter(None, [comparison.without_noise, *left_out, assumption])
     answer("\n".join([head, "", columns(heads, _rows(comparison)), "", *notes]))
 
 

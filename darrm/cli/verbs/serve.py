@@ -121,7 +121,7 @@ def keys_add(
     from api.access.keys import create_key
 
     key, text = create_key(_keys_file(file), name, role, expires or "")
-    _print({**_key_record(key), "key": text}, text, json=json)
+    answer(as_json({**_key_record(key), "key": text}) if json else text)
     validity = f", until {key.expires}" if key.expires else ""
     say(f"Key {key.id} of {key.name!r} ({key.role}{validity}): keep it now, it cannot be shown again.")
 
@@ -132,7 +132,7 @@ def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
 
     keys = list_keys(_keys_file(file))
     lines = "\n".join(f"{key.id}  {key.created}  {key.role:6}  {_expiry(key):33}  {key.name}" for key in keys)
-    _print([_key_record(key) for key in keys], lines or "No keys: nobody is let in.", json=json)
+    answer(as_json([_key_record(key) for key in keys]) if json else lines or "No keys: nobody is let in.")
 
 
 def keys_revoke(
@@ -145,7 +145,7 @@ def keys_revoke(
     from api.access.keys import revoke_key
 
     entry = revoke_key(_keys_file(file), key)
-    _print(_key_record(entry), f"Revoked {entry.id} of {entry.name!r}.", json=json)
+    answer(as_json(_key_record(entry)) if json else f"Revoked {entry.id} of {entry.name!r}.")
 
 
 def _key_record(key: Key) -> dict[str, Any]:
@@ -168,8 +168,3 @@ def _keys_file(file: str | None) -> Path:
     if not path:
         raise InvalidInput("file", None, "the file that the keys are stored in", f"Give it, or set {KEYS_VARIABLE}.")
     return Path(path)
-
-
-def _print(record: object, text: str, *, json: bool) -> None:
-
-    answer(as_json(record) if json else text)

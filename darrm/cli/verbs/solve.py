@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
-from darrm.cli.output import answer, as_json, end, exit_code_of, say, solution_json
+from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say, solution_json
 from darrm.cli.parameters import (
     AsJson,
     DesignOptions,
@@ -166,7 +166,6 @@ def least(
     """
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_writable, write_json
-    from darrm.cli.output import ProgressDisplay
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.objective import as_objective
     from darrm_opt.design.sweep import least_parameter, problem_at
@@ -184,7 +183,7 @@ def least(
         refuse_slow(
             problem_at(cast("Parameter", parameter), 1.0, **arguments),
             as_objective(design.objective),
-            lambda seconds, _: inverse_seconds(seconds, count),
+            lambda seconds: inverse_seconds(seconds, count),
             "Or give --time-limit, for each solve.",
         )
     goals = {"utility": utility, "agreement": agreement}
@@ -205,14 +204,11 @@ def least(
     for warning in result.solution.warnings:
         say(f"Warning: {warning}")
     names = ("parameter", "value", "measure", "wanted", "reached", "is_least")
-    neighbour = result.below
-    record = {name: getattr(result, name) for name in names} | {
-        "solution": solution_record(result.solution),
-        "below": None
-        if neighbour is None
-        else {name: getattr(neighbour, name) for name in ("value", "reached", "bound")}
-        | {"solution": solution_record(neighbour.solution)},
-    }
+    record: dict[str, Any] = {name: getattr(result, name) for name in names}
+    record |= {"solution": solution_record(result.solution), "below": None}
+    if (neighbour := result.below) is not None:
+        record["below"] = {name: getattr(neighbour, name) for name in ("value", "reached", "bound")}
+        record["below"]["solution"] = solution_record(neighbour.solution)
     answer(as_json(record) if json else _text(result))
     end(exit_code_of(result.solution.status))
 

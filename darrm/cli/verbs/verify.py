@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from darrm.cli.output import ExitCode, answer, as_json, fail, option_of, say
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail, option_of, say
 from darrm.cli.parameters import AsJson, ProblemOptions
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from darrm_opt import NoiseFunction, Problem
+    from darrm_opt import NoiseFunction, NotPrivate, Problem
     from darrm_opt.design.certificate import Arithmetic
     from darrm_opt.mechanisms import VoteMechanism
 
@@ -88,7 +88,7 @@ def verify(
         _refuse_beside("a release log", options, arithmetic, checker)
         proofs = [_log_proof(file)]
     else:
-        proofs = list(_proofs(file, _documents(file), options, arithmetic, checker))
+        proofs = list(_proofs(file, options, arithmetic, checker))
     _show(proofs, json=json)
 
 
@@ -109,22 +109,17 @@ def _show(proofs: list[Proof], *, json: bool) -> None:
         answer(proofs[0].text if len(proofs) == 1 else "\n".join(lines))
 
 
-def _documents(file: str) -> list[Any]:
-    """Return the JSON values of a file: one, or one after the other as in JSON Lines."""
+def _proofs(file: str, options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
+    """Yield a proof of each γ and mechanism of a file of JSON values: one, or one after the other as in JSON Lines."""
     from darrm.cli.files import json_documents, read_text
-
-    text = read_text(file)
-    try:
-        return json_documents(text)
-    except ValueError as err:
-        fail(f"{file} is not JSON: {err}.", ExitCode.BAD_INPUT)
-
-
-def _proofs(file: str, documents: list[Any], options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
-    """Yield a proof of each γ and mechanism."""
     from darrm_opt.errors import DarrmError
     from darrm_opt.mechanisms.base import mechanism_kinds
 
+    text = read_text(file)
+    try:
+        documents = json_documents(text)
+    except ValueError as err:
+        fail(f"{file} is not JSON: {err}.", ExitCode.BAD_INPUT)
     for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         try:
@@ -232,7 +227,7 @@ def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
 
 def _gamma_proof(problem: Problem, gamma: NoiseFunction, arithmetic: str) -> Proof:
     """Return the proof of a γ by this program's own search."""
-    from darrm_opt import NotPrivate, NotProven
+    from darrm_opt import NotPrivate
     from darrm_opt import verify as prove
     from darrm_opt.design.report import certificate_text, problem_text
     from darrm_opt.record import problem_record
@@ -241,11 +236,17 @@ def _gamma_proof(problem: Problem, gamma: NoiseFunction, arithmetic: str) -> Pro
     try:
         certificate = prove(problem, gamma, arithmetic=cast("Arithmetic", arithmetic))  # checked there
     except NotPrivate as err:
-        content |= {"message": str(err), "excess": err.excess, "worst_corners": err.worst}
-        return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))
+        return _not_private(err, content)
     text = f"{problem_text(problem)}\n\n{certificate_text(certificate)}"
     content["certificate"] = asdict(certificate)
     return Proof(private=True, content=content, text=text, warnings=problem.warnings(gamma.values))
+
+
+def _not_private(err: NotPrivate, content: dict[str, Any]) -> Proof:
+    from darrm_opt import NotProven
+
+    content |= {"message": str(err), "excess": err.excess, "worst_corners": err.worst}
+    return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))
 
 
 def _formal_proof(problem: Problem, gamma: NoiseFunction) -> Proof:
@@ -373,7 +374,7 @@ def _log_proof(file: str) -> Proof:
 
 def _group_proof(source: str, record: dict[str, Any]) -> Proof:
     """Return the proof of a table for groups of voters."""
-    from darrm_opt import NotPrivate, NotProven
+    from darrm_opt import NotPrivate
     from darrm_opt.errors import DarrmError
     from darrm_opt.tables.groups import GroupProblem
     from darrm_opt.tables.record import problem_record, table_from_record
@@ -381,8 +382,7 @@ def _group_proof(source: str, record: dict[str, Any]) -> Proof:
     try:
         problem, _, certificate = table_from_record(record)
     except NotPrivate as err:
-        content = {"message": str(err), "excess": err.excess, "worst_corners": err.worst}
-        return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))
+        return _not_private(err, {})
     except DarrmError as err:
         fail(f"{source}: {err}", ExitCode.BAD_INPUT)
     groups = "; ".join(map(str, problem.groups if isinstance(problem, GroupProblem) else ()))
@@ -412,7 +412,6 @@ def _is_table(file: str) -> bool:
 
 def _table_proof(file: str) -> Proof:
     """Return the proof of every row of a table, or what is wrong with the first row that has none."""
-    from darrm.cli.output import ProgressDisplay
     from solver_cache import validate_row
     from solver_cache.table_files import read_table
 

@@ -229,12 +229,8 @@ def plain_majority_sharp(K: int, voter: Privacy, affected: int | None = None) ->
     """
     count = min(_affected_count(K, affected), (K + 1) // 2)
     if voter.delta > 0:
-        raise InvalidInput(
-            "Delta",
-            voter.delta,
-            "Delta = 0",
-            "The sharper price of a plain majority is proved for Delta = 0 only: use plain_majority.",
-        )
+        advice = "The sharper price of a plain majority is proved for Delta = 0 only: use plain_majority."
+        raise InvalidInput("Delta", voter.delta, "Delta = 0", advice)
     if voter.epsilon == math.inf:
         return Privacy(math.inf)
     return Privacy(multiple_up(count, voter.epsilon))

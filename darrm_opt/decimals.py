@@ -76,11 +76,8 @@ def floor_point(value: float) -> float:
 
 def floor_delta(value: float) -> float:
     """Return the largest grid point of a release's δ that is at most ``value`` as written."""
-    return (
-        float(Decimal(repr(value)).quantize(DELTA_GRID, rounding=DOWN))
-        if value > DELTA_GRID_FROM
-        else floor_point(value)
-    )
+    exact = Decimal(repr(value))
+    return float(exact.quantize(DELTA_GRID, rounding=DOWN)) if value > DELTA_GRID_FROM else floor_point(value)
 
 
 @lru_cache(maxsize=256)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -184,16 +184,9 @@ def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure
 def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
     """Draw one line in the look of its name; ``marked``: with a marker at each point, where they are few."""
     colour, marker, dashes = style_of(name)
-    axes.plot(
-        x,
-        y,
-        color=colour,
-        linestyle=dashes,
-        linewidth=1.8,
-        marker=marker if marked and x.size <= MARKERS else None,
-        markersize=5.5 if x.size <= 40 else 3,
-        label=display_name(name),
-    )
+    shown, size = marker if marked and x.size <= MARKERS else None, 5.5 if x.size <= 40 else 3
+    label = display_name(name)
+    axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.8, marker=shown, markersize=size, label=label)
 
 
 TITLE_INCH, LEGEND_INCHES = 11.0, 2.7
@@ -253,20 +246,14 @@ Errors = Mapping[Measure, Sequence[float | None]]
 
 def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
     """Draw γ(l) of a solution, as "optimal", and of other noise functions for the same K over l."""
-    figure, (axes,) = sheet(solution.problem, 1)
-    draw_gamma(axes, _curves(solution, baselines))
-    draw_legend(figure)
-    return figure
+    return _figure_of(solution, baselines, draw_gamma)
 
 
 def error_figure(
     solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None, measure: Measure = "tv_error"
 ) -> Figure:
     """Draw an error of a solution, as "optimal", and of other noise functions over the p that all voters share."""
-    figure, (axes,) = sheet(solution.problem, 1)
-    draw_error(axes, _curves(solution, baselines), measure)
-    draw_legend(figure)
-    return figure
+    return _figure_of(solution, baselines, partial(draw_error, measure=measure))
 
 
 def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
@@ -274,20 +261,12 @@ def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction]
 
     Source: Figure 2 of the paper.
     """
-    figure, (left, right) = sheet(solution.problem, 2)
-    draw_gamma(left, _curves(solution, baselines))
-    draw_error(right, _curves(solution, baselines), "tv_error")
-    draw_legend(figure)
-    return figure
+    return _figure_of(solution, baselines, draw_gamma, partial(draw_error, measure="tv_error"))
 
 
 def errors_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
     """Draw both measures of error side by side, over the probability p that all voters share."""
-    figure, panels = sheet(solution.problem, 2)
-    for axes, measure in zip(panels, MEASURES, strict=True):
-        draw_error(axes, _curves(solution, baselines), measure)
-    draw_legend(figure)
-    return figure
+    return _figure_of(solution, baselines, *(partial(draw_error, measure=measure) for measure in MEASURES))
 
 
 def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str, Errors]) -> Figure:
@@ -309,8 +288,15 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
     return figure
 
 
-def _curves(solution: Solution, baselines: Mapping[str, NoiseFunction] | None) -> dict[str, NoiseFunction]:
-    return {**(baselines or {}), "optimal": solution.noise}
+def _figure_of(
+    solution: Solution, baselines: Mapping[str, NoiseFunction] | None, *drawings: Callable[..., None]
+) -> Figure:
+    """Draw a solution and its baselines on one panel for each way of drawing them."""
+    figure, panels = sheet(solution.problem, len(drawings))
+    for axes, draw in zip(panels, drawings, strict=True):
+        draw(axes, {**(baselines or {}), "optimal": solution.noise})
+    draw_legend(figure)
+    return figure
 
 
 def mechanisms_figure(comparison: Comparison) -> Figure:

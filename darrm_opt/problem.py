@@ -416,19 +416,11 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
     # m·0 and m·∞ say nothing of the target.
     if epsilon in (0.0, math.inf):
         if m is not None:
-            raise InvalidInput(
-                "m",
-                m,
-                f"no m with epsilon = {epsilon:g}",
-                "The allowance m has no meaning for such voters: give target_epsilon instead.",
-            )
+            advice = "The allowance m has no meaning for such voters: give target_epsilon instead."
+            raise InvalidInput("m", m, f"no m with epsilon = {epsilon:g}", advice)
         if target_epsilon is None:
-            raise InvalidInput(
-                "target_epsilon",
-                None,
-                "a number of nats, at least 0",
-                f"epsilon = {epsilon:g} leaves m without meaning.",
-            )
+            advice = f"epsilon = {epsilon:g} leaves m without meaning."
+            raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
     elif (m is None) == (target_epsilon is None):
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
     if target_epsilon is not None:
@@ -454,12 +446,8 @@ def _rounded_voter(voter: Privacy) -> Privacy:
         return Privacy(math.inf, 0.0)
     canonical = Privacy(grid_point(voter.epsilon, UP), min(grid_delta(voter.delta, UP), MAX_DELTA))
     if canonical.epsilon == 0 and canonical.delta == 0:
-        raise InvalidInput(
-            "epsilon",
-            voter.epsilon,
-            "epsilon above 0, or epsilon = 0 with Delta above 0",
-            "A voter with epsilon = 0 and Delta = 0 does not depend on the data: release the plain majority.",
-        )
+        advice = "A voter with epsilon = 0 and Delta = 0 does not depend on the data: release the plain majority."
+        raise InvalidInput("epsilon", voter.epsilon, "epsilon above 0, or epsilon = 0 with Delta above 0", advice)
     return canonical
 
 
@@ -473,12 +461,8 @@ def _canonical_target(target: Privacy) -> Privacy:
 
 def _protects(target_epsilon: float) -> float:
     if target_epsilon > MAX_TARGET_EPSILON:
-        raise InvalidInput(
-            "target_epsilon",
-            target_epsilon,
-            f"at most {MAX_TARGET_EPSILON:g} nats",
-            "Such a target protects nobody: lower m or epsilon.",
-        )
+        advice = "Such a target protects nobody: lower m or epsilon."
+        raise InvalidInput("target_epsilon", target_epsilon, f"at most {MAX_TARGET_EPSILON:g} nats", advice)
     return target_epsilon
 
 

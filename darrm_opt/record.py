@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -83,7 +83,6 @@ def check_allowance(m: Any, problem: Problem) -> None:
 
 def solution_record(solution: Solution) -> dict[str, Any]:
     """Return a solution as plain data, ready for JSON."""
-    certificate, statistics = solution.certificate, solution.statistics
     return {
         "format": FORMAT,
         "problem": problem_record(solution.problem),
@@ -97,24 +96,10 @@ def solution_record(solution: Solution) -> dict[str, Any]:
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": solution.status.advice,
-        "certificate": {
-            "method": certificate.method,
-            "bound": certificate.bound,
-            "limit": certificate.limit,
-            "margin": certificate.margin,
-            "error_bound": certificate.error_bound,
-            "worst_value": certificate.worst_value,
-            "worst_corners": certificate.worst_corners,
-            "version": certificate.version,
-        },
+        "certificate": asdict(solution.certificate),
         "method": solution.method,
         "backend": solution.backend,
-        "statistics": {
-            "rows": statistics.rows,
-            "rounds": statistics.rounds,
-            "iterations": statistics.iterations,
-            "seconds": statistics.seconds,
-        },
+        "statistics": asdict(solution.statistics),
         "warnings": list(solution.warnings),
     }
 

@@ -96,15 +96,8 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
 def certificate_of(worst: WorstCase, constraint: PrivacyConstraint) -> Certificate:
     """Return the certificate of a search whose bound is within the limit."""
     check_arithmetic()
-    return Certificate(
-        worst.method,
-        worst.bound,
-        constraint.limit,
-        (constraint.limit - worst.bound) / 2,
-        worst.error,
-        worst.value,
-        constraint.corners.named(worst.counts),
-    )
+    margin, corners = (constraint.limit - worst.bound) / 2, constraint.corners.named(worst.counts)
+    return Certificate(worst.method, worst.bound, constraint.limit, margin, worst.error, worst.value, corners)
 
 
 def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFunction, problem: Problem) -> NotPrivate:

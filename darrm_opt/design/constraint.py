@@ -161,10 +161,8 @@ class PrivacyConstraint(NamedTuple):
             signed: as in `values`.
             counts: as in `values`.
         """
-        upper = signed[self.K // 2 + 1 :]
-        on_data = self._signed_mass(counts, self.corners.p) @ upper
-        on_neighbour = -(self._signed_mass(counts, self.corners.reflected) @ upper)
-        return (1.0 + on_data) / 2, (1.0 + on_neighbour) / 2
+        on_data, on_neighbour = (masses @ signed[self.K // 2 + 1 :] for masses in self.signed_masses(counts))
+        return (1.0 + on_data) / 2, (1.0 - on_neighbour) / 2
 
     def _signed_mass(self, counts: Counts, chances: Array) -> Array:
         """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``chances[k]``."""

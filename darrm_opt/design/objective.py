@@ -162,9 +162,8 @@ class Objective:
         if self.measure not in MEASURES:
             raise InvalidInput("measure", self.measure, "tv or agreement")
         if kind.parameters and len(self.parameters) != len(kind.parameters):
-            raise InvalidInput(
-                "parameters", self.parameters, f"the numbers {', '.join(kind.parameters)} of {self.name}"
-            )
+            accepted = f"the numbers {', '.join(kind.parameters)} of {self.name}"
+            raise InvalidInput("parameters", self.parameters, accepted)
         for name, value in zip(kind.parameters, self.parameters, strict=False):
             real_number(value, name, "a number")
         # As the prior takes them: equal objectives must have one text, since it is part of the content key.
@@ -175,12 +174,8 @@ class Objective:
         object.__setattr__(self, "parameters", parameters)
         # Every γ would have the same utility: an optimum that means nothing.
         if self.measure == "tv" and not prior.gap(len(parameters) - 1 if isinstance(prior, Histogram) else 1).any():
-            raise InvalidInput(
-                "measure",
-                self.measure,
-                f"agreement for {self}",
-                "No answer leads at any margin there, so every tv weight would be 0.",
-            )
+            advice = "No answer leads at any margin there, so every tv weight would be 0."
+            raise InvalidInput("measure", self.measure, f"agreement for {self}", advice)
 
     @property
     def prior(self) -> Prior:
@@ -335,15 +330,13 @@ def _parse(text: str) -> Objective:
         elif (key := key.strip()) in kind.parameters[len(values) :] and key not in values_by_name:
             values_by_name[key] = _number(number, text)
         else:
-            raise InvalidInput(
-                "objective", text, accepted_objectives(), f"'{part.strip()}' is not a parameter of {name} there."
-            )
+            advice = f"'{part.strip()}' is not a parameter of {name} there."
+            raise InvalidInput("objective", text, accepted_objectives(), advice)
     for position in range(len(values), len(kind.parameters)):
         parameter = kind.parameters[position]
         if parameter not in values_by_name and not kind.defaults:
-            raise InvalidInput(
-                "objective", text, accepted_objectives(), f"The parameter {parameter} of {name} is missing."
-            )
+            advice = f"The parameter {parameter} of {name} is missing."
+            raise InvalidInput("objective", text, accepted_objectives(), advice)
         values.append(values_by_name[parameter] if parameter in values_by_name else kind.defaults[position])
     return Objective(name, tuple(values), cast("Measure", measure or kind.measure))
 

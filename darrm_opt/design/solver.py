@@ -197,12 +197,8 @@ def check_choices(
     real_number(tolerance, "tolerance", "a gap in (0, 1)", above=0, below=1)
     # The count has a closed form: refused without listing anything.
     if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
-        raise InvalidInput(
-            "method",
-            method,
-            f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors",
-            f"This one has {ConstraintGenerator(problem).size:,}; method = 'cuts' gives the same answer.",
-        )
+        advice = f"This one has {ConstraintGenerator(problem).size:,}; method = 'cuts' gives the same answer."
+        raise InvalidInput("method", method, f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors", advice)
 
 
 def check_backend(backend: str, time_limit: float | None) -> None:
@@ -342,18 +338,10 @@ class Solver:
         # where free cuts follow, the monotone γ is a start, and need not be the best to the last digit
         is_final = not self._expensive or all(stage.bounding for stage in self._stages)
         tolerance = self._tolerance if is_final else max(self._tolerance, START_TOLERANCE)
-        monotone_solver = Solver(
-            self._problem,
-            self._objective,
-            "monotone",
-            self._backend,
-            tolerance,
-            seconds,
-            None
-            if watcher is None
-            else lambda progress: watcher(replace(progress, upper_bound=1.0)),  # a free γ may do better
-            parent=self,
-        )
+        # A free γ may do better than the bound of the monotone ones.
+        told = None if watcher is None else lambda progress: watcher(replace(progress, upper_bound=1.0))
+        asked = (self._problem, self._objective, "monotone", self._backend, tolerance)
+        monotone_solver = Solver(*asked, seconds, told, parent=self)
         solution = monotone_solver.solve()
         if solution.status is Status.TIME_LIMIT:
             self.clock.proof_deadline = monotone_solver.clock.proof_deadline  # the time of the last proof has begun
@@ -446,9 +434,6 @@ def check_time_limit(problem: Problem, clock: SolveClock) -> None:
 
     least = 2 * monotone_search_seconds(problem)  # one search finds how private a γ is, one proves it
     if least > clock.limit + clock.grace:
-        raise InvalidInput(
-            "time_limit",
-            clock.limit,
-            f"at least {math.ceil(least)} seconds for K = {problem.K:,}",
-            "Proving any noise function of so many voters takes about that long.",
-        )
+        accepted = f"at least {math.ceil(least)} seconds for K = {problem.K:,}"
+        advice = "Proving any noise function of so many voters takes about that long."
+        raise InvalidInput("time_limit", clock.limit, accepted, advice)

@@ -262,15 +262,9 @@ def least_parameter(
         accepted = f"at most what {parameter} = {grid.value(last):g} reaches ({largest:.6g})"
         raise InvalidInput(measure, utility if agreement is None else agreement, accepted, "Ask for less.")
     least = solutions[last + 1]
-    return LeastParameter(
-        parameter,
-        grid.value(last + 1),
-        measure,
-        wanted,
-        utility_of(least.noise, goal, measure),
-        least,
-        None if last < 0 else _neighbour(grid.value(last), solutions[last], measure),
-    )
+    reached = utility_of(least.noise, goal, measure)
+    below = None if last < 0 else _neighbour(grid.value(last), solutions[last], measure)
+    return LeastParameter(parameter, grid.value(last + 1), measure, wanted, reached, least, below)
 
 
 def least_m(

@@ -346,10 +346,8 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
         epsilon = {"none": math.ceil(K / 2) * voter.epsilon, "a fair coin": 0.0}.get(name, problem.target.epsilon)
         rows.append((name, epsilon, float(np.mean(right)), float(np.std(right))))
     heads = (
-        ("noise", ""),
-        ("ε of one sign, one record at all clients", ".2f"),
-        ("accuracy", ".3f"),
-        ("over runs, ±", ".3f"),
+        *(("noise", ""), ("ε of one sign, one record at all clients", ".2f")),
+        *(("accuracy", ".3f"), ("over runs, ±", ".3f")),
     )
     title = f"Two classes of {shown.name}: {K} clients, ε = {voter.epsilon:g} a sign, {rounds} rounds"
     return Reproduction(

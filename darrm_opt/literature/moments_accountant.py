@@ -135,12 +135,8 @@ def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable
     l = checked_orders(orders)
     lam_squared = float(np.max((epsilon - log_delta / l) / (2 * n_labels * (l + 1))))
     if lam_squared <= 0:
-        raise InvalidInput(
-            "epsilon",
-            epsilon,
-            f"more than {epsilon_floor(delta, l):.6g} nats, which ln(1/delta) over the largest order costs",
-            "Raise epsilon or delta, or allow larger orders.",
-        )
+        accepted = f"more than {epsilon_floor(delta, l):.6g} nats, which ln(1/delta) over the largest order costs"
+        raise InvalidInput("epsilon", epsilon, accepted, "Raise epsilon or delta, or allow larger orders.")
     lam = math.sqrt(lam_squared)
     while moments_epsilon(n_labels, lam, delta, l) > epsilon:
         lam *= 1 - 2.0**-45
@@ -167,15 +163,8 @@ def checked_epsilon(epsilon: float) -> float:
 
 def log_one_over(delta: float) -> float:
     """Return ln(1/δ) for δ in (0, 1) [probability]."""
-    number = real_number(
-        delta,
-        "delta",
-        "a probability strictly between 0 and 1",
-        above=0,
-        below=1,
-        advice="At delta = 0 use `pure_epsilon`.",
-    )
-    return -math.log(number)
+    accepted, advice = "a probability strictly between 0 and 1", "At delta = 0 use `pure_epsilon`."
+    return -math.log(real_number(delta, "delta", accepted, above=0, below=1, advice=advice))
 
 
 StarRule = Literal["adversarial", "last_chunk"]

@@ -100,12 +100,8 @@ def gnmax_sigma(
         # The grid starts half a step above λ_min, where no ε is left and σ is infinite.
         steps = math.floor((GRID_END - least_order) / GRID_STEP)
         if steps < 1:
-            raise InvalidInput(
-                "epsilon",
-                epsilon,
-                f"large enough that 1 + ln(1/delta)/epsilon = {least_order:g} is below 500",
-                "Use 'continuous'.",
-            )
+            accepted = f"large enough that 1 + ln(1/delta)/epsilon = {least_order:g} is below 500"
+            raise InvalidInput("epsilon", epsilon, accepted, "Use 'continuous'.")
         best_order = min((least_order + GRID_STEP * i for i in range(1, steps + 1)), key=variance)
     else:
         raise InvalidInput("search", search, "'continuous' or 'grid'")

@@ -274,22 +274,18 @@ def nothing_fits(name: str, question: Question) -> Option:
 def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
     """Return a mechanism for voters that are taken as not private, at the parameter that every other door gives."""
     queries, total = question.queries, question.total
+    # The time of the account of bits grows with the number of queries.
+    skip = ("bits",) if question.quick else ()
     try:
         mechanism = mechanism_class(name).calibrated(
-            question.K,
-            question.classes,
-            total,
-            queries,
-            affected=question.affected,
-            # The time of the account of bits grows with the number of queries.
-            skip=("bits",) if question.quick else (),
+            question.K, question.classes, total, queries, affected=question.affected, skip=skip
         )
     except InvalidInput as err:
         if err.argument == "classes":
             return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
         return Option.unfit(name, question, NOTHING_FITS)
     # By the same accounts as the calibration, so that what fitted there fits here.
-    spent = account_cost(mechanism, queries, total.delta, skip=("bits",) if question.quick else ())
+    spent = account_cost(mechanism, queries, total.delta, skip=skip)
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
     # Between two classes the mechanism is a γ, with a target that `verify` proves and that a file can carry.

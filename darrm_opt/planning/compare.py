@@ -191,16 +191,8 @@ def _row(option: Option, K: int, votes: Prior) -> ComparisonRow:
     noise = option.noise
     if noise is None:  # a plain majority, of all voters or of a few
         noise = NoiseFunction(np.ones(K + 1), K) if option.plain else subsampling(K, option.voters)
-    return ComparisonRow(
-        option.name,
-        parameter,
-        value,
-        noise,
-        option.spent.epsilon,
-        option.utility,
-        disagreement(noise, votes),
-        _tv_error(noise, votes),
-    )
+    errors = disagreement(noise, votes), _tv_error(noise, votes)
+    return ComparisonRow(option.name, parameter, value, noise, option.spent.epsilon, option.utility, *errors)
 
 
 def _without_noise(question: Question, options: tuple[Option, ...], votes: Prior) -> str:

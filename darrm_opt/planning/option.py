@@ -16,14 +16,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
 
-MECHANISMS: tuple[str, ...] = (
-    "majority",
-    "fewer_voters",
-    "optimal",
-    "optimal_sequence",
-    *calibrated_names(),
-    CONFIDENT,
-)
+MECHANISMS = ("majority", "fewer_voters", "optimal", "optimal_sequence", *calibrated_names(), CONFIDENT)
 """Names of what the planner compares; the simpler first."""
 
 Outcome = Literal["fits", "does not fit", "not computed", "does not apply"]

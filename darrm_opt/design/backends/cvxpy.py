@@ -12,13 +12,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.design.backends import Outcome, WarmStart, row_scale
 from darrm_opt.design.backends.highs import new_highs
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
 cvxpy: Any = importlib.import_module("cvxpy")  # this module has the same name
 
@@ -40,7 +39,6 @@ _STATUS = {
     "unbounded": Status.UNBOUNDED,
     "unbounded_inaccurate": Status.UNBOUNDED,
 }
-
 
 _TIMED = ("HIGHS", "CLARABEL")
 
@@ -64,7 +62,7 @@ class Cvxpy:
         self._rows = np.concatenate([self._rows, rows])
         self._limits = np.concatenate([self._limits, limits])
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: Integers) -> None:
         self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gurobipy
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.design.backends import Outcome, WarmStart, row_scale
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
 TOLERANCE = 1e-9
 """Feasibility and optimality tolerance; the least Gurobi accepts."""
@@ -50,7 +49,7 @@ class Gurobi:
         constraints = self._model.addConstr((rows * self._scale) @ self._gamma <= limits * self._scale)
         self._constraints += constraints.tolist()
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: Integers) -> None:
         places = set(rows.tolist())
         self._model.remove([self._constraints[place] for place in places])
         self._constraints = [constraint for place, constraint in enumerate(self._constraints) if place not in places]

@@ -88,12 +88,8 @@ def _check_memory(r: int, terms: int) -> None:
         return
     gib = 8 * (r + 1) * (r + terms + 2) / 2**30
     if gib > MAX_MATRIX_GIB:
-        raise InvalidInput(
-            "affected",
-            r,
-            "fewer voters that one record affects, or a smaller Delta",
-            f"The search for the worst case would take {gib:.3g} GiB of memory, more than {MAX_MATRIX_GIB:g}.",
-        )
+        advice = f"The search for the worst case would take {gib:.3g} GiB of memory, more than {MAX_MATRIX_GIB:g}."
+        raise InvalidInput("affected", r, "fewer voters that one record affects, or a smaller Delta", advice)
 
 
 def _offer_compiled(

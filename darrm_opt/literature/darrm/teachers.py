@@ -85,12 +85,9 @@ def find_images(folder: str | Path) -> list[Images]:
         if place is not None:
             datasets.append(_images(name, place))
     if not datasets:
-        raise InvalidInput(
-            "data",
-            str(folder),
-            "a folder with the IDX files of MNIST or Fashion-MNIST",
-            "Such as mnist/train-images-idx3-ubyte.gz; there are none.",
-        )
+        accepted = "a folder with the IDX files of MNIST or Fashion-MNIST"
+        advice = "Such as mnist/train-images-idx3-ubyte.gz; there are none."
+        raise InvalidInput("data", str(folder), accepted, advice)
     return datasets
 
 
@@ -99,12 +96,8 @@ def _images(name: str, folder: Path) -> Images:
     for images_name, labels_name in FILES.values():
         images, labels = (read_idx(_required_file(folder, name_start)) for name_start in (images_name, labels_name))
         if images.ndim != 3 or labels.shape != images.shape[:1] or not images.size:
-            raise InvalidInput(
-                "data",
-                str(folder),
-                "pictures of shape (n, rows, columns) and n labels",
-                f"Shapes {images.shape} and {labels.shape}.",
-            )
+            advice = f"Shapes {images.shape} and {labels.shape}."
+            raise InvalidInput("data", str(folder), "pictures of shape (n, rows, columns) and n labels", advice)
         parts += [images.reshape(len(images), -1), labels]
     if parts[0].shape[1] != parts[2].shape[1]:
         raise InvalidInput("data", str(folder), "pictures of one size in both parts")
@@ -255,11 +248,8 @@ def _draws(pictures: Pictures, draws: int, queries: int, seed: int) -> tuple[Dra
             pool_order = generator.permutation(len(pictures.truth))
             pool, truth = pictures.pool[pool_order], pictures.truth[pool_order]
         if len(order) < K or len(truth) < queries:
-            raise InvalidInput(
-                "data",
-                f"{len(order)} and {len(truth)} pictures of the two classes",
-                f"at least {K} to train on and {queries} to ask about",
-            )
+            found = f"{len(order)} and {len(truth)} pictures of the two classes"
+            raise InvalidInput("data", found, f"at least {K} to train on and {queries} to ask about")
         all_draws.append(Draw(pictures.X[order], pictures.y[order], pool[:queries], truth[:queries]))
     return tuple(all_draws)
 
@@ -270,11 +260,7 @@ def _teacher(voter: Privacy | None, place: tuple[int, int, int]) -> Any:
     require("sklearn.base", _WHAT)  # says what to install
     from darrm_opt.learning import PrivateLogisticRegression
 
-    seed = int(np.random.SeedSequence(place).generate_state(1)[0])
+    source = SeededRandomnessForTestsOnly(int(np.random.SeedSequence(place).generate_state(1)[0]))
     return PrivateLogisticRegression(
-        voter.epsilon,
-        voter.delta,
-        regularization=REGULARIZATION,
-        classes=[0, 1],
-        source=SeededRandomnessForTestsOnly(seed),
+        voter.epsilon, voter.delta, regularization=REGULARIZATION, classes=[0, 1], source=source
     )

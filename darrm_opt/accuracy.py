@@ -56,7 +56,7 @@ def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
     (0.0, 0.396)
     """
     noise = _noise(gamma)
-    loss = 1.0 - upper_half(noise.values)
+    loss = 1.0 - noise.upper_half
     if isinstance(p, Prior) and not isinstance(p, Histogram):
         return float(p.gap(noise.K) @ loss / 2)
     return float(_errors(noise, p)[0])
@@ -80,7 +80,7 @@ def disagreement(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
     """
     noise = _noise(gamma)
     if isinstance(p, Prior):
-        return float(p.folded(noise.K) @ (1.0 - upper_half(noise.values)) / 2)
+        return float(p.folded(noise.K) @ (1.0 - noise.upper_half) / 2)
     return float(_errors(noise, p)[1])
 
 
@@ -129,7 +129,7 @@ def _errors(noise: NoiseFunction, p: Voters) -> tuple[float, float]:
 
 def _distribution_errors(noise: NoiseFunction, alpha: Array) -> Array:
     """Return tv error and disagreement, shape (P, 2), from the distributions of L, shape (P, K+1)."""
-    loss = 1.0 - upper_half(noise.values)
+    loss = 1.0 - noise.upper_half
     ahead, behind = upper_half(alpha), upper_half(alpha[:, ::-1])
     # subtracted before the sum: exactly 0 where both sides are alike
     return np.stack((np.abs((ahead - behind) @ loss), (ahead + behind) @ loss), axis=1) / 2
@@ -137,7 +137,7 @@ def _distribution_errors(noise: NoiseFunction, alpha: Array) -> Array:
 
 def _shared_p_errors(noise: NoiseFunction, p: float) -> tuple[float, float]:
     """Return (tv error, disagreement) where all voters share p: the masses of one binomial, without cancellation."""
-    loss = 1.0 - upper_half(noise.values)
+    loss = 1.0 - noise.upper_half
     folded, gap = binomial_masses(noise.K, *float(p).as_integer_ratio())
     return float(gap @ loss / 2), float(folded @ loss / 2)
 

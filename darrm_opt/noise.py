@@ -60,10 +60,15 @@ class NoiseFunction:
         signed[(K + 1) // 2 : K // 2 + 1] = 0.0
         return signed
 
+    @property
+    def upper_half(self) -> Array:
+        """γ(⌊K/2⌋+1..K), shape (⌈K/2⌉,): by symmetry all that there is to choose."""
+        return self.values[self.K // 2 + 1 :]
+
     @cached_property
     def is_monotone(self) -> bool:
         """Whether γ never decreases away from K/2, so that g never decreases at all."""
-        upper = self.values[self.K // 2 + 1 :]
+        upper = self.upper_half
         return bool((upper[1:] >= upper[:-1]).all())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 — NumPy's protocol

@@ -121,15 +121,14 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
 
 def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float:
     """Return the utility of γ under the objective of ``spec``."""
-    K = spec.problem.K
-    utility = spec.objective.linear_goal(K).utility(noise.values[K // 2 + 1 :])
+    utility = spec.objective.linear_goal(spec.problem.K).utility(noise.upper_half)
     if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         raise ReproofFailed("utility", f"its utility is {utility!r}, not {claim!r}")
     return utility
 
 
 def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
-    if spec.shape == "monotone" and np.any(np.diff(noise.values[spec.problem.K // 2 + 1 :]) < 0):
+    if spec.shape == "monotone" and not noise.is_monotone:
         raise ReproofFailed("shape", "its gamma is not monotone")
 
 

@@ -255,7 +255,7 @@ class IncumbentWatcher:
         seconds = time.monotonic() - start
         # The next proof comes so much later that proofs take at most that share of the time.
         self._next = progress.seconds + seconds / INCUMBENT_SHARE
-        utility = spec.objective.linear_goal(spec.problem.K).utility(noise.values[spec.problem.K // 2 + 1 :])
+        utility = spec.objective.linear_goal(spec.problem.K).utility(noise.upper_half)
         # Scaling costs utility: a better γ of the program may be a worse one once it is proved.
         if utility <= self._utility:
             return

@@ -119,7 +119,7 @@ def _averages(curve: Any, count: int) -> AverageErrors:
 def _answer_of(point: dict[str, Any], spec: DesignSpec) -> VerifiedAnswer:
     """Return a γ of several in one answer, under a certificate of this process; its utility is its own."""
     noise = parse_gamma(member(point, "gamma"), spec.problem.K)
-    utility = spec.objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :])
+    utility = spec.objective.linear_goal(noise.K).utility(noise.upper_half)
     return VerifiedAnswer(
         problem=spec.problem,
         objective=spec.objective,

@@ -88,7 +88,7 @@ def best_closed_form(
         for noise in closed_forms(problem):
             start = time.perf_counter()
             worst = worst_case(noise, constraint, deadline=deadline)
-            value = utility(noise.values[problem.K // 2 + 1 :] * min(1.0, constraint.limit / worst.bound))
+            value = utility(noise.upper_half * min(1.0, constraint.limit / worst.bound))
             if best is None or value > best[0]:
                 best = (value, noise, worst)
             now = time.perf_counter()

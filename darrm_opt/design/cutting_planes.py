@@ -69,8 +69,7 @@ class Incumbent:
         # It then meets every row, as the program's answer does, and so does whatever lies between the two.
         if self.complete:
             return self
-        upper_half = self.searched.values[self.searched.K // 2 + 1 :]
-        value = float((rows @ upper_half).max(initial=self.worst.value))
+        value = float((rows @ self.searched.upper_half).max(initial=self.worst.value))
         return replace(self, worst=replace(self.worst, value=value, bound=max(self.worst.bound, value)))
 
 

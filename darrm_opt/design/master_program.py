@@ -202,7 +202,7 @@ class MasterProgram:
         if self._monotone or not self._multisets:
             return worst
         entries = self._constraint.entries
-        values = self._join(self._rows)[self._goal_rows :, :entries] @ noise.values[noise.K // 2 + 1 :]
+        values = self._join(self._rows)[self._goal_rows :, :entries] @ noise.upper_half
         row = int(values.argmax())
         if values[row] <= worst.value:
             return worst

@@ -130,12 +130,11 @@ class CanonicalGoal:
 
     def value(self, noise: NoiseFunction) -> float:
         """Return the canonical value of γ."""
-        upper = noise.values[noise.K // 2 + 1 :]
-        return (1 - KAPPA) * self.goal.utility(upper) + KAPPA * float(upper.sum()) / upper.size
+        return (1 - KAPPA) * self.utility(noise) + KAPPA * float(noise.upper_half.sum()) / noise.upper_half.size
 
     def utility(self, noise: NoiseFunction) -> float:
         """Return the utility of γ: the value without the mean."""
-        return self.goal.utility(noise.values[noise.K // 2 + 1 :])
+        return self.goal.utility(noise.upper_half)
 
     @staticmethod
     def utility_bound(bound: float) -> float:

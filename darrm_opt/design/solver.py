@@ -238,7 +238,7 @@ class Solver:
         self._has_tried_monotone = shape == "monotone"
         by_knots = problem.K >= LARGE_K
         self.program = MasterProgram(self.constraint, self.goal.goal, shape, backend, by_knots=by_knots)
-        on_round = None if watcher is None else self._report
+        on_round = None if watcher is None else lambda: watcher(self._progress())
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
@@ -414,16 +414,14 @@ class Solver:
             if not program.refine(goal.weights, 0.1 * self._tolerance):
                 return bound
 
-    def _report(self) -> None:
-        """Tell the watcher where the solve stands after a round."""
-        if self._watcher is not None:
-            noise = self.loop.noise
-            if self.fallback is not None:
-                noise = max(noise, self.fallback[0], key=self.goal.utility)
-            utility = self.goal.utility(noise)
-            bound = min(1.0, self.goal.utility_bound(self.loop.bound))
-            rounds, rows = self.loop.rounds, self.program.rows
-            self._watcher(Progress(rounds, rows, utility, bound, self.loop.violation, self.clock.elapsed, noise))
+    def _progress(self) -> Progress:
+        """Return where the solve stands after a round."""
+        noise = self.loop.noise
+        if self.fallback is not None:
+            noise = max(noise, self.fallback[0], key=self.goal.utility)
+        utility, bound = self.goal.utility(noise), min(1.0, self.goal.utility_bound(self.loop.bound))
+        rounds, rows = self.loop.rounds, self.program.rows
+        return Progress(rounds, rows, utility, bound, self.loop.violation, self.clock.elapsed, noise)
 
 
 def check_time_limit(problem: Problem, clock: SolveClock) -> None:

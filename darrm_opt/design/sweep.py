@@ -389,7 +389,7 @@ def problem_at(
 def utility_of(noise: NoiseFunction, objective: AnyObjective, measure: UtilityMeasure) -> float:
     """Return the utility of γ under the objective, or its agreement under the objective's prior."""
     if measure == "utility":
-        return objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :])
+        return objective.linear_goal(noise.K).utility(noise.upper_half)
     return 1.0 - disagreement(noise, with_agreement(objective).prior)
 
 

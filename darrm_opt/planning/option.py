@@ -163,7 +163,7 @@ class Option:
         # It has a bound of its own; of another γ nothing but 1 is known to be one.
         if self.solution is not None:
             return self.solution
-        utility = objective.linear_goal(self.problem.K).utility(self.noise.values[self.problem.K // 2 + 1 :])
+        utility = objective.linear_goal(self.problem.K).utility(self.noise.upper_half)
         # As stored: a solution is read elsewhere, and must prove what it says.
         certificate = verify(self.problem, self.noise)
         return Solution(

@@ -34,7 +34,7 @@ from darrm_opt.mechanisms.base import VoteMechanism
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.best_target import check_total
-from darrm_opt.priors import Prior, upper_half
+from darrm_opt.priors import Prior
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import PastVotes, PluralityPrior, Ties, is_class_prior, parse_prior, sample_counts
@@ -335,7 +335,7 @@ class Question:
         """
         if self.law is not None or self.objective is None or noise is None:
             return right - self.price * wrong
-        return self.objective.linear_goal(self.K).utility(upper_half(noise.values))
+        return self.objective.linear_goal(self.K).utility(noise.upper_half)
 
     def composing(self) -> str:
         """Return the reason why releases compose, as text."""

@@ -157,7 +157,7 @@ def _settings(panel: Panel) -> dict[str, float | int | str]:
 def _row(panel: Panel, curve: str) -> tuple[Cell, ...]:
     noise, objective = panel.curves[curve], rectangular()
     measures: tuple[Callable[[NoiseFunction], float], ...] = (
-        lambda noise: objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :]),
+        lambda noise: objective.linear_goal(noise.K).utility(noise.upper_half),
         lambda noise: tv_error(noise, objective.prior),
         lambda noise: float(error_curve(noise, SHARED_P).tv_error.max()),
         lambda noise: disagreement(noise, objective.prior),

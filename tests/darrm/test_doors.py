@@ -223,7 +223,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
 
 
 def test_a_client_has_the_plan_among_classes_of_its_service(service: TestClient) -> None:
-    problem, total = PluralityProblem(4, 3, Privacy(1.0)), Privacy(1.0, 1e-3)
+    problem, total = PluralityProblem(4, 3, Privacy(0.5)), Privacy(1.0)
     prior = PluralityObjective(Dirichlet(0.5), "any", 1.0)
     here = plan(4, None, 1, total, 1, prior, classes=3)
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))

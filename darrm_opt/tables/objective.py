@@ -38,7 +38,8 @@ class PluralityObjective:
         prior: how votes fall; of groups, those of all together, as voters of every group have the same chances.
         ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
         price: what a wrong label costs, in right ones, ≥ 0; only where ⊥ may be released does it change the answer.
-        weights: worth of one vote of each group, > 0, for which the plurality is taken; None: votes count alike.
+        weights: worth of one vote of each group, > 0, for which the plurality is taken; None, and equal ones become
+            None: votes count alike.
 
     Raises:
         InvalidInput: a parameter out of range.
@@ -56,10 +57,7 @@ class PluralityObjective:
             raise InvalidInput("ties", self.ties, "'excluded' or 'any'")
         price = real_number(self.price, "price", "a number at least 0", least=0, below=math.inf)
         object.__setattr__(self, "price", price + 0.0)
-        if self.weights is not None:
-            accepted = "numbers above 0, one for each group"
-            weights = (real_number(w, "weights", accepted, above=0, below=math.inf) for w in self.weights)
-            object.__setattr__(self, "weights", tuple(weights))
+        object.__setattr__(self, "weights", _weights(self.weights))
 
     def judged(self, masses: Array, alone: NDArray[np.bool_]) -> Array:
         """Return the probabilities of the vote counts that are judged: all, or given that one class leads alone.
@@ -201,10 +199,7 @@ def as_table_objective(
     """
     if isinstance(text, TableObjective):
         return text
-    weigh = None if weights is None else tuple(weights)
-    # Equal weights are none, whatever they are: one question has one key.
-    if weigh is not None and len(set(weigh)) == 1 and 0 < weigh[0] < math.inf:
-        weigh = None
+    weigh = _weights(weights)
     if not isinstance(text, str):
         return PluralityObjective(text, ties, _price(price), weigh)
     name, _, inside = text.strip().removesuffix(")").partition("(")
@@ -233,7 +228,8 @@ def objective_for(problem: TableProblem, objective: str | TableObjective | Plura
     """Return an objective, as `as_table_objective`, of a problem that it can be asked of."""
     goal = as_table_objective(objective)
     if isinstance(problem, PluralityProblem):
-        plurality_of(goal)
+        return plurality_of(goal)
+    _price(goal.price)
     return goal
 
 
@@ -277,3 +273,12 @@ def expected(table: Table, worth: Array) -> float:
 
 def _price(value: Any) -> float:
     return real_number(value, "price", f"a number from 0 to {MAX_PRICE:g}", least=0, most=MAX_PRICE) + 0.0
+
+
+def _weights(given: Sequence[float] | None) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    accepted = "numbers above 0, one for each group"
+    weights = tuple(real_number(w, "weights", accepted, above=0, below=math.inf) for w in given)
+    # Equal weights are none, whatever they are: one question has one key.
+    return None if len(set(weights)) == 1 else weights

@@ -136,10 +136,8 @@ class Part:
             for name, value in values.items()
         }
         try:
-            if self.groups:
-                return _group_spec(arguments, self.groups, objective, self.ties, abstention=shape)
-            if "classes" in arguments:
-                return _table_spec(arguments, objective, self.ties, abstention=shape)
+            if self.groups or "classes" in arguments:
+                return _table_spec(arguments, self.groups, objective, self.ties, abstention=shape)
             return DesignSpec(Problem.from_allowance(**{"m": None} | arguments), objective, shape)
         except InvalidInput as err:
             point = ", ".join(f"{name} = {value:g}" for name, value in values.items())
@@ -260,30 +258,27 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
     return Part(path, ordered, texts, _abstention(content, path), condition, _ties(content, path), tuple(groups))
 
 
-def _group_spec(
-    values: dict[str, Any], groups: Sequence[GroupAxis], objective: str, ties: Ties, *, abstention: bool
+def _table_spec(
+    values: dict[str, Any], groups: Sequence[GroupAxis], objective: Any, ties: Ties, *, abstention: bool
 ) -> TableSpec:
+    target = Privacy(values["target_epsilon"], values.get("delta", 0.0))
+    affected, price = values.get("affected"), values.get("price", 0.0)
+    if not groups:
+        moved = 1 if affected is None else affected
+        alike = PluralityProblem(values["K"], values["classes"], target, moved, abstention=abstention)
+        return TableSpec(alike, PluralityObjective(objective, ties, price))
     present = [(axis, K) for i, axis in enumerate(groups, 1) if (K := values[f"K{i}"]) != 0]
     if not present:
         raise InvalidInput("groups", "nobody", "an attendance of at least one voter", "Leave it out by `where`.")
-    target = Privacy(values["target_epsilon"], values.get("delta", 0.0))
     voters = [VoterGroup(K, axis.voter) for axis, K in present]
-    affected = values.get("affected")
     if affected is not None:  # a record moves no more voters than there are
         affected = min(affected, sum(K for _, K in present))
     problem = GroupProblem(values.get("classes", 2), voters, target, affected, abstention=abstention)
-    weights = [axis.weight for axis, _ in present]
-    goal = as_table_objective(objective, values.get("price", 0.0), ties, weights)
+    goal = as_table_objective(objective, price, ties, [axis.weight for axis, _ in present])
     if isinstance(goal, Truth) and len(goal.chances) == len(groups):
         chances = tuple(a for i, a in enumerate(goal.chances, 1) if values[f"K{i}"] != 0)
         goal = Truth(chances, goal.price)
     return TableSpec(problem, goal)
-
-
-def _table_spec(values: dict[str, Any], prior: PluralityPrior, ties: Ties, *, abstention: bool) -> TableSpec:
-    target = Privacy(values["target_epsilon"], values.get("delta", 0.0))
-    problem = PluralityProblem(values["K"], values["classes"], target, values.get("affected", 1), abstention=abstention)
-    return TableSpec(problem, PluralityObjective(prior, ties, values.get("price", 0.0)))
 
 
 def _priors(content: Mapping[str, Any], path: str) -> tuple[PluralityPrior, ...]:

@@ -128,6 +128,7 @@ def test_each_question_has_its_key() -> None:
     ]
     assert len({spec.key for spec in specs}) == len(specs)
     assert TableSpec(PluralityProblem(4, 3, Privacy(3 * 0.1 / 0.3, 1e-3)), PRIOR).key == CLASSES.spec.key
+    assert TableSpec(GROUPS, PluralityObjective(Dirichlet(1.0), weights=(2.0, 2.0))).key == TableSpec(GROUPS).key
 
 
 LIES: list[tuple[Kind, dict[str, Any], str]] = [

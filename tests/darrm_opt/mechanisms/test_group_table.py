@@ -16,11 +16,13 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.accounting.interop import renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.mechanisms.table import GroupTableMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.randomness import RandomSource
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
 from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.solver import solve_table
+from darrm_opt.tables.table import Table
 
 CASES: list[tuple[int, list[Group], float, float, int]] = [
     (2, [(2, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, 0.0, 4),
@@ -163,6 +165,15 @@ def test_draws_have_exactly_the_chances_of_the_table() -> None:
             if end > start:
                 source = _Places([start, end - 1])
                 assert [mechanism.draw((*first, *second), source) for _ in range(2)] == [output, output]
+
+
+def test_the_accounts_of_one_kind_of_voters_are_not_taken_for_the_other() -> None:
+    mechanism = mechanism_of(CASES[0], fresh=False)
+    with refused("problem"):
+        RuleMechanism(mechanism.problem, mechanism.table)
+    alike = PluralityProblem(4, 2, mechanism.problem.target)
+    with refused("problem"):
+        GroupTableMechanism(alike, Table(alike.cells, [0.0] * len(alike.cells.owners)))
 
 
 def test_columns_are_in_the_order_of_the_groups() -> None:

@@ -279,3 +279,11 @@ def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> Non
 def test_a_price_that_leaves_nothing_for_right_answers_is_refused() -> None:
     with refused("price"):
         as_table_objective("dirichlet(1)", 1e300)
+    with refused("price"):
+        solve_table(GroupProblem(2, [group_of(2, 0.5)], TARGET), PluralityObjective(Dirichlet(1.0), price=1e300))
+
+
+def test_an_objective_of_groups_is_not_one_of_voters_that_are_alike() -> None:
+    for objective in (Truth((0.9,)), PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0))):
+        with refused("objective"):
+            solve_table(PluralityProblem(3, 3, TARGET), objective)

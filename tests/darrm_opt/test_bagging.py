@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
-from support.refusals import refused
+from support.refusals import refused, refuses
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
 from darrm_opt import rounding as exact
@@ -227,22 +227,15 @@ def test_a_member_is_a_voter() -> None:
 # ------------------------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((1, 1), "n = 1 is not valid: expected a number of records, at least 2"),
-        ((100, 0), "subsample_size = 0 is not valid"),
-        ((100, 1, 0), "n_models = 0 is not valid"),
-        ((100.0, 1), "n = 100.0 is not valid"),
-        ((100, True), "subsample_size = True is not valid"),
-        ((100, float("nan")), "subsample_size = nan is not valid"),
-    ],
-)
-def test_sizes_are_checked(arguments: tuple[int, ...], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        bagging_guarantee(*arguments)
-    with pytest.raises(InvalidInput, match=message):
-        draw_subsamples(*(*arguments, 1)[:3])
+def test_sizes_are_checked() -> None:
+    for made, valid in ((bagging_guarantee, {}), (draw_subsamples, {"n_models": 1})):
+        refuses(
+            made,
+            {"n": 100, "subsample_size": 1, **valid},
+            n=[1, 100.0],
+            subsample_size=[0, True, math.nan],
+            n_models=[0],
+        )
 
 
 def test_vacuous_and_impossible_draws_are_refused() -> None:

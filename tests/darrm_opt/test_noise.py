@@ -17,7 +17,7 @@ from support.cases import for_each
 from support.refusals import refused
 from support.strategies import noises
 
-from darrm_opt import InvalidInput, NoiseFunction
+from darrm_opt import NoiseFunction
 
 SIZES = st.integers(1, 24)
 
@@ -85,29 +85,18 @@ def test_frozen_and_read_only() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (["a", "a"], r"^gamma = \['a', 'a'\] is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
-    ([[1.0], [1.0, 2.0]], r"^gamma = .* is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
-    (None, r"^gamma is missing: expected a flat list of K\+1 numbers γ\(0\), …, γ\(K\)\.$"),
-    ([], r"^gamma = \[\] is not valid: expected a flat list of K\+1 numbers"),
-    ([1.0], r"^gamma = \[1\.0\] is not valid: expected a flat list of K\+1 numbers"),
-    ([[1.0, 1.0]], r"^gamma = \[\[1\.0, 1\.0\]\] is not valid: expected a flat list of K\+1 numbers"),
-    ([1.0, 1.5, 1.5, 1.0], r"^gamma\[1\] = 1\.5 is not valid: expected a probability in \[0, 1\]\.$"),
-    ([-1e-300, -1e-300], r"^gamma\[0\] = -1e-300 is not valid: expected a probability in \[0, 1\]\.$"),
-    ([1.0, math.nan, 1.0], r"^gamma\[1\] = nan is not valid: expected a probability in \[0, 1\]\.$"),
-    ([math.inf, math.inf], r"^gamma\[0\] = inf is not valid: expected a probability in \[0, 1\]\.$"),
-    (
-        [1.0, 0.5, 0.25, 1.0],
-        (
-            r"^gamma\[1\] = 0\.5 is not valid: expected gamma\[1\] = gamma\[2\] = 0\.25 exactly\. The noise function "
-            r"must treat both answers alike: γ\(l\) = γ\(K−l\)\.$"
-        ),
-    ),
+    *((values, "gamma") for values in (["a", "a"], [[1.0], [1.0, 2.0]], None, [], [1.0], [[1.0, 1.0]])),
+    ([1.0, 1.5, 1.5, 1.0], "gamma[1]"),
+    ([-1e-300, -1e-300], "gamma[0]"),
+    ([1.0, math.nan, 1.0], "gamma[1]"),
+    ([math.inf, math.inf], "gamma[0]"),
+    ([1.0, 0.5, 0.25, 1.0], "gamma[1]"),
 ]
 
 
-@for_each(("values", "text"), WRONG)
-def test_refused_in_these_words(values: Any, text: str) -> None:
-    with pytest.raises(InvalidInput, match=text):
+@for_each(("values", "argument"), WRONG)
+def test_what_is_no_noise_function_is_refused(values: Any, argument: str) -> None:
+    with refused(argument):
         NoiseFunction(values)
 
 

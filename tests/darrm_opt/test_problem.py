@@ -248,73 +248,32 @@ def test_a_useful_gamma_is_not_warned_of_whatever_the_deltas() -> None:
 
 # --------------------------------------------------------------------------------------------------- refusals
 
-VOTERS = "expected a whole number of voters, at least 1."
-NATS = r"expected a number of nats, at least 0 \(inf: not private\)\."
-PROBABILITY = r"expected a probability in \[0, 1\)\."
-ALLOWANCE = "expected a privacy allowance, a real number above 0."
 
-REFUSED: list[Any] = [
-    *[
-        ({"K": K}, rf"^K = {shown} is not valid: {VOTERS}")
-        for K, shown in [(0, "0"), (-3, "-3"), (2.5, r"2\.5"), ("a", "'a'")]
-    ],
-    *[({"K": K}, rf"^K = {shown} is not valid: {VOTERS}") for K, shown in [(True, "True"), (11.0, r"11\.0")]],
-    ({"K": None}, f"^K is missing: {VOTERS}"),
-    *[
-        ({"epsilon": value}, rf"^epsilon = {value!r} is not valid: {NATS}")
-        for value in (-0.1, math.nan, -math.inf, "a", True)
-    ],
-    *[({"Delta": value}, f"^Delta = {value!r} is not valid: {PROBABILITY}") for value in (-1e-9, 1.0, 1.5, math.inf)],
-    *[({"delta": value}, f"^delta = {value!r} is not valid: {PROBABILITY}") for value in (-1e-9, 1.0, math.nan, "x")],
-    *[({"m": value}, f"^m = {value!r} is not valid: {ALLOWANCE}") for value in (0, -1, math.nan, math.inf, "3", True)],
-    ({"affected": 0}, r"^affected = 0 is not valid: expected a whole number of voters, at least 1\."),
-    ({"affected": 2.0}, r"^affected = 2\.0 is not valid: expected a whole number of voters, at least 1\."),
-    (
-        {"affected": 12},
-        "^affected = 12 is not valid: expected at most K = 11 voters. A record cannot influence more voters than there are.$",
+REFUSED: list[tuple[str, dict[str, Any]]] = [  # the argument, and what is changed
+    *(("K", {"K": K}) for K in (0, -3, 2.5, "a", True, 11.0, None)),
+    *(("epsilon", {"epsilon": value}) for value in (-0.1, math.nan, -math.inf, "a", True)),
+    *(("Delta", {"Delta": value}) for value in (-1e-9, 1.0, 1.5, math.inf)),
+    *(("delta", {"delta": value}) for value in (-1e-9, 1.0, math.nan, "x")),
+    *(("m", {"m": value}) for value in (0, -1, math.nan, math.inf, "3", True, None)),
+    *(("affected", {"affected": value}) for value in (0, 2.0, 12)),
+    *(
+        ("m", change)
+        for change in ({"epsilon": math.inf}, {"epsilon": 0, "target_epsilon": 0.3}, {"target_epsilon": 0.3})
     ),
-    (
-        {"epsilon": math.inf},
-        (
-            "^m = 3 is not valid: expected no m with epsilon = inf. The allowance m has no meaning for such voters: "
-            "give target_epsilon instead.$"
-        ),
-    ),
-    ({"epsilon": 0, "target_epsilon": 0.3}, "^m = 3 is not valid: expected no m with epsilon = 0."),
-    (
-        {"epsilon": 0.0, "m": None},
-        "^target_epsilon is missing: expected a number of nats, at least 0. epsilon = 0 leaves m without meaning.$",
-    ),
-    ({"epsilon": math.inf, "m": None}, "^target_epsilon is missing: .* epsilon = inf leaves m without meaning.$"),
-    ({"m": None}, r"^m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon\.$"),
-    ({"target_epsilon": 0.3}, "^m = 3 is not valid: expected exactly one of m and target_epsilon."),
-    ({"m": None, "target_epsilon": -1}, "^target_epsilon = -1 is not valid: expected a number of nats, at least 0"),
-    (
-        {"m": 6000},
-        "^target_epsilon = 600.0 is not valid: expected at most 500 nats. Such a target protects nobody: lower m or epsilon.$",
-    ),
-    (
-        {"m": None, "target_epsilon": math.inf, "Delta": 0.0},
-        "^target_epsilon = inf is not valid: expected at most 500 nats.",
-    ),
-    ({"m": None, "target_epsilon": math.inf}, "^target_epsilon = inf is not valid: expected at most 500 nats."),
-    (
-        {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1},
-        (
-            "^epsilon = 0.0 is not valid: expected epsilon above 0, or epsilon = 0 with Delta above 0. A voter with "
-            "epsilon = 0 and Delta = 0 does not depend on the data: release the plain majority.$"
-        ),
-    ),
+    *(("target_epsilon", {"epsilon": value, "m": None}) for value in (0.0, math.inf)),
+    ("target_epsilon", {"m": None, "target_epsilon": -1}),
+    ("target_epsilon", {"m": 6000}),
+    *(("target_epsilon", {"m": None, "target_epsilon": math.inf, **voter}) for voter in ({}, {"Delta": 0.0})),
+    ("epsilon", {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1}),
 ]
 
 
-@for_each(("changes", "text"), REFUSED)
-def test_refused_in_these_words(changes: dict[str, Any], text: str) -> None:
-    with pytest.raises(InvalidInput, match=text) as refusal:
+@for_each(("argument", "changes"), REFUSED)
+def test_what_is_no_problem_is_refused(argument: str, changes: dict[str, Any]) -> None:
+    with refused(argument) as refusal:
         problem(**changes)
     assert isinstance(refusal.value, DarrmError)
     assert isinstance(refusal.value, ValueError)
-    assert refusal.value.argument in {*changes, "m", "target_epsilon"}
 
 
 def test_the_refusal_carries_its_parts() -> None:

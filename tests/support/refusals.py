@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from darrm_opt.errors import InvalidInput
+from support.cases import for_each
 
 
 @contextmanager
@@ -19,3 +21,14 @@ def refused(argument: str, value: str | None = None) -> Iterator[pytest.Exceptio
     assert caught.value.accepted
     if value is not None:
         assert f"{argument} = {value} is not valid" in str(caught.value)
+
+
+def refuses(call: Callable[..., object], valid: Mapping[str, Any], /, **wrong: Iterable[Any]) -> None:
+    """Expect that each wrong value of each argument is refused by the argument's name, where the others are valid."""
+
+    @for_each(("argument", "value"), [(argument, value) for argument, values in wrong.items() for value in values])
+    def check(argument: str, value: Any) -> None:
+        with refused(argument):
+            call(**{**valid, argument: value})
+
+    check()

@@ -6,14 +6,13 @@ import math
 from fractions import Fraction
 from itertools import product
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
 from campaigns.sampled import drawn_law, small_mechanisms
 from support.cases import for_each
 from support.enumeration import exp_fraction
-from support.refusals import refused
+from support.refusals import refused, refuses
 from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
 
 from darrm_opt import Privacy
@@ -145,24 +144,18 @@ def test_any_votes_and_large_ensembles_have_an_account() -> None:
     assert fits(found, 500, total, sampling)
 
 
-@for_each(
-    ("changed", "argument"),
-    [
-        ({"among": None}, "among"),
-        ({"times": 6}, "times"),
-        ({"times": 0}, "times"),
-        ({"sample": 3}, "sample"),
-        ({"rate": 0.5}, "rate"),
-        ({"neighbours": "replace-one"}, "neighbours"),
-        ({"labels": 2}, "labels"),
-        ({"scheme": "poisson", "sample": 3}, "among"),
-        ({"scheme": "poisson", "sample": 3, "among": None, "times": 2}, "times"),
-    ],
-)
-def test_what_is_not_covered_is_refused(changed: dict[str, Any], argument: str) -> None:
-    fields: dict[str, Any] = {"records": 10, "scheme": "random-allocation", "among": 5}
-    with refused(argument):
-        Sampling(**fields | changed)
+def test_what_is_not_covered_is_refused() -> None:
+    refuses(
+        Sampling,
+        {"records": 10, "scheme": "random-allocation", "among": 5},
+        among=[None],
+        times=[6, 0],
+        sample=[3],
+        rate=[0.5],
+        neighbours=["replace-one"],
+        labels=[2],
+    )
+    refuses(Sampling, {"records": 10, "sample": 3}, among=[5], times=[2])
 
 
 def test_records_say_how_often_and_old_ones_are_read() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from support.cases import for_each
 from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
-from support.refusals import refused
+from support.refusals import refused, refuses
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
@@ -88,23 +90,12 @@ def test_no_query_reveals_nothing() -> None:
     assert UnpublishedLoss(np.zeros((0, 3), dtype=int), 2.0, 4.0).renyi() == 0.0
 
 
-@for_each(
-    ("change", "argument"),
-    [
-        ({"counts": np.array([[1.5, 2.5]])}, "counts"),
-        ({"counts": np.array([[3], [3]])}, "counts"),
-        ({"counts": np.array([[2, 1], [2, 2]])}, "counts"),
-        ({"counts": np.array([[0, 0]])}, "counts"),
-        ({"sigma": 0.5}, "sigma"),
-        ({"order": 1.0}, "order"),
-        ({"order": float("inf")}, "order"),
-        ({"threshold": 2.0}, "check_sigma"),
-    ],
-)
-def test_bad_input_is_named(change: dict[str, object], argument: str) -> None:
+def test_bad_input_is_named() -> None:
+    counts = [np.array(wrong) for wrong in ([[1.5, 2.5]], [[3], [3]], [[2, 1], [2, 2]], [[0, 0]])]
     valid = {"counts": np.array([[3, 1]]), "sigma": 2.0, "order": 4.0}
-    with refused(argument):
-        UnpublishedLoss(**{**valid, **change})  # type: ignore[arg-type]  # wrong on purpose
+    refuses(UnpublishedLoss, valid, counts=counts, sigma=[0.5], order=[1.0, math.inf])
+    with refused("check_sigma"):
+        UnpublishedLoss(np.array([[3, 1]]), 2.0, 4.0, threshold=2.0)
 
 
 def test_a_negative_number_of_voters_is_refused() -> None:

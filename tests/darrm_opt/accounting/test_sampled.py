@@ -15,7 +15,7 @@ import pytest
 from campaigns.sampled import CASES, drawn_law, random_totals, small_mechanisms
 from support.cases import for_each
 from support.enumeration import exp_fraction
-from support.refusals import refused
+from support.refusals import refused, refuses
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
@@ -379,25 +379,14 @@ def test_the_record_is_read_back_whole() -> None:
             Sampling.from_record(broken)
 
 
-@for_each(
-    ("argument", "fields"),
-    [
-        ("records", {"records": 0, "sample": 1}),
-        ("sample", {"records": 10, "sample": 11}),
-        ("sample", {"records": 10}),
-        ("sample", {"records": 10, "sample": 2, "rate": 0.2}),
-        ("rate", {"records": 10, "rate": 0.0}),
-        ("rate", {"records": 10, "rate": 0.5, "scheme": "without-replacement"}),
-        ("neighbours", {"records": 10, "sample": 2, "scheme": "each-voter", "neighbours": "add-remove"}),
-        ("neighbours", {"records": 10, "sample": 2, "neighbours": "both"}),
-        ("sampling", {"records": 10, "sample": 2, "scheme": "similarity"}),
-        ("sampling", {"records": 10, "sample": 2, "scheme": "?"}),
-        ("labels", {"records": 10, "sample": 2, "labels": 0}),
-    ],
-)
-def test_what_is_refused(argument: str, fields: dict[str, Any]) -> None:
-    with refused(argument):
-        Sampling(**fields)
+def test_what_is_refused() -> None:
+    refuses(Sampling, {"records": 10, "sample": 1}, records=[0], sample=[11, None], neighbours=["both"], labels=[0])
+    refuses(Sampling, {"records": 10, "sample": None, "rate": 0.2}, rate=[0.0], sample=[2])
+    refuses(Sampling, {"records": 10, "scheme": "without-replacement"}, rate=[0.5])
+    refuses(Sampling, {"records": 10, "sample": 2, "scheme": "each-voter"}, neighbours=["add-remove"])
+    for scheme in ("similarity", "?"):
+        with refused("sampling"):
+            Sampling(10, 2, scheme=scheme)  # type: ignore[arg-type]  # refused
 
 
 def test_two_noisy_counts_are_known_by_their_lead() -> None:

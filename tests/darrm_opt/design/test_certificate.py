@@ -20,7 +20,6 @@ from support.strategies import NOISES, ProblemCase, random_case, random_noise
 
 from darrm_opt import (
     Certificate,
-    InvalidInput,
     NoiseFunction,
     NotPrivate,
     NotProven,
@@ -346,21 +345,18 @@ def test_within_rounding_neither_is_claimed() -> None:
     assert certify(problem, NoiseFunction(touching))[1].margin >= 0
 
 
-@pytest.mark.parametrize(
-    ("gamma", "text"),
+@for_each(
+    ("gamma", "argument"),
     [
-        ([1.0, 0.5, 1.0], r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 3\.$"),
-        (
-            [1.0, 0.5, 0.4, 1.0],
-            r"^gamma\[1\] = 0\.5 is not valid: .* must treat both answers alike: γ\(l\) = γ\(K−l\)\.$",
-        ),
-        ([1.0, 1.5, 1.5, 1.0], r"^gamma\[1\] = 1\.5 is not valid: expected a probability in \[0, 1\]\.$"),
-        ([math.nan] * 4, r"^gamma\[0\] = nan is not valid: expected a probability in \[0, 1\]\.$"),
-        ("abc", r"^gamma = 'abc' is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
+        ([1.0, 0.5, 1.0], "gamma"),
+        ([1.0, 0.5, 0.4, 1.0], "gamma[1]"),
+        ([1.0, 1.5, 1.5, 1.0], "gamma[1]"),
+        ([math.nan] * 4, "gamma[0]"),
+        ("abc", "gamma"),
     ],
 )
-def test_what_is_no_noise_function(gamma: Any, text: str) -> None:
-    with pytest.raises(InvalidInput, match=text):
+def test_what_is_no_noise_function(gamma: Any, argument: str) -> None:
+    with refused(argument):
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), gamma)
 
 

@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
-from support.refusals import refused  # noqa: E402
+from support.refusals import refused, refuses  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve  # noqa: E402
 from darrm_opt.accounting import BudgetUnreadable, Sampling  # noqa: E402
@@ -839,24 +839,17 @@ def test_a_log_of_other_or_fresh_voters_is_refused(tmp_path: Path, queries: int)
         ).fit(X, y)
 
 
-@for_each(
-    ("argument", "change"),
-    [
-        ("groups", {"groups": []}),
-        ("groups", {"groups": 7}),
-        ("groups", {"groups": [(4, 0.3, None)]}),
-        ("groups", {"groups": [(0, Privacy(0.3), None)]}),
-        ("groups", {"groups": [(4, Privacy(0.3))]}),
-        ("estimator", {"estimator": Private()}),
-        ("voter_privacy", {"voter_privacy": Privacy(1.0)}),
-        ("overlap", {"overlap": 2}),
-        ("design", {"design": solve, "classes": [0, 1, 2]}),
-    ],
-)
-def test_groups_are_refused_by_name(argument: str, change: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"groups": GROUPS, "epsilon": 0.8, "queries": 1}
-    with refused(argument):
-        PrivateVotingClassifier(**asked | change).fit(*RECORDS)
+def test_groups_are_refused_by_name() -> None:
+    refuses(
+        lambda **asked: PrivateVotingClassifier(**asked).fit(*RECORDS),
+        {"groups": GROUPS, "epsilon": 0.8, "queries": 1},
+        groups=[[], 7, [(4, 0.3, None)], [(0, Privacy(0.3), None)], [(4, Privacy(0.3))]],
+        estimator=[Private()],
+        voter_privacy=[Privacy(1.0)],
+        overlap=[2],
+    )
+    with refused("design"):
+        PrivateVotingClassifier(groups=GROUPS, epsilon=0.8, queries=1, design=solve, classes=[0, 1, 2]).fit(*RECORDS)
 
 
 def test_a_plan_of_groups_is_for_all_voters() -> None:

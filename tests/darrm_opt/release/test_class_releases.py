@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.auditor import Auditor
 from support.cases import for_each
-from support.refusals import refused
+from support.refusals import refused, refuses
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
@@ -313,21 +313,12 @@ def test_votes_that_are_none_are_refused_without_being_shown(votes: object, mess
     assert "0.5" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"sigma": 0.1}, "sigma"),
-        ({"sigma": math.inf}, "sigma"),
-        ({"threshold": 5.0}, "check_sigma"),
-        ({"check_sigma": 5.0}, "check_sigma"),
-        ({"threshold": math.inf, "check_sigma": 5.0}, "threshold"),
-        ({"affected": 8}, "affected"),
-        ({"classes": 2**20 + 1}, "classes"),
-    ],
-)
-def test_noise_that_is_none(change: dict[str, float], argument: str) -> None:
-    with refused(argument):
-        NoisyMaximum(**{"K": 7, "classes": 3, "sigma": 5.0} | change)  # type: ignore[arg-type]
+def test_noise_that_is_none() -> None:
+    valid = {"K": 7, "classes": 3, "sigma": 5.0}
+    refuses(NoisyMaximum, valid, sigma=[0.1, math.inf], check_sigma=[5.0], affected=[8], classes=[2**20 + 1])
+    refuses(NoisyMaximum, {**valid, "check_sigma": 5.0}, threshold=[math.inf])
+    with refused("check_sigma"):
+        NoisyMaximum(7, 3, 5.0, threshold=5.0)
 
 
 def test_labels_of_a_vocabulary(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.cases import for_each
 from support.group_exact import Enumeration, exponential, random_problem
-from support.refusals import refused
+from support.refusals import refused, refuses
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.answers.plurality import table_to_dict
@@ -240,18 +240,11 @@ def test_price_and_abstention() -> None:
     assert forced.utility < dear.utility
 
 
-@pytest.mark.parametrize(
-    ("arguments", "argument"),
-    [
-        ((1, [group_of(3, 0.5)], TARGET), "classes"),
-        ((3, [], TARGET), "groups"),
-        ((3, [VoterGroup(0, Privacy(0.5))], TARGET), "K"),
-        ((3, [group_of(3, 0.5)], TARGET, 4), "affected"),
-    ],
-)
-def test_bad_input_names_its_argument(arguments: tuple[object, ...], argument: str) -> None:
-    with refused(argument):
-        GroupProblem(*arguments)  # type: ignore[arg-type]
+def test_bad_input_names_its_argument() -> None:
+    valid = {"classes": 3, "groups": [group_of(3, 0.5)], "target": TARGET}
+    refuses(GroupProblem, valid, classes=[1], groups=[[]], affected=[4])
+    with refused("K"):
+        GroupProblem(3, [VoterGroup(0, Privacy(0.5))], TARGET)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from support.refusals import refused
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.baselines import subsampling
-from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.priors import Histogram, IndependentVoters, SharedBeta
 
@@ -175,27 +174,21 @@ def test_a_histogram_is_the_distribution_of_ones() -> None:
 
 
 @for_each(
-    ("call", "message"),
+    ("call", "argument"),
     [
-        (
-            lambda: tv_error([1.0, 1.0, 1.0], [0.1, 0.2, 0.3]),
-            r"p = .* expected one probability or K = 2 of them. Its shape is \(3,\)",
-        ),
-        (lambda: tv_error([1.0, 1.0], 1.5), r"p = 1.5 is not valid: expected probabilities in \[0, 1\]"),
-        (lambda: disagreement([1.0, 1.0], float("nan")), r"p = nan is not valid"),
-        (lambda: disagreement([1.0, 1.0], cast("float", "a")), r"p = 'a' is not valid"),
-        (lambda: tv_error([1.0, 0.5], 0.1), r"gamma\[0\] = 1.0 is not valid"),
-        (
-            lambda: error_curve([1.0, 1.0, 1.0], np.array([[0.1, 0.2, 0.3]])),
-            r"ps = .* expected shape \(P,\) or \(P, K\) with K = 2",
-        ),
-        (lambda: error_curve([1.0, 1.0, 1.0], cast("list[float]", 0.5)), r"ps = 0.5 is not valid"),
-        (lambda: error_curve([1.0, 1.0, 1.0], [-0.5]), r"ps = -0.5 is not valid"),
-        (lambda: tv_error([1.0, 1.0], Histogram((1.0, 1.0, 1.0, 0.0))), r"counts = .* expected K\+1 = 2 counts"),
+        (lambda: tv_error([1.0, 1.0, 1.0], [0.1, 0.2, 0.3]), "p"),
+        (lambda: tv_error([1.0, 1.0], 1.5), "p"),
+        (lambda: disagreement([1.0, 1.0], float("nan")), "p"),
+        (lambda: disagreement([1.0, 1.0], cast("float", "a")), "p"),
+        (lambda: tv_error([1.0, 0.5], 0.1), "gamma[0]"),
+        (lambda: error_curve([1.0, 1.0, 1.0], np.array([[0.1, 0.2, 0.3]])), "ps"),
+        (lambda: error_curve([1.0, 1.0, 1.0], cast("list[float]", 0.5)), "ps"),
+        (lambda: error_curve([1.0, 1.0, 1.0], [-0.5]), "ps"),
+        (lambda: tv_error([1.0, 1.0], Histogram((1.0, 1.0, 1.0, 0.0))), "counts"),
     ],
 )
-def test_refusals(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_refusals(call: Callable[[], object], argument: str) -> None:
+    with refused(argument):
         call()
 
 

@@ -117,54 +117,35 @@ def with_(name: str, value: Any, inside: str | None = None) -> Change:
     return change
 
 
-LACKING = r"is missing: expected a value\. The record lacks this field\.$"
-INCOMPLETE = r"is not valid: expected a complete record as written by darrm-opt\."
-
-MALFORMED: list[Any] = [
-    *[(without(name), rf"^{name} {LACKING}") for name in ("format", "problem", "objective", "shape", "gamma")],
-    *[(without(name), rf"^{name} {LACKING}") for name in ("utility", "upper_bound", "certificate", "statistics")],
-    *[(without(name), rf"^{name} {LACKING}") for name in ("method", "backend")],
-    (without("status"), "status is missing.* lacks this field"),
-    *[
-        (without(name, "problem"), rf"^{name} {LACKING}")
-        for name in ("K", "epsilon", "Delta", "target_epsilon", "delta", "affected")
-    ],
-    (
-        with_("format", FORMAT + 1),
-        rf"^format = {FORMAT + 1} is not valid: expected {FORMAT}\. Written by another version of darrm-opt; solve again\.$",
+MALFORMED: list[tuple[str, Change]] = [  # the argument that a refusal names, and what is wrong
+    *((name, without(name)) for name in ("format", "problem", "objective", "shape", "gamma", "utility", "upper_bound")),
+    *((name, without(name)) for name in ("certificate", "statistics", "method", "backend")),
+    *((name, without(name, "problem")) for name in ("K", "epsilon", "Delta", "target_epsilon", "delta", "affected")),
+    *(("format", with_("format", value)) for value in (FORMAT + 1, "1")),
+    *(("K", change) for change in (with_("problem", 3), with_("K", 0, "problem"), with_("K", 5.0, "problem"))),
+    *(("epsilon", with_("epsilon", value, "problem")) for value in ("x", None)),
+    *(
+        (name, with_(name, value, "problem"))
+        for name, value in (("delta", 1.0), ("target_epsilon", "inf"), ("affected", 6))
     ),
-    (with_("format", "1"), r"^format = '1' is not valid: expected 1\."),
-    (with_("problem", 3), rf"^K {LACKING}"),
-    (with_("K", 0, "problem"), "^K = 0 is not valid: expected a whole number of voters, at least 1"),
-    (with_("K", 5.0, "problem"), r"^K = 5\.0 is not valid: expected a whole number of voters, at least 1"),
-    (with_("epsilon", "x", "problem"), "^epsilon = 'x' is not valid: expected a number of nats"),
-    (with_("epsilon", None, "problem"), "^epsilon is missing: expected a number of nats"),
-    (with_("delta", 1.0, "problem"), r"^delta = 1\.0 is not valid: expected a probability in \[0, 1\)"),
-    (with_("target_epsilon", "inf", "problem"), "^target_epsilon = inf is not valid: expected at most 500 nats"),
-    (with_("affected", 6, "problem"), "^affected = 6 is not valid: expected at most K = 5 voters"),
-    (with_("objective", "happiness"), r"^objective = 'happiness' is not valid: expected rectangular\("),
-    (with_("objective", 3), r"^objective = 3 is not valid: expected rectangular\("),
-    (with_("gamma", [1.0, 1.0]), r"^gamma = .* is not valid: expected K\+1 = 6 numbers\. Received 2\.$"),
-    (
-        with_("gamma", [1.0, 0.5, 0.2, 0.3, 0.5, 1.0]),
-        r"^gamma\[2\] = 0\.2 is not valid: .* must treat both answers alike",
+    *(("objective", with_("objective", value)) for value in ("happiness", 3)),
+    *(("gamma", with_("gamma", value)) for value in ([1.0, 1.0], "text", None)),
+    ("gamma[2]", with_("gamma", [1.0, 0.5, 0.2, 0.3, 0.5, 1.0])),
+    ("gamma[0]", with_("gamma", [1.5] * 6)),
+    *(
+        ("record", change)
+        for change in (without("status"), with_("status", "splendid"), with_("trust", 1, "certificate"))
     ),
-    (with_("gamma", [1.5] * 6), r"^gamma\[0\] = 1\.5 is not valid: expected a probability in \[0, 1\]\.$"),
-    (with_("gamma", "text"), r"^gamma = 'text' is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
-    (with_("gamma", None), r"^gamma is missing: expected a flat list of K\+1 numbers"),
-    (with_("status", "splendid"), rf"^record = .* {INCOMPLETE} 'splendid' is not a valid Status$"),
-    (without("margin", "certificate"), rf"^record = .* {INCOMPLETE} .*'margin'"),
-    (with_("trust", 1, "certificate"), rf"^record = .* {INCOMPLETE} .*'trust'"),
-    (without("rows", "statistics"), rf"^record = .* {INCOMPLETE} .*'rows'"),
-    (with_("certificate", 7), rf"^record = .* {INCOMPLETE}"),
+    *(("record", change) for change in (without("margin", "certificate"), without("rows", "statistics"))),
+    ("record", with_("certificate", 7)),
 ]
 
 
-@for_each(("change", "text"), MALFORMED)
-def test_a_malformed_record_is_refused_in_these_words(change: Change, text: str) -> None:
+@for_each(("argument", "change"), MALFORMED)
+def test_a_malformed_record_is_refused(argument: str, change: Change) -> None:
     record = copy.deepcopy(through_json(solution_record(solution())))
     change(record)
-    with pytest.raises(InvalidInput, match=text):
+    with refused(argument):
         solution_from_record(record)
 
 

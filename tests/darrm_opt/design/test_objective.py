@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import betainc
 from support.cases import for_each
 from support.paths import DATA
+from support.refusals import refused
 
 from darrm_opt.design.objective import (
     MEASURES,
@@ -26,7 +27,6 @@ from darrm_opt.design.objective import (
     shared,
     uniform,
 )
-from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, upper_half
 
@@ -270,57 +270,45 @@ def test_weights_cannot_be_changed() -> None:
 
 
 @for_each(
-    ("call", "message"),
+    ("call", "argument"),
     [
-        (
-            lambda: parse_objective("best"),
-            r"objective = 'best' is not valid: expected rectangular\(lower=0.5, tau=50\), uniform",
-        ),
-        (lambda: parse_objective("shared(1,2"), r"objective = 'shared\(1,2' is not valid"),
-        (lambda: parse_objective(wrong(3)), r"objective = 3 is not valid"),
-        (lambda: parse_objective("shared(1)"), r"The parameter b of shared is missing"),
-        (lambda: parse_objective("shared"), r"The parameter a of shared is missing"),
-        (
-            lambda: parse_objective("shared(1,2,3)"),
-            r"parameters = \(1, 2, 3\) is not valid: expected the numbers a, b of shared",
-        ),
-        (lambda: parse_objective("shared(a=1,a=2)"), r"'a=2' is not a parameter of shared there"),
-        (lambda: parse_objective("shared(a=1,2)"), r"'2' is not a parameter of shared there"),
-        (lambda: parse_objective("shared(2,a=1)"), r"'a=1' is not a parameter of shared there"),
-        (lambda: parse_objective("rectangular(upper=1)"), r"'upper=1' is not a parameter of rectangular there"),
-        (lambda: parse_objective("shared(1,x)"), r"'x' is not a number"),
-        (lambda: parse_objective("shared(1,2) best"), r"measure = 'best' is not valid: expected tv or agreement"),
-        (lambda: parse_objective("shared(1,nan)"), r"b = nan is not valid"),
-        (lambda: parse_objective("histogram()"), r"counts = \(\) is not valid"),
-        (lambda: rectangular(1.0), r"lower = 1.0 is not valid: expected a probability in \[0, 1\)"),
-        (lambda: rectangular(wrong("a")), r"lower = 'a' is not valid"),
-        (lambda: rectangular(tau=0), r"tau = 0 is not valid: expected a whole number of grid points, at least 1"),
-        (lambda: rectangular(tau=10**15), r"tau = 1000000000000000 is not valid: expected at most 1000000000000 grid"),
-        (lambda: rectangular(tau=wrong(2.5)), r"tau = 2.5 is not valid"),
-        (lambda: rectangular(tau=wrong(None)), r"tau is missing"),
-        (lambda: rectangular(tau=1), r"measure = 'tv' is not valid: expected agreement for rectangular\(tau=1\)"),
-        (lambda: uniform(0.4), r"lower = 0.4 is not valid: expected lower in \[0.5, 1\) for the measure tv.*agreement"),
-        (lambda: shared(0, 1), r"a = 0 is not valid: expected a number from 0.001 to 10000"),
-        (lambda: shared(1, 1e9), r"b = 1000000000.0 is not valid"),
-        (
-            lambda: histogram([1, 2, 2, 1], "tv"),
-            r"measure = 'tv' is not valid: expected agreement for histogram\(1,2,2,1\)",
-        ),
-        (lambda: histogram([0, 0, 0, 0]), r"counts = .* is not valid.*No vote has a majority"),
-        (lambda: histogram([0, 3, 0]), r"No vote has a majority"),
-        (lambda: histogram([1, -1]), r"counts = \(1, -1\) is not valid: expected K\+1 finite counts"),
-        (lambda: histogram([1, math.inf]), r"expected K\+1 finite counts"),
-        (lambda: histogram([1]), r"expected K\+1 finite counts"),
-        (lambda: histogram(wrong("11")), r"counts = '1' is not valid"),
-        (lambda: histogram(wrong(11)), r"counts = 11 is not valid: expected a list of K\+1 counts"),
-        (lambda: Histogram(wrong("11")), r"counts = '11' is not valid"),
-        (
-            lambda: histogram([1, 2]).weights(3),
-            r"counts = \(1.0, 2.0\) is not valid: expected K\+1 = 4 counts. Received 2",
-        ),
-        (lambda: shared(1, 1).weights(0), r"K = 0 is not valid"),
+        (lambda: parse_objective("best"), "objective"),
+        (lambda: parse_objective("shared(1,2"), "objective"),
+        (lambda: parse_objective(wrong(3)), "objective"),
+        (lambda: parse_objective("shared(1)"), "objective"),
+        (lambda: parse_objective("shared"), "objective"),
+        (lambda: parse_objective("shared(1,2,3)"), "parameters"),
+        (lambda: parse_objective("shared(a=1,a=2)"), "objective"),
+        (lambda: parse_objective("shared(a=1,2)"), "objective"),
+        (lambda: parse_objective("shared(2,a=1)"), "objective"),
+        (lambda: parse_objective("rectangular(upper=1)"), "objective"),
+        (lambda: parse_objective("shared(1,x)"), "objective"),
+        (lambda: parse_objective("shared(1,2) best"), "measure"),
+        (lambda: parse_objective("shared(1,nan)"), "b"),
+        (lambda: parse_objective("histogram()"), "counts"),
+        (lambda: rectangular(1.0), "lower"),
+        (lambda: rectangular(wrong("a")), "lower"),
+        (lambda: rectangular(tau=0), "tau"),
+        (lambda: rectangular(tau=10**15), "tau"),
+        (lambda: rectangular(tau=wrong(2.5)), "tau"),
+        (lambda: rectangular(tau=wrong(None)), "tau"),
+        (lambda: rectangular(tau=1), "measure"),
+        (lambda: uniform(0.4), "lower"),
+        (lambda: shared(0, 1), "a"),
+        (lambda: shared(1, 1e9), "b"),
+        (lambda: histogram([1, 2, 2, 1], "tv"), "measure"),
+        (lambda: histogram([0, 0, 0, 0]), "counts"),
+        (lambda: histogram([0, 3, 0]), "counts"),
+        (lambda: histogram([1, -1]), "counts"),
+        (lambda: histogram([1, math.inf]), "counts"),
+        (lambda: histogram([1]), "counts"),
+        (lambda: histogram(wrong("11")), "counts"),
+        (lambda: histogram(wrong(11)), "counts"),
+        (lambda: Histogram(wrong("11")), "counts"),
+        (lambda: histogram([1, 2]).weights(3), "counts"),
+        (lambda: shared(1, 1).weights(0), "K"),
     ],
 )
-def test_refusals(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_refusals(call: Callable[[], object], argument: str) -> None:
+    with refused(argument):
         call()

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from support.cases import for_each
 from support.refusals import refused
 
-from darrm_opt import InvalidInput, Problem, certify, solve, verify
+from darrm_opt import Problem, certify, solve, verify
 from darrm_opt.accuracy import tv_error
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import as_objective
@@ -137,21 +137,21 @@ def test_scenarios_at_hand_are_named_by_what_they_are() -> None:
 
 
 @for_each(
-    ("text", "message"),
+    ("text", "argument"),
     [
-        ("minimax(points=1)", "points = .* is not valid: expected a whole number in 2..10000"),
-        ("minimax(points=2.5)", "points = .* is not valid: expected a whole number"),
-        ("minimax(lower=0.9, upper=0.4)", "upper = .* is not valid: expected a probability above lower = 0.9"),
-        ("minimax(lower=2)", r"lower = .* is not valid: expected a probability in \[0, 1\]"),
-        ("expected_error(scenarios=10001)", "scenarios = .* is not valid: expected a whole number in 1..10000"),
-        ("expected_error(seed=-1)", "seed = .* is not valid: expected "),
-        ("expected_error(speed=1)", "'speed' is not a parameter of expected_error"),
-        ("minimax(points=many)", "'points=many' is not name=number"),
-        ("minimax(0.5)", "is not name=number"),
+        ("minimax(points=1)", "points"),
+        ("minimax(points=2.5)", "points"),
+        ("minimax(lower=0.9, upper=0.4)", "upper"),
+        ("minimax(lower=2)", "lower"),
+        ("expected_error(scenarios=10001)", "scenarios"),
+        ("expected_error(seed=-1)", "seed"),
+        ("expected_error(speed=1)", "objective"),
+        ("minimax(points=many)", "objective"),
+        ("minimax(0.5)", "objective"),
     ],
 )
-def test_what_is_no_scenario_objective_is_refused(text: str, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_what_is_no_scenario_objective_is_refused(text: str, argument: str) -> None:
+    with refused(argument):
         as_objective(text)
 
 

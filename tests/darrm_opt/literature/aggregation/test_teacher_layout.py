@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from support.cases import for_each
+from support.refusals import refused
 
-from darrm_opt.errors import InvalidInput
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.teachers import Partition, hashed_partition, slot_partition
 
@@ -37,18 +36,18 @@ def test_hashes_depend_on_the_record_and_the_key_alone() -> None:
 
 
 @for_each(
-    ("make", "message"),
+    ("make", "argument"),
     [
-        (lambda: slot_partition(0, 1), "n_records = 0"),
-        (lambda: hashed_partition([], 2, key=b"k"), "expected at least one identifier"),
-        (lambda: hashed_partition([1.5], 2, key=b"k"), "record_ids = 1.5 is not valid: expected text, bytes or whole"),
-        (lambda: hashed_partition([True], 2, key=b"k"), "record_ids = True"),
-        (lambda: hashed_partition(["a"], 2, key=b""), "key = b'' is not valid: expected 1 to 64 bytes"),
-        (lambda: Partition([[0, 2]], 2, "replace"), "chunks = 2 is not valid: expected chunk numbers in 0..1"),
-        (lambda: Partition([0, 1], 2, "replace"), "shape \\(n_records, n_partitions\\)"),
-        (lambda: Partition([[0]], 2, "both"), "adjacency = 'both'"),  # type: ignore[arg-type]
+        (lambda: slot_partition(0, 1), "n_records"),
+        (lambda: hashed_partition([], 2, key=b"k"), "record_ids"),
+        (lambda: hashed_partition([1.5], 2, key=b"k"), "record_ids"),
+        (lambda: hashed_partition([True], 2, key=b"k"), "record_ids"),
+        (lambda: hashed_partition(["a"], 2, key=b""), "key"),
+        (lambda: Partition([[0, 2]], 2, "replace"), "chunks"),
+        (lambda: Partition([0, 1], 2, "replace"), "chunks"),
+        (lambda: Partition([[0]], 2, "both"), "adjacency"),  # type: ignore[arg-type]
     ],
 )
-def test_refusals(make: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_refusals(make: Any, argument: str) -> None:
+    with refused(argument):
         make()

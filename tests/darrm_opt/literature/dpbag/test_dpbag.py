@@ -16,7 +16,6 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.bagging import PerInstanceLoss
-from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.moments_accountant import (
     epsilon_floor,
     moment_increment,
@@ -204,29 +203,23 @@ def test_per_instance_loss_bounds_the_exact_divergence() -> None:
 
 
 @for_each(
-    ("make", "message"),
+    ("make", "argument"),
     [
-        (
-            lambda: slot_partition(3, 4),
-            "n_chunks = 4 is not valid: expected at most n_records = 3. A chunk would be empty",
-        ),
-        (lambda: vote_spread([[[0]]], [[0, 0]], 2), "one column for each of the 1 partitions of votes"),
-        (lambda: vote_spread([[[2]]], [[0]], 2), "votes = 2 is not valid: expected classes in 0..1"),
-        (lambda: vote_spread([[0]], [[0]], 2), "shape \\(n_partitions, n_chunks, n_queries\\)"),
-        (
-            lambda: vote_spread([[[0]]], [[0]], 1),
-            "n_classes = 1 is not valid: expected a number of classes, at least 2",
-        ),
-        (lambda: star_spread([[[0]]], 2, "first"), "rule = 'first'"),  # type: ignore[arg-type]
-        (lambda: moments_epsilon(-1, 0.1, 1e-3), "weight = -1 is not valid"),
-        (lambda: moments_epsilon(1, 0.1, 0.0), "At delta = 0 use `pure_epsilon`"),
-        (lambda: moments_epsilon(1, 0.1, 1e-3, []), "orders = \\[\\] is not valid: expected at least one order"),
-        (lambda: moments_epsilon(1, 0.1, 1e-3, [0.5]), "each a finite number, at least 1"),
-        (lambda: moment_increment(0.1, 1, 1.5), "m = 1.5 is not valid: expected a spread in \\[0, 1\\]"),
-        (lambda: data_dependent_moment([], 0.1, 1), "expected the lead over at least one other class"),
-        (lambda: data_dependent_moment([-1], 0.1, 1), "Count from the leading class"),
+        (lambda: slot_partition(3, 4), "n_chunks"),
+        (lambda: vote_spread([[[0]]], [[0, 0]], 2), "chunks"),
+        (lambda: vote_spread([[[2]]], [[0]], 2), "votes"),
+        (lambda: vote_spread([[0]], [[0]], 2), "votes"),
+        (lambda: vote_spread([[[0]]], [[0]], 1), "n_classes"),
+        (lambda: star_spread([[[0]]], 2, "first"), "rule"),  # type: ignore[arg-type]
+        (lambda: moments_epsilon(-1, 0.1, 1e-3), "weight"),
+        (lambda: moments_epsilon(1, 0.1, 0.0), "delta"),
+        (lambda: moments_epsilon(1, 0.1, 1e-3, []), "orders"),
+        (lambda: moments_epsilon(1, 0.1, 1e-3, [0.5]), "orders"),
+        (lambda: moment_increment(0.1, 1, 1.5), "m"),
+        (lambda: data_dependent_moment([], 0.1, 1), "margins"),
+        (lambda: data_dependent_moment([-1], 0.1, 1), "margins"),
     ],
 )
-def test_refusals(make: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_refusals(make: Any, argument: str) -> None:
+    with refused(argument):
         make()

@@ -1,9 +1,10 @@
-"""A fork server: `darrm serve` and the processes of its pools begin as copies of a process that has imported them.
+"""A fork server: `darrm`, its workers and the processes of its pools begin as copies of a process that imported them.
 
 Python's start and its imports are most of what they cost a test: 1.3 s of a processor for a server with one process of
 a pool, 0.3 s as copies. A copy is a child of whoever asks (``CLONE_PARENT``), with standard streams, environment, folder
-and arguments of its own, so `Popen` treats it as any other process. The workers of a server with several start as they
-do in production, and so does everything in tests that take the fixture `real_starts`.
+and arguments of its own, so `Popen` treats it as any other process. In a shell, `darrm` is a stand-in: a small program
+that hands its streams over, passes signals on, and ends as its copy does. Everything starts as it does in production in
+tests that take the fixture `real_starts`, and in those that start it by `subprocess` themselves.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import ctypes
 import fcntl
 import gc
 import importlib
+import marshal
+import multiprocessing.util
 import os
 import pickle
 import platform
 import random
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +37,7 @@ import pytest
 
 from solver_cache import process_pool
 from solver_cache.process_pool import _BOOTSTRAP
+from support.darrm_runner import PROGRAM
 from support.paths import ROOT, TESTS
 
 POOL_PROCESS = "pool process"
@@ -54,7 +60,24 @@ LOADED = (
 )
 """Modules that the programs use."""
 
-_PROGRAM = "from support.forkserver import wait_for_request; exec(compile(wait_for_request(), '<string>', 'exec'))"
+_SERVER = "from support.forkserver import wait_for_request; exec(compile(wait_for_request(), '<string>', 'exec'))"
+
+_STAND_IN = """\
+#!{python} -SIE
+import _socket, marshal, os, signal, sys
+channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+channel.connect({path!r})
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+message = marshal.dumps(([], {program!r}, sys.argv[1:], os.getcwd(), dict(os.environ), []))
+channel.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: channel.send(bytes([number])))
+code = os.waitstatus_to_exitcode(int.from_bytes(channel.recv(4), sys.byteorder))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
 
 
 def load() -> None:
@@ -70,12 +93,19 @@ def load() -> None:
 def wait_for_request() -> str:
     """Serve requests until the end of standard input; return a program in each copy, which has become its process."""
     load()
-    channel = socket.socket(fileno=0)
-    return _serve(channel)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that speak with stand-ins
+    return _serve(socket.socket(fileno=0), socket.socket(fileno=int(sys.argv[1])))
 
 
-def _serve(channel: socket.socket) -> str:
+def _serve(channel: socket.socket, listener: socket.socket | None = None) -> str:
     while True:
+        if listener is not None and channel not in select.select([channel, listener], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                channel.detach()
+                return _copy_for(connection)
+            connection.close()
+            continue
         message, numbers, _, _ = socket.recv_fds(channel, MAX_MESSAGE, 64)
         if not message:
             return ""
@@ -88,6 +118,27 @@ def _serve(channel: socket.socket) -> str:
         for number in numbers:
             os.close(number)
         channel.sendall(array.array("i", [pid]).tobytes())
+
+
+def _copy_for(connection: socket.socket) -> str:
+    """Start the copy that a stand-in asks for, pass signals on, say how it ended; return its program in the copy."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    message, numbers, _, _ = socket.recv_fds(connection, MAX_MESSAGE, 3)
+    pid = os.fork()
+    if pid == 0:
+        connection.detach()
+        return _become(numbers, *marshal.loads(message))  # noqa: S302 — of a test
+    for number in numbers:
+        os.close(number)
+    end = os.pidfd_open(pid)
+    while end not in select.select([connection, end], [], [])[0]:
+        number = int.from_bytes(connection.recv(1), sys.byteorder)
+        os.kill(pid, number or signal.SIGKILL)  # nothing comes from one that was killed
+        if not number:
+            break
+    with contextlib.suppress(BrokenPipeError):
+        connection.send(os.waitpid(pid, 0)[1].to_bytes(4, sys.byteorder))
+    os._exit(0)
 
 
 def _become(
@@ -110,6 +161,7 @@ def _become(
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -117,8 +169,23 @@ def _become(
     ours = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = [*([] if "-P" in options else [""]), *ours, *sys.path]
     random.seed()
+    if _SPAWNED in program:
+        _count_in_files()
     Path("/proc/self/comm").write_text(POOL_PROCESS if program == _BOOTSTRAP else "darrm", encoding="ascii")
-    return _with_fork_server(program) if "serve" in arguments else program
+    return _with_fork_server(program) if {"serve", "precompute"} & {*arguments} else program
+
+
+def _count_in_files() -> None:
+    """Let the metrics count in the files that workers share, as where they are imported by a worker."""
+    from prometheus_client import values
+
+    from api.observability.metrics import REGISTRY
+
+    values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]
+    for metric in [*REGISTRY._collector_to_names]:
+        if not metric._is_parent():
+            metric._metric_init()
+        assert not getattr(metric, "_metrics", {})
 
 
 def _with_fork_server(program: str) -> str:
@@ -134,29 +201,52 @@ def _with_fork_server(program: str) -> str:
     theirs.close()
     _SERVERS.append(ForkServer(ours))
     vars(process_pool)["subprocess"] = NAMESPACE
+    vars(multiprocessing.util)["spawnv_passfds"] = _spawned
     return program
+
+
+def _spawned(path: bytes, words: list[str], numbers: list[int]) -> int:
+    """Start a process of `multiprocessing`, which begins as a copy."""
+    if _SPAWNED not in words[-2]:
+        return _SPAWN(path, words, numbers)
+    at = words.index("-c")
+    request = (words[1:at], words[at + 1], words[at + 2 :], str(Path.cwd()), dict(os.environ), sorted(numbers))
+    return _SERVERS[0].copy([0, 1, 2, *sorted(numbers)], request)
 
 
 class ForkServer:
     """One process to copy, which ends with this one: that at the other end of a channel. For use from any thread."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._lock, self._channel = threading.Lock(), channel
+    def __init__(self, channel: socket.socket, folder: tempfile.TemporaryDirectory[str] | None = None) -> None:
+        self._lock, self._channel, self._folder = threading.Lock(), channel, folder
 
     @classmethod
     def start(cls) -> ForkServer:
         """Start one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         surroundings = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(ROOT)]), "OPENBLAS_NUM_THREADS": "1"}
-        command = [sys.executable, "-P", "-c", _PROGRAM]
-        with theirs:
-            started = subprocess.Popen(command, stdin=theirs.fileno(), env={**os.environ, **surroundings})
+        folder = tempfile.TemporaryDirectory(prefix="darrm-")  # its owner's alone
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(f"{folder.name}/socket")
+            listener.listen()
+            command = [sys.executable, "-P", "-c", _SERVER, str(listener.fileno())]
+            environment = {**os.environ, **surroundings}
+            kept = (listener.fileno(),)
+            started = subprocess.Popen(command, stdin=theirs.fileno(), env=environment, pass_fds=kept)
         started.returncode = 0  # nobody waits for it
-        return cls(ours)
+        return cls(ours, folder)
 
     def close(self) -> None:
         """End it."""
         self._channel.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def stand_in(self) -> str:
+        """A program that stands in for `darrm` where a shell starts it."""
+        assert self._folder is not None
+        return _STAND_IN.format(python=sys.executable, path=f"{self._folder.name}/socket", program=PROGRAM[-1])
 
     def copy(self, numbers: list[int], request: tuple[Any, ...]) -> int:
         """Start a copy with these files as its streams; return its id."""
@@ -175,9 +265,21 @@ def _is_customized(environment: dict[str, str]) -> bool:
 
 _SERVERS: list[ForkServer] = []
 
+_SPAWNED = "multiprocessing.spawn"
+"""Module that stands in the program of a worker."""
+
+_SPAWN = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
+
+
+def server() -> ForkServer:
+    """Return the one of this process."""
+    if not _SERVERS:
+        _SERVERS.append(ForkServer.start())
+    return _SERVERS[0]
+
 
 class Popen(subprocess.Popen[Any]):
-    """``subprocess.Popen``, but for a server and for a pool's process, which begin as copies; or for every program."""
+    """``subprocess.Popen``, but for `darrm` and for a pool's process, which begin as copies; or for every program."""
 
     copies_all = False
 
@@ -185,14 +287,12 @@ class Popen(subprocess.Popen[Any]):
         pass_fds, cwd, env, _, _, _, *pipes = rest[:12]
         words, surroundings = [*args], dict(os.environ if env is None else env)
         at = words.index("-c") if "-c" in words else 0
-        is_copied = IS_SUPPORTED and at and (self.copies_all or "serve" in words or words[at + 1] == _BOOTSTRAP)
+        is_copied = IS_SUPPORTED and at and (self.copies_all or words[at + 1] in {_BOOTSTRAP, PROGRAM[-1]})
         with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
             if is_copied and not _is_customized(surroundings):
-                if not _SERVERS:
-                    _SERVERS.append(ForkServer.start())
                 streams = [own if given == -1 else given for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
                 request = (words[1:at], words[at + 1], words[at + 2 :], os.fspath(cwd or Path.cwd()), surroundings)
-                self.pid = _SERVERS[0].copy([*streams, *pass_fds], (*request, list(pass_fds)))
+                self.pid = server().copy([*streams, *pass_fds], (*request, list(pass_fds)))
                 self._child_created = True
                 self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
                 return
@@ -203,6 +303,21 @@ class ProgramPopen(Popen):
     """``subprocess.Popen`` of ``[sys.executable, "-c", program, …]``, which begins as a copy."""
 
     copies_all = True
+
+
+def run(program: str, *words: str, timeout: float = 600, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in Python, which begins as a copy, to its end."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    with ProgramPopen([sys.executable, "-c", program, *words], **streams, **how) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+RUN_FILE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+"""A program that runs the one in a file, which its first argument names."""
 
 
 NAMESPACE = SimpleNamespace(**{**vars(subprocess), "Popen": Popen})

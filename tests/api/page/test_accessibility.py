@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from support.browser import Visit, Visiting, browser, server, visiting, window
+from support.browser import Visit, browser, server, visit, visiting
 
 pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second for a look
 
@@ -101,11 +102,18 @@ STATES = {
 }
 
 
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Any]:
+    """Yield a window in which axe may run: the page's policy would not let it."""
+    context = browser.new_context(bypass_csp=True, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
+    yield context
+    context.close()
+
+
 @pytest.mark.parametrize("state", STATES)
-def test_axe_finds_nothing(visiting: Visiting, state: str) -> None:
+def test_axe_finds_nothing(visit: Visit, state: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    visit = visiting(bypass_csp=True, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
     STATES[state](visit)
     for details in visit.tab.locator("details").all():
         details.evaluate("(element) => { element.open = true }")

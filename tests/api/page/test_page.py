@@ -199,23 +199,22 @@ def test_examples_are_links_that_stay_on_the_page(visit: Visit) -> None:
     assert "need not be private at all" in visit.tab.text_content("#certificate")
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_table_is_downloaded(visit: Visit, form: str) -> None:
+def test_table_is_downloaded(visit: Visit) -> None:
     visit.go("?K=10&m=2.5&epsilon=0.3&Delta=1e-6")
-    visit.tab.check(f"input[name=form][value={form}]")
-    with visit.tab.expect_download() as promised:
-        visit.tab.click("#download")
-    file = promised.value
-    name = rf"darrm-gamma-K10-m2\.5-epsilon0\.3-Delta0\.000001-delta[0-9.e-]+\.{form}"
-    assert re.fullmatch(name, file.suggested_filename)
-    text = Path(file.path()).read_text("utf-8")
     expected = _api(visit.server, "K=10&m=2.5&epsilon=0.3&Delta=1e-6")["gamma"]
-    if form == "json":
-        assert json.loads(text)["gamma"] == expected
-    else:
-        rows = list(csv.DictReader(io.StringIO(text)))
-        assert [(int(row["l"]), float(row["gamma"])) for row in rows] == list(enumerate(expected))
-    assert file.suggested_filename in visit.text("#copied")
+    texts = {}
+    for kind in ("csv", "json"):
+        visit.tab.check(f"input[name=form][value={kind}]")
+        with visit.tab.expect_download() as promised:
+            visit.tab.click("#download")
+        file = promised.value
+        name = rf"darrm-gamma-K10-m2\.5-epsilon0\.3-Delta0\.000001-delta[0-9.e-]+\.{kind}"
+        assert re.fullmatch(name, file.suggested_filename)
+        texts[kind] = Path(file.path()).read_text("utf-8")
+        assert file.suggested_filename in visit.text("#copied")
+    assert json.loads(texts["json"])["gamma"] == expected
+    rows = csv.DictReader(io.StringIO(texts["csv"]))
+    assert [(int(row["l"]), float(row["gamma"])) for row in rows] == list(enumerate(expected))
 
 
 def test_table_shows_every_digit(visit: Visit) -> None:
@@ -414,9 +413,9 @@ def test_no_width_scrolls_sideways(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast(visiting: Visiting, scheme: str) -> None:
-    visit = visiting(color_scheme=scheme)
-    visit.go()
+def test_contrast(paper: Visit, scheme: str) -> None:
+    visit = paper
+    visit.tab.emulate_media(color_scheme=scheme)
 
     def colour(name: str) -> str:
         return str(
@@ -440,6 +439,7 @@ def test_contrast(visiting: Visiting, scheme: str) -> None:
         "other",
     ):
         assert _contrast(colour(f"curve-{name}"), colour("paper")) >= 3, name
+    visit.tab.emulate_media(color_scheme="light")
 
 
 def _contrast(one: str, other: str) -> float:
@@ -500,18 +500,19 @@ def test_the_button_is_in_view_at_once(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "field"),
-    [((1280, 900), "[name=shape]"), ((1280, 900), "#objective"), ((390, 844), "#epsilon"), ((768, 1024), "#kind")],
+    ("size", "fields"),
+    [((1280, 900), ["[name=shape]", "#objective"]), ((390, 844), ["#epsilon"]), ((768, 1024), ["#kind"])],
 )
-def test_the_button_covers_no_field(visit: Visit, size: tuple[int, int], field: str) -> None:
+def test_the_button_covers_no_field(visit: Visit, size: tuple[int, int], fields: list[str]) -> None:
     width, height = size
     visit.tab.set_viewport_size({"width": width, "height": height})
     visit.go()
-    box = visit.tab.locator(field).last.bounding_box()
-    assert box["y"] + box["height"] <= height  # in view at once
     top = "([x, y, of]) => document.elementFromPoint(x, y)?.matches(of)"
-    for y in (box["y"] + 3, box["y"] + box["height"] - 3):
-        assert visit.tab.evaluate(top, [box["x"] + 5, y, field])
+    for field in fields:
+        box = visit.tab.locator(field).last.bounding_box()
+        assert box["y"] + box["height"] <= height  # in view at once
+        for y in (box["y"] + 3, box["y"] + box["height"] - 3):
+            assert visit.tab.evaluate(top, [box["x"] + 5, y, field])
     for legend in visit.tab.locator("#problem legend").all():  # nor a heading, wherever the page is scrolled to
         legend.scroll_into_view_if_needed()
         box = legend.bounding_box()
@@ -553,21 +554,22 @@ def test_words_are_explained_where_they_come_first(paper: Visit) -> None:
     assert "One that never falls rises with the majority’s lead" in paper.text("[data-field=shape]")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_print_is_black_on_white_and_whole(visiting: Visiting, scheme: str) -> None:
-    visit = visiting(color_scheme=scheme, viewport={"width": 720, "height": 1000})  # A4 within its margins
+def test_print_is_black_on_white_and_whole(visiting: Visiting) -> None:
+    visit = visiting(viewport={"width": 720, "height": 1000})  # A4 within its margins
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
     visit.wait_for_curves()
-    visit.tab.emulate_media(media="print", color_scheme=scheme)
-    assert visit.tab.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
-    assert visit.tab.evaluate("document.documentElement.scrollWidth") <= 720
-    cut = visit.tab.evaluate(
-        """[...document.querySelectorAll('.scroll, pre, .plot, main')].filter((box) => box.checkVisibility() &&
-             (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1)).map((box) => box.id || box.className)"""
-    )
-    assert cut == []
-    assert visit.tab.locator("button:visible, input:visible").count() == 0
-    assert len(visit.text("#table tbody").splitlines()) == 36
+    for scheme in ("light", "dark"):
+        visit.tab.emulate_media(media="print", color_scheme=scheme)
+        white = "getComputedStyle(document.documentElement).backgroundColor"
+        assert visit.tab.evaluate(white) == "rgb(255, 255, 255)"
+        assert visit.tab.evaluate("document.documentElement.scrollWidth") <= 720
+        cut = visit.tab.evaluate(
+            """[...document.querySelectorAll('.scroll, pre, .plot, main')].filter((box) => box.checkVisibility() &&
+                 (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1)).map((box) => box.id || box.className)"""
+        )
+        assert cut == []
+        assert visit.tab.locator("button:visible, input:visible").count() == 0
+        assert len(visit.text("#table tbody").splitlines()) == 36
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from support.browser import Visit, Visiting, browser, server, visit, visiting, window
+from support.browser import Visit, browser, server, visit, visiting, window
 
 from darrm_opt import least_parameter
 
@@ -154,28 +154,26 @@ def test_a_filter_that_makes_no_sense_is_said_at_its_field(visit: Visit) -> None
     visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_plot_is_saved_whole_in_the_light_scheme(visiting: Visiting, scheme: str) -> None:
-    visit = visiting(color_scheme=scheme)
+def test_a_plot_is_saved_whole_in_the_light_scheme(visit: Visit) -> None:
     visit.go()
     visit.wait_for_curves()
-    name, text = saved(visit, "gamma-figure", "SVG")
-    assert name == "darrm-gamma-figure-K11-m3-epsilon0.1-Delta0-delta0.svg"
-    assert "var(" not in text
-    root = ET.fromstring(text)  # noqa: S314 — our own
-    said = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"Weight of the majority: γ", "votes for 1", "optimal γ (this design)", "subsampling"} <= said
-    assert root[1].get("fill") == "#ffffff"
     gamma = api(visit.server, "gamma?K=11&m=3&epsilon=0.1")["gamma"]
-    _, table = saved(visit, "gamma-figure", "CSV")
-    lines = list(csv.reader(io.StringIO(table)))
-    assert lines[0][:2] == ["votes for 1", "optimal γ (this design)"]
-    assert [float(line[1]) for line in lines[1:]] == gamma
+    for scheme in ("light", "dark"):
+        visit.tab.emulate_media(color_scheme=scheme)
+        name, text = saved(visit, "gamma-figure", "SVG")
+        assert name == "darrm-gamma-figure-K11-m3-epsilon0.1-Delta0-delta0.svg"
+        assert "var(" not in text
+        root = ET.fromstring(text)  # noqa: S314 — our own
+        said = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
+        assert {"Weight of the majority: γ", "votes for 1", "optimal γ (this design)", "subsampling"} <= said
+        assert root[1].get("fill") == "#ffffff"
+        _, table = saved(visit, "gamma-figure", "CSV")
+        lines = list(csv.reader(io.StringIO(table)))
+        assert lines[0][:2] == ["votes for 1", "optimal γ (this design)"]
+        assert [float(line[1]) for line in lines[1:]] == gamma
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_panel_of_designs_fits_the_window(visiting: Visiting, width: int) -> None:
-    visit = visiting(viewport={"width": width, "height": 844})
+def test_the_panel_of_designs_fits_the_window(visit: Visit) -> None:
     for query in ("K=11&m=3&epsilon=0.0892&Delta=1e-4", "K=10&m=1&epsilon=0.5&Delta=1e-3&delta=1e-4"):
         api(visit.server, f"gamma?{query}")
     visit.go()
@@ -185,6 +183,8 @@ def test_the_panel_of_designs_fits_the_window(visiting: Visiting, width: int) ->
         boxes.nth(at).check()
         visit.tab.wait_for_selector(f":nth-match(#designs input:checked, {at + 1})")
     visit.tab.wait_for_selector("#pair-numbers table")
-    for which in ("#designs .scroll", "#pair-numbers .scroll"):
-        inner, outer = visit.tab.locator(which).evaluate("(box) => [box.scrollWidth, box.clientWidth]")
-        assert inner <= outer, which
+    for width in (390, 1280):
+        visit.tab.set_viewport_size({"width": width, "height": 844})
+        for which in ("#designs .scroll", "#pair-numbers .scroll"):
+            inner, outer = visit.tab.locator(which).evaluate("(box) => [box.scrollWidth, box.clientWidth]")
+            assert inner <= outer, (which, width)

@@ -10,6 +10,7 @@ tests that take the fixture `real_starts`, and in those that start it by `subpro
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import ctypes
 import fcntl
@@ -60,7 +61,11 @@ LOADED = (
 )
 """Modules that the programs use."""
 
-_SERVER = "from support.forkserver import wait_for_request; exec(compile(wait_for_request(), '<string>', 'exec'))"
+_SERVER = """\
+from support.forkserver import ending, wait_for_request
+with ending():
+    exec(compile(wait_for_request(), '<string>', 'exec'))
+"""
 
 _STAND_IN = """\
 #!{python} -SIE
@@ -99,10 +104,10 @@ def wait_for_request() -> str:
 
 def _serve(channel: socket.socket, listener: socket.socket | None = None) -> str:
     while True:
-        if listener is not None and channel not in select.select([channel, listener], [], [])[0]:
+        if listener is not None and not _has_come(channel, listener):
             connection, _ = listener.accept()
             if os.fork() == 0:
-                channel.detach()
+                _let_go(channel, listener)
                 return _copy_for(connection)
             connection.close()
             continue
@@ -113,11 +118,24 @@ def _serve(channel: socket.socket, listener: socket.socket | None = None) -> str
         pid = ctypes.PyDLL(None).syscall(CLONE_NUMBERS[platform.machine()], CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
         assert pid >= 0
         if pid == 0:
-            channel.detach()  # or its number, which is another file's from now on, would be closed with it
+            _let_go(channel, listener)
             return _become(numbers, *pickle.loads(message))  # noqa: S301 — of the test that started this process
         for number in numbers:
             os.close(number)
         channel.sendall(array.array("i", [pid]).tobytes())
+
+
+def _has_come(one: socket.socket | int, other: socket.socket) -> bool:
+    """Wait for either; tell whether it is the one."""
+    waiting: list[Any] = [one, other]
+    return one in select.select(waiting, [], [])[0]
+
+
+def _let_go(*channels: socket.socket | None) -> None:
+    """Forget channels in a copy, or their numbers, which are other files' from now on, would be closed with them."""
+    for channel in channels:
+        if channel is not None:
+            channel.detach()
 
 
 def _copy_for(connection: socket.socket) -> str:
@@ -126,12 +144,12 @@ def _copy_for(connection: socket.socket) -> str:
     message, numbers, _, _ = socket.recv_fds(connection, MAX_MESSAGE, 3)
     pid = os.fork()
     if pid == 0:
-        connection.detach()
+        _let_go(connection)
         return _become(numbers, *marshal.loads(message))  # noqa: S302 — of a test
     for number in numbers:
         os.close(number)
     end = os.pidfd_open(pid)
-    while end not in select.select([connection, end], [], [])[0]:
+    while not _has_come(end, connection):
         number = int.from_bytes(connection.recv(1), sys.byteorder)
         os.kill(pid, number or signal.SIGKILL)  # nothing comes from one that was killed
         if not number:
@@ -158,9 +176,10 @@ def _become(
     for number, place in zip(held, places, strict=True):
         os.dup2(number, place)
         os.close(number)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+    encoding = environment.get("PYTHONIOENCODING") or "utf-8"
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(folder)
     os.environ.clear()
@@ -175,6 +194,26 @@ def _become(
     return _with_fork_server(program) if {"serve", "precompute"} & {*arguments} else program
 
 
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """End the process after a program, as Python does, but leave to the system what it would take apart piece by piece.
+
+    That takes longer than most of the programs: there is all that the fork server has imported.
+    """
+    code: object = None
+    try:
+        yield
+    except SystemExit as end:
+        code = end.code
+    if code is None or isinstance(code, int):  # and no other exception: those end as ever
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit((code or 0) & 0xFF)
+    raise SystemExit(code)
+
+
 def _count_in_files() -> None:
     """Let the metrics count in the files that workers share, as where they are imported by a worker."""
     from prometheus_client import values
@@ -182,7 +221,8 @@ def _count_in_files() -> None:
     from api.observability.metrics import REGISTRY
 
     values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]
-    for metric in [*REGISTRY._collector_to_names]:
+    metrics: list[Any] = [*REGISTRY._collector_to_names]
+    for metric in metrics:
         if not metric._is_parent():
             metric._metric_init()
         assert not getattr(metric, "_metrics", {})
@@ -258,9 +298,11 @@ class ForkServer:
 
 
 def _is_customized(environment: dict[str, str]) -> bool:
-    """Tell whether Python would import a module at its start, which a copy does not."""
+    """Tell whether Python would do something at its start that a copy does not: import a module, drop its buffers."""
     entries = environment.get("PYTHONPATH", "").split(os.pathsep)
-    return any(Path(entry, "sitecustomize.py").exists() for entry in entries if entry)
+    return bool(environment.get("PYTHONUNBUFFERED")) or any(
+        Path(entry, "sitecustomize.py").exists() for entry in entries if entry
+    )
 
 
 _SERVERS: list[ForkServer] = []
@@ -268,7 +310,7 @@ _SERVERS: list[ForkServer] = []
 _SPAWNED = "multiprocessing.spawn"
 """Module that stands in the program of a worker."""
 
-_SPAWN = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
+_SPAWN = multiprocessing.util.spawnv_passfds
 
 
 def server() -> ForkServer:
@@ -307,8 +349,8 @@ class ProgramPopen(Popen):
 
 def run(program: str, *words: str, timeout: float = 600, **how: Any) -> subprocess.CompletedProcess[str]:
     """Run a program in Python, which begins as a copy, to its end."""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    with ProgramPopen([sys.executable, "-c", program, *words], **streams, **how) as process:
+    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    with ProgramPopen([sys.executable, "-c", program, *words], **how) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         finally:

@@ -378,6 +378,7 @@ def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Se
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_starts")  # where nothing counts before there is a folder to count in
 def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as service:
         for _ in range(20):
@@ -565,6 +566,7 @@ def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(shared: Served) ->
     assert shared.ask("/healthz", X_Forwarded_For="10.1.2.3").status == 200
 
 
+@pytest.mark.usefixtures("real_starts")  # the workers are told from other children by their command
 def test_a_killed_supervisor_leaves_its_port_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     surroundings = {"TMPDIR": str(tmp_path / "temporary"), "DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'store.sqlite'}"}

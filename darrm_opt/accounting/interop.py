@@ -142,6 +142,8 @@ def _parts(parts: Parts, step: float) -> list[Pld]:
 def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
     """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
     _check_sampling(sampling)
+    if getattr(mechanism, "is_fixed", False):
+        raise InvalidInput("sampling", sampling.words, "None for voters that were trained once")
     families = mechanism.triples(sampling)
     if families is None:
         release = mechanism.moved(mechanism.affected)

@@ -320,7 +320,7 @@ def _convolution_of_points(
         raise DeltaTooSmall(delta, min(1.0, queries * rate), "nothing is proved of one sample")
     # The largest δ of all pairs, either way round, is convex in e^ε: of all that is known the lower hull counts, and at
     # 0, where its two sides meet, δ(0) ≤ (δ(ε) + t)/(1 + t) with t = (e^ε − 1)/2.
-    halves = [(event.delta, math.expm1(event.epsilon) / 2) for event in [Privacy(0.0, min(1.0, rate)), *sampled]]
+    halves = [(rate, 0.0), *((event.delta, math.expm1(event.epsilon) / 2) for event in sampled)]
     at_zero = min(1.0, *(up((delta + half) / (1 + half), 8) for delta, half in halves))
     points = [(0.0, -at_zero), *((event.epsilon, -event.delta) for event in sampled if event.epsilon > 0)]
     hull = {x: -y for x, y in upper_chain((math.expm1(epsilon), y) for epsilon, y in points)}

@@ -197,6 +197,13 @@ def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: flo
     assert cost(checked, 10, delta, Sampling(1000, 5, scheme="each-voter")).epsilon == math.inf
 
 
+def test_samples_of_all_records_are_no_samples() -> None:
+    """Where the laws of an answer are not listed."""
+    mechanism = mechanism_class("laplace").of(300, 3, 60.0, 2)
+    sampled, every = (cost(mechanism, 20, 1e-5, sampling) for sampling in (Sampling(100, 100), None))
+    assert sampled.epsilons["pld"] >= sampled.epsilon == every.epsilon
+
+
 def test_all_models_that_a_record_reaches_are_charged() -> None:
     vote, every = PlainVote(11, 3, Privacy(0.5), affected=2), Sampling(1000, 1000)
     assert cost(vote, 1, 0.0, every).epsilon == cost(vote, 1, 0.0).epsilon == 1.0

@@ -14,7 +14,7 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
-from darrm_opt.accounting.interop import renyi_divergences
+from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.randomness import RandomSource
@@ -222,6 +222,8 @@ def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
     many, orders = mechanism.bounds(2)[0][0].bound(), np.array([2.0, 6.0])
     assert many is not None
     assert np.all(renyi_divergences(mechanism, None, orders) >= many.renyi(orders))
+    with refused("sampling"):
+        as_pld(mechanism, sampling=Sampling(1000, 10))
     fresh = PrivacyBudget(Privacy(100.0, 1e-2))
     PrivateVote(solve_table(problem), fresh, fresh=True).release_many([[0] * 5] * 2)
     assert fresh.events == {Privacy(0.8, 1e-4): 2}

@@ -50,7 +50,7 @@ from darrm_opt.tables.table import Table
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from darrm_opt.tables.edge_program import PluralityProgram
+    from darrm_opt.tables.edge_program import EdgeProgram
 
 MAX_PARTITIONS = 600
 """Vote counts up to which a table is designed: seconds."""
@@ -198,10 +198,10 @@ class RenyiTables:
 
     def best(self, order: float, divergence: float, stop: Callable[[], bool]) -> Array:
         """Return nearly the most useful table whose pairs have at most this Rényi divergence [nats] at order λ > 1."""
-        from darrm_opt.tables.edge_program import PluralityProgram
+        from darrm_opt.tables.edge_program import EdgeProgram
 
         limit, (left, right) = math.expm1((order - 1) * divergence), self._sides
-        program = PluralityProgram(self._problem.cells, self._weights)
+        program = EdgeProgram(self._problem.cells, self._weights)
         outputs = self._problem.classes + self._problem.abstention
         # The uniform table loses nothing, so it is inside every limit: each line from it leaves the set once, F being
         # convex.
@@ -233,7 +233,7 @@ class RenyiTables:
             inside = (inside + table) / 2
         return found
 
-    def _cut(self, program: PluralityProgram, pairs: Index, p: Array, q: Array, order: float, limit: float) -> None:
+    def _cut(self, program: EdgeProgram, pairs: Index, p: Array, q: Array, order: float, limit: float) -> None:
         """Add the tangents at pairs of laws where the constraint holds with equality."""
         left, right = self._sides
         ratio = p / q

@@ -48,7 +48,7 @@ from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
 PRECISION, MAX_RATE = 1e-4, 200.0
-"""Relative precision of a rate, and the largest that is tried: the plurality itself, nearly."""
+"""Relative precision of a rate of groups, and the largest that is tried: the plurality itself, nearly."""
 
 MAX_SUBSET_GROUPS = 4
 """Most groups of which every subset is solved."""
@@ -57,10 +57,10 @@ MAX_SUBSAMPLES = 200
 """About how many numbers of voters to draw are tried at once: all, or every so many and then those around the best."""
 
 MAX_EDGE_RATE = 2000.0
-"""Largest rate tried: beyond it the plurality is released as it is."""
+"""Largest rate of voters that are not private: beyond it the plurality is released as it is."""
 
 ROUNDING = 1e-15
-"""Excess that is left to the repair."""
+"""Excess over edges that is left to the repair."""
 
 THRESHOLDS, CHECK_SHARES = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 1.0, 2.0)
 """Thresholds of the check that are tried, as shares of K, and deviations σ₂/σ₁ of its two noises."""

@@ -117,7 +117,7 @@ def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
     """
     proof = _proof_of(problem, table)
     found = proof.excess(table)
-    if found.bound > 0:
+    if not found.bound <= 0:
         raise proof.refusal(found)
     return _certificate(proof, found)
 

@@ -152,7 +152,7 @@ class Cuts:
         return math.nextafter(math.fsum(terms) + 4 * UNIT_ROUNDOFF * math.fsum(np.abs(terms)), math.inf)
 
 
-class PluralityProgram:
+class EdgeProgram:
     """The program in HiGHS; rows are added to the live model, so the dual simplex starts warm."""
 
     def __init__(self, cells: Histograms, weights: Array) -> None:
@@ -223,7 +223,7 @@ def optimum(problem: PluralityProblem, goal: PluralityObjective, deadline: float
     cells = problem.cells
     weights, constant = goal.cell_weights(cells)
     # Everything below is proved for any multipliers and any table; the solver only proposes them.
-    cuts, program = Cuts(cells, problem.strictest_target), PluralityProgram(cells, _canonical(weights, cells))
+    cuts, program = Cuts(cells, problem.strictest_target), EdgeProgram(cells, _canonical(weights, cells))
     inside = _private_start(cells, problem.target.epsilon / (2 * problem.affected))
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
     x, multipliers = inside, np.zeros(0)

@@ -338,20 +338,20 @@ def another_way(
 ) -> TableSolution:
     """Solve from another private rule to start with, with another seed and another pivot rule."""
     from darrm_opt.tables import edge_program
-    from darrm_opt.tables.edge_program import PluralityProgram
+    from darrm_opt.tables.edge_program import EdgeProgram
 
     start = edge_program._private_start
 
-    made = PluralityProgram.__init__
+    made = EdgeProgram.__init__
 
-    def seeded(self: PluralityProgram, cells: Histograms, weights: np.ndarray) -> None:
+    def seeded(self: EdgeProgram, cells: Histograms, weights: np.ndarray) -> None:
         made(self, cells, weights)
         self._highs.setOptionValue("random_seed", 7 * way)
         self._highs.setOptionValue("simplex_dual_edge_weight_strategy", way % 3)
 
     with monkeypatch.context() as patch:
         patch.setattr(edge_program, "_private_start", lambda cells, rate: start(cells, rate * (way - 1) / 3))
-        patch.setattr(PluralityProgram, "__init__", seeded)
+        patch.setattr(EdgeProgram, "__init__", seeded)
         return solve_table(problem, goal)
 
 

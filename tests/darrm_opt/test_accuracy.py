@@ -75,7 +75,7 @@ def test_lists_and_integers_are_welcome(K: int) -> None:
     assert tv_error(gamma, 1) == disagreement(gamma, [1] * K) == 0.25
 
 
-@pytest.mark.parametrize("K", [1, 2, 9, 12, 201])
+@for_each("K", [1, 2, 9, 12, 201])
 def test_extremes(K: int) -> None:
     plain, coin, some = NoiseFunction(np.ones(K + 1)), NoiseFunction(np.zeros(K + 1)), random_noise(K, 0)
     p = random_p(K, 0)
@@ -102,7 +102,7 @@ def test_subsampling_error_is_the_difference_of_two_majorities() -> None:
         assert tv_error(subsampling(3, 1), p) == pytest.approx(abs(p * p * (3 - 2 * p) - p), rel=1e-13)
 
 
-@pytest.mark.parametrize("K", [1, 4, 7, 30])
+@for_each("K", [1, 4, 7, 30])
 def test_curves_are_the_single_errors(K: int) -> None:
     noise = random_noise(K, 1)
     grid = np.linspace(0, 1, 9)

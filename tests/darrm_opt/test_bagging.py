@@ -177,8 +177,8 @@ def test_calibrate_then_evaluate_returns_to_the_start() -> None:
 # ------------------------------------------------------------------------------------------- voters
 
 
-@pytest.mark.parametrize("K", [1, 3, 5])
-@pytest.mark.parametrize("Delta", [Fraction(1, 10), Fraction(2, 5)])
+@for_each("K", [1, 3, 5])
+@for_each("Delta", [Fraction(1, 10), Fraction(2, 5)])
 def test_majority_delta_is_the_worst_over_all_learners(K: int, Delta: Fraction) -> None:
     """Members that vote a when they missed the record, b and b′ when they drew it (replace-one has both)."""
 

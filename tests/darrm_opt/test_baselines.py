@@ -57,7 +57,7 @@ def test_subsampling_is_the_enumeration_rounded_down(K: int, m: int) -> None:
     )
 
 
-@pytest.mark.parametrize("K", [1, 2, 11, 12, 101, 1000])
+@for_each("K", [1, 2, 11, 12, 101, 1000])
 def test_one_voter_and_all_voters(K: int) -> None:
     l = np.arange(K + 1)
     assert np.allclose(subsampling(K, 1).values, np.abs(2 * l / K - 1), rtol=0, atol=2.3e-16)
@@ -77,7 +77,7 @@ def test_thousands_of_voters_stay_exact() -> None:
     assert is_rounded_down(subsampling(K, m).values[l], exact)
 
 
-@pytest.mark.parametrize("K", [1, 2, 5, 8, 11])
+@for_each("K", [1, 2, 5, 8, 11])
 def test_double_subsampling_is_subsampling_until_it_is_everything(K: int) -> None:
     for m in range(1, K + 2):
         noise = double_subsampling(K, m)
@@ -114,7 +114,7 @@ def test_double_subsampling_keeps_its_promise_as_stored(K: int, growth: Fraction
         assert worst_excess(double_subsampling(K, m), growth, growth**m) <= 0
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 6, 7])
+@for_each("K", [1, 2, 3, 4, 5, 6, 7])
 def test_sharp_price_of_the_plain_majority_is_enough_and_needed(K: int) -> None:
     growth = Fraction(5, 4)
     majority = subsampling(K, K)

@@ -15,7 +15,7 @@ from darrm_opt.decimals import double_in, number_in, out_of_range
 from darrm_opt.problem import MAX_VOTERS
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "number"),
     [("11", 11), ("-3", -3), ("+.5", 0.5), ("1e-4", 1e-4), ("inf", math.inf), ("0e-999", 0.0), ("3e-324", 5e-324)],
 )
@@ -30,7 +30,7 @@ def test_what_is_no_number_or_not_that_number_is_not_read(text: str) -> None:
     assert number_in(text) is None
 
 
-@pytest.mark.parametrize("text", ["1e-400", "-1e-400", "0.0001e-399", "1E-400"])
+@for_each("text", ["1e-400", "-1e-400", "0.0001e-399", "1E-400"])
 def test_a_number_that_would_become_0_is_told(text: str) -> None:
     assert out_of_range(text) == "It is not 0, and closer to 0 than every other double."
     with pytest.raises(ValueError, match=f"^{text} cannot be read. It is not 0"):

@@ -41,7 +41,7 @@ def voter(epsilon: float, Delta: float = 0.0) -> Privacy:
 # ---------------------------------------------------------------------------------------- one number, one problem
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("noisy", "clean"), [(3 * 0.1, 0.3), (0.7 - 0.4, 0.3), (0.1 + 0.2, 0.3), (1.1 * 3, 3.3), (11 * 0.0892, 0.9812)]
 )
 def test_floating_noise_is_forgiven(noisy: float, clean: float) -> None:
@@ -88,7 +88,7 @@ def test_one_minus_one_minus_a_tiny_Delta_is_taken_at_its_word() -> None:
     assert target(1.0, 3e-12).delta == 3e-12
 
 
-@pytest.mark.parametrize("value", [0.1234567890123, 0.12345678901234, 1 / 3, 2 / 3, math.pi / 4])
+@for_each("value", [0.1234567890123, 0.12345678901234, 1 / 3, 2 / 3, math.pi / 4])
 def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: float) -> None:
     assert voter(value).epsilon >= value >= target(value).epsilon
     assert voter(value).epsilon - target(value).epsilon == pytest.approx(10.0**-GRID_DIGITS, rel=1e-3, abs=0)
@@ -204,7 +204,7 @@ def test_numbers_may_come_from_numpy() -> None:
     assert type(problem(K=np.int64(11)).K) is int
 
 
-@pytest.mark.parametrize("name", ["K", "voter", "target", "affected"])
+@for_each("name", ["K", "voter", "target", "affected"])
 def test_frozen(name: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(problem(), name, 1)
@@ -352,16 +352,14 @@ def test_all_voters_are_a_whole_number_like_any_other() -> None:
     assert known.strictest.affected == known.loosest.affected == 11
 
 
-@pytest.mark.parametrize(
-    "number", [Decimal("0.3"), np.array(0.3), np.float32(0.5), np.array(1, dtype=np.int32), Fraction(1, 4)]
-)
+@for_each("number", [Decimal("0.3"), np.array(0.3), np.float32(0.5), np.array(1, dtype=np.int32), Fraction(1, 4)])
 def test_a_number_may_be_of_any_kind(number: Any) -> None:
     assert Privacy(number) == Privacy(float(number))
     eleven: Any = np.array(11)
     assert Problem(eleven, Privacy(number), Privacy(number)).K == 11
 
 
-@pytest.mark.parametrize(
+@for_each(
     "number",
     [Decimal("nan"), Decimal("sNaN"), Decimal(-1), np.array([0.3]), np.array(True), np.array("0.3"), np.bool_(True)],
 )

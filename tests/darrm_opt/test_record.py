@@ -149,7 +149,7 @@ def test_a_malformed_record_is_refused(argument: str, change: Change) -> None:
         solution_from_record(record)
 
 
-@pytest.mark.parametrize("value", [None, [], "text", 3])
+@for_each("value", [None, [], "text", 3])
 def test_no_record_at_all(value: Any) -> None:
     with refused("record"):
         solution_from_record(value)

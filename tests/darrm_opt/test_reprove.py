@@ -87,7 +87,7 @@ def test_one_claim_that_does_not_fit_is_enough(change: Callable[[dict[str, Any]]
     assert failed.value.reason == reason
 
 
-@pytest.mark.parametrize("content", [None, [], "text", {}, {"format": 1}, 3.0])
+@for_each("content", [None, [], "text", {}, {"format": 1}, 3.0])
 def test_what_is_no_record_is_refused(content: Any) -> None:
     with pytest.raises(ReproofFailed, match="its record cannot be read"):
         read_solution(content)
@@ -156,7 +156,7 @@ def test_a_utility_may_differ_by_rounding_alone() -> None:
         check_utility(SOLUTION.utility + 3 * TOLERANCE, SOLUTION.noise, SPEC)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "error",
     [
         InvalidInput("K", 0, "at least 1", "Count again."),

@@ -69,9 +69,7 @@ def truth(mechanism: VoteMechanism, delta: float, *, among: int, times: int) -> 
     return low
 
 
-@pytest.mark.parametrize(
-    ("among", "times", "least"), [(2, 1, 0.99), (4, 1, 0.99), (6, 1, 0.99), (4, 2, 0.94), (6, 2, 0.95)]
-)
+@for_each(("among", "times", "least"), [(2, 1, 0.99), (4, 1, 0.99), (6, 1, 0.99), (4, 2, 0.94), (6, 2, 0.95)])
 def test_close_to_what_one_voter_shows(among: int, times: int, least: float) -> None:
     for delta in (1e-3, 3e-2):
         found = cost(ONE, among, delta, allocated(among, times)).epsilon
@@ -169,7 +167,7 @@ def test_records_say_how_often_and_old_ones_are_read() -> None:
     assert Sampling.from_record(old.record()) == old
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sampling",
     [
         allocated(5),
@@ -177,7 +175,6 @@ def test_records_say_how_often_and_old_ones_are_read() -> None:
         Sampling(10, 2, scheme="each-voter"),  # as for one voter it was said to be, which is too little
         Sampling(10, 2, scheme="each-voter-with-replacement"),
     ],
-    ids=lambda sampling: sampling.scheme,
 )
 def test_other_accountants_refuse_it(sampling: Sampling) -> None:
     with refused("sampling"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.transcripts import Fresh, Pair, shown_pairs
 
 from darrm_opt.accounting.gaussian import gaussian_delta
@@ -44,7 +45,7 @@ def pairs_of(majority: NoisyMajority) -> list[Pair]:
     return [pair for p, q in shown for pair in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p))]
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_no_adversary_shows_more_than_the_comparison_in_a_few_releases(case: str) -> None:
     majority = majority_of(case)
     bound = _divergence(majority)
@@ -58,7 +59,7 @@ def test_no_adversary_shows_more_than_the_comparison_in_a_few_releases(case: str
             assert oracle.delta(epsilon) <= Fraction(claimed)
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_the_divergence_of_the_vertices_is_the_largest_of_all_pairs(case: str) -> None:
     """At whole orders a power divergence is a fraction."""
     majority = majority_of(case)
@@ -75,7 +76,7 @@ def test_the_divergence_of_the_vertices_is_the_largest_of_all_pairs(case: str) -
             assert claimed <= exact * Fraction(102, 100)
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_one_step_of_the_comparison_holds_for_all_pairs(case: str) -> None:
     majority = majority_of(case)
     bound, pairs = _divergence(majority), pairs_of(majority)
@@ -93,7 +94,7 @@ def test_one_step_of_the_comparison_holds_for_all_pairs(case: str) -> None:
     assert max(used) > 0.9
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_many_equal_releases_attain_nearly_what_is_claimed(case: str) -> None:
     """A tiny vertex of a large loss, beyond the last line but one, once made the claim of "leaking" 8.7."""
     majority, releases, delta = majority_of(case), 400, 1e-3

@@ -100,7 +100,7 @@ def test_what_is_refused(releases: Any, delta: float, argument: str) -> None:
         cost(mechanism_class("laplace").of(3, 2, 1.0), releases, delta)
 
 
-@pytest.mark.parametrize("rate", [0.11, 0.2, 0.25, 0.4, 0.77])
+@for_each("rate", [0.11, 0.2, 0.25, 0.4, 0.77])
 def test_without_delta_releases_cost_their_largest_losses(rate: float) -> None:
     """Exactly, whatever the number of releases: the same pair of votes may come every time, and its losses add up."""
     chances = [1 / (1 + math.exp(rate * lead)) for lead in (3, 1, -1, -3)]  # of a class that is so far behind

@@ -32,8 +32,8 @@ def test_no_vote_count_within_reach_reveals_more(K: int, classes: int, sigma: fl
         assert true <= UnpublishedLoss(np.array([n]), sigma, order).renyi(moved) * (1 + 1e-9) + 1e-12, n
 
 
-@pytest.mark.parametrize("moved", [0, 1])
-@pytest.mark.parametrize("threshold", [3, 5.5])
+@for_each("moved", [0, 1])
+@for_each("threshold", [3, 5.5])
 def test_checks_are_included(threshold: float, moved: int) -> None:
     sigma, check_sigma, order = 1.2, 1.5, 4.0
     counts = list(vote_counts(6, 3))

@@ -132,7 +132,7 @@ def test_no_shift_is_too_small_for_an_epsilon() -> None:
         assert gaussian_delta(mu, gaussian_epsilon(mu, delta)) <= delta
 
 
-@pytest.mark.parametrize("mu", [1e-3, 0.3, 1.0, 7.0])
+@for_each("mu", [1e-3, 0.3, 1.0, 7.0])
 def test_the_tail_is_its_formula_rounded_up(mu: float) -> None:
     for delta in (1e-300, 1e-5, 0.3, 0.999):
         exact = ball(mu) ** 2 / 2 + ball(mu) * (-2 * ball(delta).log()).sqrt()
@@ -140,7 +140,7 @@ def test_the_tail_is_its_formula_rounded_up(mu: float) -> None:
         assert exact * (1 + 10 * ball(ULP)) <= ball(gaussian_epsilon_tail(mu, delta))
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5, math.nan, True, "0.1"])
+@for_each("delta", [0.0, 1.0, -0.1, 1.5, math.nan, True, "0.1"])
 def test_a_delta_outside_its_range_is_named(delta: Any) -> None:
     said = rf"^delta = {delta!r} is not valid: expected a probability above 0 and below 1"
     for refuses in (
@@ -154,7 +154,7 @@ def test_a_delta_outside_its_range_is_named(delta: Any) -> None:
     assert positive_delta(1 - ULP) == 1 - ULP
 
 
-@pytest.mark.parametrize("mu", [0.0, -1.0, math.inf, math.nan, "1"])
+@for_each("mu", [0.0, -1.0, math.inf, math.nan, "1"])
 def test_a_shift_outside_its_range_is_named(mu: Any) -> None:
     said = rf"^mu = {mu!r} is not valid: expected a shift in standard deviations, a finite number above 0"
     for function, other in ((gaussian_delta, 1.0), (gaussian_epsilon, 0.1), (gaussian_epsilon_tail, 0.1)):

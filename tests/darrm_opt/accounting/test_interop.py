@@ -15,6 +15,7 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
+from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
 from support.refusals import refused
@@ -183,7 +184,7 @@ def test_an_infinite_loss_is_no_likelier_than_certain() -> None:
     assert certain._pmf_remove._infinity_mass == certain.get_delta_for_epsilon(50.0) == 1.0
 
 
-@pytest.mark.parametrize("queries", [-1, 1.5, True, "2"])
+@for_each("queries", [-1, 1.5, True, "2"])
 def test_numbers_of_releases_are_named(queries: Any) -> None:
     with refused("queries"):
         privacy_map(SOLUTION, queries=queries)
@@ -258,8 +259,8 @@ def test_a_converted_mechanism_is_never_below_any_pair_of_votes(mechanism: VoteM
             assert one.get_delta_for_epsilon(epsilon) <= worst + 0.08
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("mechanism", [SMALL, SELECTION], ids=["labels", "permute and flip"])
+@for_each("neighbours", ["add-remove", "replace-one"])
+@for_each("mechanism", [SMALL, SELECTION])
 def test_a_converted_sampled_mechanism_is_never_below_its_pairs(mechanism: VoteMechanism, neighbours: str) -> None:
     scheme = "poisson" if neighbours == "add-remove" else "without-replacement"
     sampling, rate = Sampling(20, 5, scheme=scheme), 0.25  # type: ignore[arg-type]  # both are schemes
@@ -285,7 +286,7 @@ def test_rdp_of_a_mechanism_is_never_below_that_of_its_pairs(mechanism: VoteMech
         assert worst <= bound[place] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 30.0, 50.0, 100.0])
+@for_each("epsilon", [1.0, 30.0, 50.0, 100.0])
 def test_rdp_of_a_pure_epsilon_is_that_of_randomised_response(epsilon: float) -> None:
     orders = np.array([1.5, 2.0, 6.0])
     bound = renyi_divergences(LaplaceMaximum(4, 3, 2 / epsilon), None, orders)

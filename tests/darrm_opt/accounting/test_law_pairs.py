@@ -65,9 +65,7 @@ def test_delta_is_never_below_the_pairs(affected: int) -> None:
             assert (p, q) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("noise", "affected"), [(EIGHTHS, 1), (EIGHTHS, 2), (NOT_MONOTONE, 1), (NoiseFunction(np.ones(6), 5), 1)]
-)
+@for_each(("noise", "affected"), [(EIGHTHS, 1), (EIGHTHS, 2), (NOT_MONOTONE, 1), (NoiseFunction(np.ones(6), 5), 1)])
 def test_the_largest_finite_loss_is_that_of_the_pairs(noise: NoiseFunction, affected: int) -> None:
     ratio = max(p / q for p, q in exact_pairs(noise, affected) if q > 0)
     found = BitPairs.of_gamma(noise, affected).max_loss

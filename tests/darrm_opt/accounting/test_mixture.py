@@ -59,7 +59,7 @@ def draws(bags: Bags, K: int) -> list[tuple[tuple[int, ...], ...]]:
 SMALL_DRAWS = [Bags(3, 1), Bags(3, 2), Bags(4, 2, False), Bags(4, 1, False, "disjoint")]
 
 
-@pytest.mark.parametrize("bags", SMALL_DRAWS, ids=str)
+@for_each("bags", SMALL_DRAWS)
 def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
@@ -122,7 +122,7 @@ def test_composition_comes_before_averaging() -> None:
     assert total.delta(epsilon) >= float(worst_delta(3, 4, epsilon)) / 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("problem", "queries"),
     [
         (OPEN, 1),
@@ -130,7 +130,6 @@ def test_composition_comes_before_averaging() -> None:
         (Problem(4, Privacy(0.5, 1e-3), Privacy(1.0)), 4),
         (Problem(5, Privacy(0.4), Privacy(1.0)), 3),
     ],
-    ids=str,
 )
 def test_a_certain_count_is_the_account_with_that_many_affected(problem: Problem, queries: int) -> None:
     gamma = noise_function(problem.K, LaplaceNoise(3.0))

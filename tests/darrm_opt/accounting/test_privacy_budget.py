@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.forks import forked
 from support.refusals import refused
 
@@ -231,7 +232,7 @@ def test_the_folder_of_a_saved_budget_is_flushed_too(tmp_path: Path, monkeypatch
     assert stat.S_IMODE((tmp_path / "accountant.json").stat().st_mode) == 0o600  # and is nobody else's to read
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("event", "count", "argument"),
     [
         (Privacy(math.inf), 1, "epsilon"),

@@ -44,7 +44,7 @@ def pass_chance(proposal: Proposal, distance: int) -> float:
     return float(weights[distance + x >= proposal.test_threshold].sum() / weights.sum())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("K", "classes", "sigma", "test_sigma", "order", "total", "check"),
     [
         (6, 2, 1.5, 2.0, 3.0, Privacy(2.0, 0.3), None),

@@ -42,7 +42,7 @@ def test_the_orders_are_those_of_the_docs() -> None:
     assert gaussian_rdp(1.0).size == orders.size
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sigma", "sensitivity"),
     [(0.7, 1.0), (21.46, 2**0.5), (1e-100, 1.0), (1e-3, 1e-160), (1e200, 1.0), (1e300, 1e-300), (3e5, LEAST)],
 )
@@ -115,7 +115,7 @@ def test_the_best_order_is_taken() -> None:
     assert rdp_delta(whole, 1.4) == rdp_delta(whole, 1.4, ORDERS)
 
 
-@pytest.mark.parametrize("sigma", [0.3, 20.0, 1e150, 1e200])
+@for_each("sigma", [0.3, 20.0, 1e150, 1e200])
 def test_the_best_real_order_is_its_formula_from_above(sigma: float) -> None:
     for k, sensitivity, delta in ((1, 1.0, 1e-5), (50, 2**0.5, 1e-300), (10**6, 3.0, 0.9)):
         rho = ball(0) + flint.arb(k) * (ball(sensitivity) / ball(sigma)) ** 2 / 2
@@ -133,7 +133,7 @@ def test_epsilon_of_more_gaussians_than_a_double_counts_is_infinite() -> None:
     assert gaussian_rdp_epsilon(1e-200, 0, 0.1) == 0.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "values", "accepted"),
     [
         ("sigma", [0.0, -1.0, math.inf, math.nan, "1"], "a finite standard deviation above 0"),
@@ -168,7 +168,7 @@ def test_orders_outside_their_range_are_named(orders: Any) -> None:
             refuses()
 
 
-@pytest.mark.parametrize("rdp", [[1.0], [1.0, -0.1], [1.0, math.nan], [[1.0, 1.0]], []])
+@for_each("rdp", [[1.0], [1.0, -0.1], [1.0, math.nan], [[1.0, 1.0]], []])
 def test_divergences_that_do_not_fit_are_named(rdp: Any) -> None:
     with refused("rdp"):
         rdp_epsilon(rdp, 1e-5, [2.0, 3.0])

@@ -107,8 +107,8 @@ def test_random_totals() -> None:
     assert random_totals(40, seed=1).below == 0
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("classes", [2, 3, 4])
+@for_each("neighbours", ["add-remove", "replace-one"])
+@for_each("classes", [2, 3, 4])
 def test_noise_as_it_is_drawn_at_small_sigma(classes: int, neighbours: Any) -> None:
     sigma, K, rate = Fraction(4, 5), 2, Fraction(1, 4)
     mechanism = NoisyMaximum(K, classes, float(sigma))
@@ -189,8 +189,8 @@ def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) ->
         assert found.epsilon > cost(mechanism, 2, delta, naive).epsilon
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@for_each("classes", [2, 3])
+@for_each("delta", [0.0, 1e-6])
 def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: float) -> None:
     checked = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
     assert [checked.moved(votes) for votes in (1, 2, 5)] == [None] * 3
@@ -299,8 +299,8 @@ def test_ties_by_class_order_cost_more_than_ties_at_random() -> None:
         assert (worst_delta(both, 1, exp_fraction(claimed)) > Fraction(1, 10**4)) == by_order
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("classes", [3, 4, 10])
+@for_each("neighbours", ["add-remove", "replace-one"])
+@for_each("classes", [3, 4, 10])
 def test_laws_of_any_votes_cover_those_of_each_vote_count(classes: int, neighbours: Any) -> None:
     mechanism = NoisyMaximum(6, classes, 0.9)
     sampling = Sampling(1000, 20, neighbours=neighbours)
@@ -325,7 +325,7 @@ SETTINGS = [  # n, Q, ε, and the σ of Rényi sums over two cells
 ]
 
 
-@pytest.mark.parametrize(("records", "queries", "epsilon", "most"), SETTINGS)
+@for_each(("records", "queries", "epsilon", "most"), SETTINGS)
 def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: float, most: float) -> None:
     sampling, total = Sampling(records, 40), Privacy(epsilon, 1e-5)
     assert fits(NoisyMaximum(10, 4, most), queries, total, sampling)
@@ -418,8 +418,8 @@ SMALL_SAMPLE = Sampling(1000, 50)
 REPLACED = Sampling(1000, 50, scheme="without-replacement")
 
 
-@pytest.mark.parametrize("sampling", [SMALL_SAMPLE, REPLACED], ids=["added", "replaced"])
-@pytest.mark.parametrize("sigma", [2.0, 6.0])
+@for_each("sampling", [SMALL_SAMPLE, REPLACED])
+@for_each("sigma", [2.0, 6.0])
 def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Sampling) -> None:
     mechanism = NoisyMaximum(12, 3, sigma)
     exact = cost(mechanism, 300, 1e-6, sampling)
@@ -466,7 +466,7 @@ def test_points_are_not_asked_for_where_they_are_skipped() -> None:
     assert known.asked == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mechanism", "sampling"),
     [
         (NoisyMaximum(250, 10, 40.0), SMALL_SAMPLE),
@@ -474,7 +474,6 @@ def test_points_are_not_asked_for_where_they_are_skipped() -> None:
         (NoisyMaximum(250, 10, 40.0, affected=2), SMALL_SAMPLE),
         (NoisyMaximum(250, 10, 40.0, threshold=150, check_sigma=60.0), SMALL_SAMPLE),
     ],
-    ids=["wide noise", "replaced", "several votes", "checks"],
 )
 def test_what_has_no_cells_gains_by_samples(mechanism: NoisyMaximum, sampling: Sampling) -> None:
     assert cost(mechanism, 1000, 1e-5, sampling).epsilon < 0.1 * cost(mechanism, 1000, 1e-5).epsilon

@@ -67,7 +67,7 @@ MEASURED = {
 """The table of the documentation: ε by the accounts of `COLUMNS`, and the optimistic end of the last."""
 
 
-@pytest.mark.parametrize("m", TABLE)
+@for_each("m", TABLE)
 def test_the_tables_of_the_design_notes_and_of_the_documentation(m: int) -> None:
     assert len(MEASURED) == 12
     for queries, expected in zip((20, 50, 100), TABLE[m], strict=True):
@@ -97,7 +97,7 @@ def test_finer_accounts_are_cheaper(m: int, queries: int) -> None:
     assert total["optimal"].epsilon <= total["general"].epsilon <= total["simple"].epsilon
 
 
-@pytest.mark.parametrize("m", TABLE)
+@for_each("m", TABLE)
 def test_the_bracket_of_outer_and_inner_region_is_tight(m: int) -> None:
     profile = release_profile(SOLUTIONS[m].gamma, SOLUTIONS[m].problem)
     assert profile.outer.guaranteed
@@ -194,7 +194,7 @@ def test_pure_privacy_at_delta_zero() -> None:
     assert isinstance(total.refused["profile"], DeltaTooSmall)
 
 
-@pytest.mark.parametrize(("K", "m", "voter"), [(3, 3, 0.5), (5, 5, 0.5), (5, 2, 0.5), (7, 6, 0.2)])
+@for_each(("K", "m", "voter"), [(3, 3, 0.5), (5, 5, 0.5), (5, 2, 0.5), (7, 6, 0.2)])
 def test_largest_losses_add_up_at_delta_zero(K: int, m: int, voter: float) -> None:
     """Of a γ that is more private than its target: against the pairs of every placing of the voters, in fractions."""
     solution = solve(Problem.from_allowance(K=K, m=m, epsilon=voter))
@@ -237,7 +237,7 @@ def test_a_release_that_leaks_less_than_its_delta_is_accounted_below_the_floor_o
     assert total.method == "bits"
 
 
-@pytest.mark.parametrize(("epsilon", "Delta"), [(1e-9, 0.0), (50.0, 0.0), (5.0, 1e-6), (math.inf, 0.0), (0.0, 0.01)])
+@for_each(("epsilon", "Delta"), [(1e-9, 0.0), (50.0, 0.0), (5.0, 1e-6), (math.inf, 0.0), (0.0, 0.01)])
 def test_extremes(epsilon: float, Delta: float) -> None:
     known = epsilon in (0.0, math.inf)
     problem = Problem.from_allowance(
@@ -257,7 +257,7 @@ def test_a_bare_gamma_is_verified_first() -> None:
         total_privacy((np.ones(12), solution.problem), 5, 0.01, fresh=True)
 
 
-@pytest.mark.parametrize("m", TABLE)
+@for_each("m", TABLE)
 def test_the_profile_is_one_function(m: int) -> None:
     profile: ReleaseProfile = Release.of(SOLUTIONS[m]).profile
     grid = np.linspace(-2, 20, 500)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem
@@ -143,8 +144,8 @@ def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:
             total.exact_epsilon(certain, Problem(3, Privacy(math.inf), Privacy(1.0)), 2, 0.01, fresh=fresh)
 
 
-@pytest.mark.parametrize("queries", [0, 3])
-@pytest.mark.parametrize("wrong", [1.0, -1e-9, "0.1"])
+@for_each("queries", [0, 3])
+@for_each("wrong", [1.0, -1e-9, "0.1"])
 def test_a_total_is_at_a_probability(queries: int, wrong: float) -> None:
     for ask in (total.total_privacy, lambda release, *rest: total.exact_epsilon(release.noise, release.problem, *rest)):
         with refused("total_delta"):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import Privacy
@@ -148,8 +149,8 @@ def test_what_a_package_brings_is_held_against_what_it_draws() -> None:
     assert (stated.exact, stated.epsilon) == (True, None)  # by the chances that it states
 
 
-@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("voter", [0.5, math.inf])
+@for_each("neighbours", ["replace-one", "add-remove"])
+@for_each("voter", [0.5, math.inf])
 def test_votes_of_groups_are_not_taken_for_votes_for_each_class(voter: float, neighbours: Neighbours) -> None:
     groups = [VoterGroup(2, Privacy(voter)), VoterGroup(1, Privacy(0.1))]
     solution = solve_table(GroupProblem(2, groups, Privacy(0.8, 1e-4), affected=1))
@@ -223,7 +224,7 @@ def test_a_table_is_read_as_fractions() -> None:
 # ---------------------------------------------------------------------------------------- black boxes
 
 
-@pytest.mark.parametrize(("hits", "trials"), [(0, 20), (3, 20), (20, 20), (97, 100)])
+@for_each(("hits", "trials"), [(0, 20), (3, 20), (20, 20), (97, 100)])
 def test_bounds_of_a_chance_are_those_of_clopper_and_pearson(hits: int, trials: int) -> None:
     """Held against sums of binomial chances in fractions."""
     wrong = Fraction(1, 100)
@@ -302,7 +303,7 @@ def test_vote_counts_that_are_too_many_are_explored_in_part() -> None:
     assert audit(of("gnmax", 300, 5, 2.0), Claim(Privacy(0.01, 1e-6), 300, 5), samples=40_000).verdict == "refuted"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "call"),
     [
         ("epsilon", lambda: Claim(Privacy(math.inf), 3, 2)),

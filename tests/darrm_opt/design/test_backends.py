@@ -179,7 +179,7 @@ def test_gurobi_beyond_its_licence_names_the_extra_and_the_licence() -> None:
     assert solve(problem, backend="gurobi").statistics.rows < 2000
 
 
-@pytest.mark.parametrize("name", ["glpk", "", None, "HIGHS"])
+@for_each("name", ["glpk", "", None, "HIGHS"])
 def test_an_unknown_backend(name: Any) -> None:
     said = "is missing" if name is None else f"= {name!r} is not valid"
     text = rf"^backend {said}: expected one of highs, gurobi, "

@@ -52,7 +52,7 @@ def worth(gamma: Any, found: LeastParameter) -> float:
     return float(objective.weights(K) @ gamma[K // 2 + 1 :])
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@for_each("name", QUESTIONS)
 def test_the_number_reaches_it_and_the_one_below_provably_does_not(name: str) -> None:
     question = QUESTIONS[name]
     found = least_parameter(**question)
@@ -150,8 +150,8 @@ def test_an_agreement_out_of_reach_says_what_is_within() -> None:
         least_parameter(5, epsilon=0.1, Delta=0.1, delta=0.0, utility=0.99)
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-4])
-@pytest.mark.parametrize("utility", [0.3, 0.9, 1.0])
+@for_each("Delta", [0.0, 1e-4])
+@for_each("utility", [0.3, 0.9, 1.0])
 def test_the_least_allowance_reaches_the_utility_and_a_smaller_one_does_not(utility: float, Delta: float) -> None:
     problem = Problem.from_allowance(11, 2, 0.2, Delta)
     found = least_m(problem, utility)
@@ -182,7 +182,7 @@ def test_a_utility_out_of_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         least_m(problem, 1.0)
 
 
-@pytest.mark.parametrize("utility", [0.0, -1.0, 1.5, math.nan])
+@for_each("utility", [0.0, -1.0, 1.5, math.nan])
 def test_what_is_no_share_is_refused(utility: float) -> None:
     with pytest.raises(InvalidInput, match=r"expected a share in \(0, 1\]"):
         least_m(Problem.from_allowance(5, 1, 0.1), utility)

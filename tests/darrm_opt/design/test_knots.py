@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns.knots import examine
+from support.cases import for_each
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.design import master_program
@@ -146,7 +147,7 @@ def test_answers_by_knots_are_as_good_and_as_private(
     assert verify(problem, staged.gamma).margin >= 0
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 6])
+@for_each("seed", [0, 1, 2, 4, 5, 6])
 def test_knots_lose_nothing(seed: int) -> None:
     """Random problems of 60 to 400 voters, by knots and by the program of all coordinates, verified by every search."""
     assert examine(seed).faults == ()

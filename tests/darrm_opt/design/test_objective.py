@@ -100,9 +100,7 @@ def beta_binomial(K: int, a: int, b: int) -> list[Fraction]:
     return [math.comb(K, l) * f(l + a - 1) * f(K - l + b - 1) * scale for l in range(K + 1)]
 
 
-@pytest.mark.parametrize(
-    ("K", "a", "b"), [(1, 1, 1), (2, 1, 1), (11, 2, 5), (11, 5, 2), (20, 1, 3), (101, 7, 7), (501, 2, 1)]
-)
+@for_each(("K", "a", "b"), [(1, 1, 1), (2, 1, 1), (11, 2, 5), (11, 5, 2), (20, 1, 3), (101, 7, 7), (501, 2, 1)])
 def test_shared_agreement_is_beta_binomial(K: int, a: int, b: int) -> None:
     alpha = beta_binomial(K, a, b)
     assert sum(alpha) == 1
@@ -116,9 +114,7 @@ def half_line_integral(i: int, j: int) -> Fraction:
     return sum(terms, Fraction(0))
 
 
-@pytest.mark.parametrize(
-    ("K", "a", "b"), [(1, 1, 1), (2, 1, 1), (5, 3, 1), (10, 1, 30), (11, 2, 5), (11, 5, 2), (30, 40, 41)]
-)
+@for_each(("K", "a", "b"), [(1, 1, 1), (2, 1, 1), (5, 3, 1), (10, 1, 30), (11, 2, 5), (11, 5, 2), (30, 40, 41)])
 def test_shared_tv_is_the_mean_absolute_gap(K: int, a: int, b: int) -> None:
     exact = []
     for l in range(K // 2 + 1, K + 1):
@@ -153,7 +149,7 @@ def test_shared_tv_where_the_prior_is_narrow_or_the_voters_are_many(K: int, a: i
         assert float(share[l - K // 2 - 1]) == pytest.approx(float(exact), rel=1e-12)
 
 
-@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (0.3, 2.5), (1e-3, 1e-3), (1e-3, 7.0)])
+@for_each(("a", "b"), [(0.5, 0.5), (0.3, 2.5), (1e-3, 1e-3), (1e-3, 7.0)])
 def test_shared_tv_for_fractional_shapes(a: float, b: float) -> None:
     """At K = 1 and 2 the gap is E|2p − 1|, here by the textbook difference of incomplete beta functions."""
     expected = a / (a + b) * (1 - 2 * betainc(a + 1, b, 0.5)) + b / (a + b) * (1 - 2 * betainc(b + 1, a, 0.5))
@@ -198,7 +194,7 @@ def test_golden_names_are_canonical() -> None:
         assert str(parse_objective(row["objective"])) == row["objective"]
 
 
-@pytest.mark.parametrize(("K", "lower", "tau"), [(11, 0.5, 50), (6, 0.7, 5), (11, 0.5, None), (6, 0.7, None)])
+@for_each(("K", "lower", "tau"), [(11, 0.5, 50), (6, 0.7, 5), (11, 0.5, None), (6, 0.7, None)])
 def test_the_papers_sampling_agrees_with_the_closed_form(K: int, lower: float, tau: int | None) -> None:
     """Algorithms 4 (p_i uniform on [lower, 1)) and 5 (on its grid of tau points) of the paper, of which these are the exact values."""
     rng, shape = np.random.default_rng(20241101), (4000, K)

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt import Problem, verify
 from darrm_opt.design.closed_forms import one_voter
 from darrm_opt.design.constraint import PrivacyConstraint
 
 
-@pytest.mark.parametrize(
+@for_each(
     "problem",
     [
         Problem.from_allowance(K=7, m=1, epsilon=0.1),
@@ -21,7 +22,6 @@ from darrm_opt.design.constraint import PrivacyConstraint
         Problem.from_allowance(K=9, m=1, epsilon=0.3, Delta=0.2, delta=0.05, affected=4),
         Problem.from_allowance(K=6, m=None, epsilon=math.inf, delta=1e-3, affected=2, target_epsilon=0.4),
     ],
-    ids=str,
 )
 def test_one_voter_drawn_at_random_is_certified_without_a_search(problem: Problem) -> None:
     noise, certificate = one_voter(problem, PrivacyConstraint.of(problem))

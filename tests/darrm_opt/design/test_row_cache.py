@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.forks import forked
 
 from darrm_opt import Problem
@@ -13,8 +14,8 @@ from darrm_opt.design import constraint as rows
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 
 
-@pytest.mark.parametrize("K", [1, 4, 9])
-@pytest.mark.parametrize("Delta", [0.0, 1e-3])
+@for_each("K", [1, 4, 9])
+@for_each("Delta", [0.0, 1e-3])
 def test_rows_are_those_of_the_constraint(K: int, Delta: float) -> None:
     rng = np.random.default_rng(K)
     for m in (0.5, 1.0, 3.0):

@@ -55,8 +55,8 @@ def best_by_hand(problem: Problem, scenarios: Array, *, worst: bool) -> float:
     return float(found.fun or 0.0)
 
 
-@pytest.mark.parametrize("worst", [False, True])
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@for_each("worst", [False, True])
+@for_each("problem", PROBLEMS)
 def test_the_optimum_is_that_of_the_whole_program(problem: Problem, *, worst: bool) -> None:
     scenarios = np.random.default_rng(4).random((12, problem.K))
     solution = solve(problem, over_scenarios(scenarios, worst=worst))
@@ -118,10 +118,9 @@ def test_more_privacy_never_costs_less() -> None:
     assert all(more >= less - 1e-9 for less, more in itertools.pairwise(utilities))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "objective",
     [expected_error(), expected_error(0.5, 0.9, 17, 5), minimax(), minimax(0.6, 0.99, 7), expected_error(seed=2**53)],
-    ids=str,
 )
 def test_a_text_reads_back(objective: ScenarioObjective) -> None:
     assert parse_scenarios(str(objective)) == objective

@@ -70,7 +70,7 @@ def test_half_the_price_of_all_buys_the_plain_majority(K: int, m: float, epsilon
     assert np.abs(np.delete(gamma, K // 2 if K % 2 == 0 else []) - 1).max() <= 1e-9
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("K", "epsilon", "Delta", "m"), [(5, 0.1, 0.0, 1), (11, 0.5, 1e-5, 1), (12, 1.0, 0.1, 2), (31, 0.1, 1e-3, 1.5)]
 )
 def test_a_record_that_reaches_one_private_voter_costs_what_that_voter_does(
@@ -102,7 +102,7 @@ def test_the_price_of_one_voter_buys_one_voter_drawn_at_random(K: int, epsilon: 
     assert solution.gamma[0] == pytest.approx(1, abs=1e-8)
 
 
-@pytest.mark.parametrize(("K", "epsilon", "more"), [(9, 1.0, 1e-3), (15, 1.0, 4e-3), (21, 0.7, 2e-6), (31, 0.5, 3e-4)])
+@for_each(("K", "epsilon", "more"), [(9, 1.0, 1e-3), (15, 1.0, 4e-3), (21, 0.7, 2e-6), (31, 0.5, 3e-4)])
 def test_for_larger_epsilon_more_than_one_voter_can_be_had(K: int, epsilon: float, more: float) -> None:
     problem = Problem.from_allowance(K=K, m=1, epsilon=epsilon)
     known = subsampling(K, 1)
@@ -136,8 +136,8 @@ def rises(values: list[float]) -> bool:
     return bool(np.all(np.diff(values) >= -SLACK))
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-3])
-@pytest.mark.parametrize("K", [8, 11])
+@for_each("Delta", [0.0, 1e-3])
+@for_each("K", [8, 11])
 def test_a_larger_allowance_never_hurts(K: int, Delta: float) -> None:
     values = utilities(
         [Problem.from_allowance(K, m, 0.3, Delta, delta=2 * Delta) for m in (0.2, 0.7, 1, 1.5, 2, 3.3, 5, 6, 9)]
@@ -161,7 +161,7 @@ def test_less_private_voters_never_help_at_the_same_target() -> None:
     assert rises(utilities([Problem(9, Privacy(e), Privacy(0.3)) for e in (0.05, 0.5, 2.0, 9.0, math.inf)])[::-1])
 
 
-@pytest.mark.parametrize("voter", [Privacy(0.1), Privacy(0.5, 1e-3), Privacy(math.inf), Privacy(0.0, 0.05)])
+@for_each("voter", [Privacy(0.1), Privacy(0.5, 1e-3), Privacy(math.inf), Privacy(0.0, 0.05)])
 def test_a_record_that_reaches_more_voters_never_helps(voter: Privacy) -> None:
     assert rises(utilities([Problem(10, voter, Privacy(0.4, 0.01), r) for r in range(1, 11)])[::-1])
 
@@ -267,8 +267,8 @@ def test_hostile_corners_have_sound_answers(problem: Problem) -> None:
     assert solution.gap <= (1 if solution.status is Status.ROUNDING_LIMIT else 1e-6)
 
 
-@pytest.mark.parametrize("Delta", [1e-12, 1e-9])
-@pytest.mark.parametrize("K", [1, 7, 20])
+@for_each("Delta", [1e-12, 1e-9])
+@for_each("K", [1, 7, 20])
 def test_where_rounding_hides_the_optimum_the_gap_says_so(K: int, Delta: float) -> None:
     """ε = 0 and nothing allowed: rows of size Δ, of which rounding leaves few digits. Sound, and honest about it."""
     solution = sound(solve(Problem(K, Privacy(0.0, Delta), Privacy(0.0, 0.0))))
@@ -278,7 +278,7 @@ def test_where_rounding_hides_the_optimum_the_gap_says_so(K: int, Delta: float) 
     assert solution.status.is_final
 
 
-@pytest.mark.parametrize(("epsilon", "target"), [(1e-12, 1e-12), (1e-12, 3e-12), (1e-10, 2e-10), (1e-8, 2e-8)])
+@for_each(("epsilon", "target"), [(1e-12, 1e-12), (1e-12, 3e-12), (1e-10, 2e-10), (1e-8, 2e-8)])
 def test_an_answer_is_called_optimal_only_where_its_gap_is_small(epsilon: float, target: float) -> None:
     """Rows of size ε lose their digits to rounding; scaled up for the solver they keep what they have."""
     solution = sound(solve(Problem(11, Privacy(epsilon), Privacy(target))))
@@ -326,7 +326,7 @@ LARGE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("problem", "objective"), LARGE, ids=str)
+@for_each(("problem", "objective"), LARGE)
 def test_many_voters_are_solved_in_stages(problem: Problem, objective: str) -> None:
     seen: list[Progress] = []
     solution = sound(solve(problem, objective, tolerance=1e-6, progress=seen.append))

@@ -63,7 +63,7 @@ PRIVATE = [
 ]
 
 
-@pytest.mark.parametrize("problem", PRIVATE, ids=str)
+@for_each("problem", PRIVATE)
 def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> None:
     objective = rectangular().linear_goal(problem.K).utility
     noise, certificate = best_closed_form(problem, PrivacyConstraint.of(problem), objective)
@@ -75,7 +75,7 @@ def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> No
     assert utility(problem, noise) > 0
 
 
-@pytest.mark.parametrize("problem", PRIVATE, ids=str)
+@for_each("problem", PRIVATE)
 def test_no_time_at_all_still_gives_the_best_of_the_closed_forms_and_the_monotone_one(problem: Problem) -> None:
     solution = solve(problem, time_limit=1e-9)
     monotone = solve(problem, shape="monotone")
@@ -103,8 +103,8 @@ def test_where_time_runs_out_midway_a_better_monotone_answer_stands(monkeypatch:
     assert solution.upper_bound >= solution.utility
 
 
-@pytest.mark.parametrize("problem", [PRIVATE[1], Problem.from_allowance(65, 2, 0.3, 1e-3)], ids=str)
-@pytest.mark.parametrize("shape", ["free", "monotone"])
+@for_each("problem", [PRIVATE[1], Problem.from_allowance(65, 2, 0.3, 1e-3)])
+@for_each("shape", ["free", "monotone"])
 def test_a_limit_that_is_not_reached_changes_no_bit(problem: Problem, shape: Any) -> None:
     without, within = solve(problem, shape=shape), solve(problem, shape=shape, time_limit=1e6)
     assert within.gamma.tobytes() == without.gamma.tobytes()
@@ -162,8 +162,8 @@ def test_there_is_a_private_gamma_even_where_no_search_ends(monkeypatch: pytest.
 # ---------------------------------------------------------------------------------------- every search stops
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.5])
-@pytest.mark.parametrize("affected", [300, 100])
+@for_each("Delta", [0.0, 1e-3, 0.5])
+@for_each("affected", [300, 100])
 def test_a_monotone_search_stops_at_its_deadline(Delta: float, affected: int) -> None:
     constraint = PrivacyConstraint.of(Problem.from_allowance(300, 3, 0.1, Delta, affected=affected))
     with pytest.raises(TimeLimitReached):
@@ -250,7 +250,7 @@ def test_the_means_some_at_a_time_are_all_of_them(
         assert {*map(tuple, whole.cuts.tolist())} <= {*map(tuple, parts.cuts.tolist())}
 
 
-@pytest.mark.parametrize(("K", "Delta"), [(5001, 0.0), (1001, 0.1), (801, 0.9), (301, 0.5)])
+@for_each(("K", "Delta"), [(5001, 0.0), (1001, 0.1), (801, 0.9), (301, 0.5)])
 def test_what_can_be_proved_is_not_refused(K: int, Delta: float) -> None:
     assert 2 * monotone_search_seconds(Problem.from_allowance(K, 3, 0.1, Delta)) < 5
 

@@ -64,7 +64,7 @@ def transcripts(every: Enumeration, corner: int, mechanism: GroupTableMechanism,
     return laws
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_a_groups_release_costs_what_its_corners_show(case: tuple[int, list[Group], float, float, int]) -> None:
     classes, groups, _, delta, affected = case
     mechanism, every = mechanism_of(case, fresh=True), Enumeration.of(groups, classes, affected)
@@ -125,8 +125,8 @@ def shown_pairs(every: Enumeration, mechanism: GroupTableMechanism, affected: in
     return pairs
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("case", [case for case in CASES if case[0] == 2])
+@for_each("fresh", [True, False])
+@for_each("case", [case for case in CASES if case[0] == 2])
 def test_two_bits_cost_what_an_adaptive_adversary_sees(
     case: tuple[int, list[Group], float, float, int], fresh: bool
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.cases import for_each
 from support.paths import ROOT
 
 from darrm_opt.errors import InvalidInput
@@ -37,7 +38,7 @@ def test_names_and_what_they_stand_for() -> None:
     assert (caught.value.argument, caught.value.value) == ("mechanism", "median")
 
 
-@pytest.mark.parametrize("name", OURS[:6])
+@for_each("name", OURS[:6])
 def test_a_record_is_read_back_whole(name: str) -> None:
     mechanism = mechanism_class(name).of(5, 2, 0.5 if name != "gnmax" else 2.0, 2)
     again = mechanism_from_record(mechanism.record())

@@ -64,7 +64,7 @@ def test_one_release_costs_what_the_theorems_say_at_most() -> None:
         assert exact_epsilon(make(9, 0.3), voters, 1, 1e-9) <= 0.6 + 1e-9
 
 
-@pytest.mark.parametrize("K", [1, 2, 5, 6, 11])
+@for_each("K", [1, 2, 5, 6, 11])
 def test_mixtures_of_subsampling_fill_the_gaps(K: int) -> None:
     most = K - 1 + K % 2
     for m in range(1, most + 1, 2):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from support.cases import for_each
 from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused, refuses
 
@@ -80,8 +81,8 @@ def audit(
     assert stats.chisquare(seen, moved * (draws / moved.sum())).pvalue < LEVEL
 
 
-@pytest.mark.parametrize("name", SELECTIONS)
-@pytest.mark.parametrize(("counts", "rate"), [((3, 1, 0), 0.4), ((1, 2, 2, 1), 0.7), ((0, 5, 2), 0.25)])
+@for_each("name", SELECTIONS)
+@for_each(("counts", "rate"), [((3, 1, 0), 0.4), ((1, 2, 2, 1), 0.7), ((0, 5, 2), 0.25)])
 def test_classes_follow_the_law_at_a_stated_power(name: str, counts: Counts, rate: float) -> None:
     audit(mechanism_class(name).of(sum(counts), len(counts), rate), counts, law(name, counts, rate))
 
@@ -126,8 +127,8 @@ def test_a_unanimous_vote_at_the_largest_rate_is_released_as_it_is(name: str) ->
 # ------------------------------------------------------------------------------------ the account
 
 
-@pytest.mark.parametrize("affected", [1, 2])
-@pytest.mark.parametrize("name", SELECTIONS)
+@for_each("affected", [1, 2])
+@for_each("name", SELECTIONS)
 def test_one_release_over_all_neighbours(name: str, affected: int) -> None:
     K, classes, rate = 5, 3, 0.35
     mechanism = mechanism_class(name).of(K, classes, rate, affected)
@@ -154,7 +155,7 @@ def pairs(width: float, count: int) -> tuple[np.ndarray, np.ndarray]:
     return q * np.exp(s), q
 
 
-@pytest.mark.parametrize("width", [1e-3, 0.3, 2.0, 8.0])
+@for_each("width", [1e-3, 0.3, 2.0, 8.0])
 def test_the_divergence_of_a_range_is_above_every_member_and_close(width: float) -> None:
     p, q = pairs(width, 4001)
     members = table_divergence(np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1))

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
@@ -78,10 +79,8 @@ def test_a_large_total_gives_the_plain_majority() -> None:
     assert np.all(found.solution.gamma >= 1 - 1e-9)
 
 
-@pytest.mark.parametrize(
-    "voter", [Privacy(0.01), Privacy(0.5)], ids=["models", "bits"]
-)  # the account of voters trained once
-@pytest.mark.parametrize("fresh", [False, True])
+@for_each("voter", [Privacy(0.01), Privacy(0.5)])  # the account of voters trained once
+@for_each("fresh", [False, True])
 def test_a_design_says_what_its_total_assumes(voter: Privacy, fresh: bool) -> None:
     total = Privacy(1.0, 1e-3)
     assert best_target(3, voter, 5, total, 1, fresh=fresh).fresh is fresh

@@ -99,7 +99,7 @@ def leads_at(counts: CountTable, sigma: float) -> Array:
 # ------------------------------------------------------------------------------------------ shares
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("counts", "sigma"),
     [
         ((3, 1, 0), 1.0),

@@ -102,7 +102,7 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
     assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its own region
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("problem", "queries", "total", "objective"),
     [
         (Problem(5, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3), "rectangular"),
@@ -111,7 +111,6 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
         (Problem(4, Privacy(math.inf), Privacy(1.0), affected=2), 1, Privacy(0.7, 0.01), "rectangular"),
         (Problem(4, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3), "uniform(0.6) agreement"),
     ],
-    ids=str,
 )
 def test_no_way_is_more_useful_than_the_optimum(problem: Problem, queries: int, total: Privacy, objective: str) -> None:
     found = compare(problem, queries, total, objective=objective, fresh=True)

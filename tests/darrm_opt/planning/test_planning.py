@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from support.cases import for_each
 from support.darrm_runner import refused, run
 from support.live import Ruled, serving
 from support.patient import patient
@@ -103,7 +104,7 @@ def _plan(*asked: Any) -> Any:
     return plan(*rest, fresh=fresh)
 
 
-@pytest.mark.parametrize("asked", GRID, ids=str)
+@for_each("asked", GRID)
 def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
     found = planned_for(*asked)
     wanted = brute_force(*asked)
@@ -112,7 +113,7 @@ def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
     assert {option.name for option in found.options} <= set(MECHANISMS)
 
 
-@pytest.mark.parametrize("asked", GRID, ids=str)
+@for_each("asked", GRID)
 def test_every_option_that_fits_is_proved(asked: Any) -> None:
     K, voter, queries, total, affected, fresh = asked
     for option in planned_for(*asked).options:

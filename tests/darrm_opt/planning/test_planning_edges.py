@@ -43,7 +43,7 @@ def only(
     return option
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 0.6, 1.2, 9.0])
+@for_each("epsilon", [0.3, 0.6, 1.2, 9.0])
 def test_as_many_voters_are_drawn_as_the_total_allows(epsilon: float) -> None:
     total = Privacy(epsilon, 1e-3)
     option = only("subsampling", 5, Privacy(0.3), 2, total, 5, fresh=True)
@@ -71,7 +71,7 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
     assert refused.why.startswith("A record affects 5 of the 5 models: together they cost ε = ")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mechanism", "voter", "queries", "total", "affected", "fresh", "why"),
     [
         ("fewer_voters", Privacy(1.0, 1e-6), 9, Privacy(0.5, 1e-3), 3, False, "One model alone is (1, 1e-06)-DP"),
@@ -90,7 +90,7 @@ def test_options_that_do_not_fit_give_the_reason(
     assert option.why.startswith(why)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mechanism", "voter", "queries", "total", "affected", "fresh", "outcome"),
     [
         ("optimal_sequence", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "not computed"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused
 from support.sampled_ensembles import worst_delta
@@ -157,7 +158,7 @@ def test_private_voters_that_draw_their_own_records() -> None:
         assert worst_delta(pairs, 2, exp_fraction(total.epsilon)) <= Fraction(total.delta)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "fields"),
     [
         ("fresh", {"voter": Privacy(1.0)}),

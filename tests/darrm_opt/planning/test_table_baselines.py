@@ -148,7 +148,7 @@ def test_the_time_limit_ends_the_search_for_a_subsample(monkeypatch: pytest.Monk
     assert any("time limit" in warning for warning in found.warnings)
 
 
-@pytest.mark.parametrize(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.18), (2.0, 4.425)])
+@for_each(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.18), (2.0, 4.425)])
 def test_weights_give_each_group_an_epsilon_of_its_own(weight: float, epsilon: float) -> None:
     # Individualised PATE: 286 labels at 40 votes, 640 checks at 150.
     releases = [VoteReleases("check", 150, 640), VoteReleases("label", 40, 286)]

@@ -99,9 +99,7 @@ def test_every_string_of_bits_is_tried_and_the_law_is_exact(rate: Fraction, squa
     check_law(decided(lambda source: abs(int(law.draw(1, source)[0]))), chance, 30, 0.97 if rate > 0.1 else 0.8)
 
 
-@pytest.mark.parametrize(
-    ("trials", "chance"), [(1, Fraction(1, 3)), (7, Fraction(2, 5)), (40, Fraction(1, 50)), (3, Fraction(0.7))]
-)
+@for_each(("trials", "chance"), [(1, Fraction(1, 3)), (7, Fraction(2, 5)), (40, Fraction(1, 50)), (3, Fraction(0.7))])
 def test_every_string_of_bits_is_tried_and_numbers_of_heads_are_exact(trials: int, chance: Fraction) -> None:
     law = binomial_law(trials, chance, WIDTH)
 
@@ -111,7 +109,7 @@ def test_every_string_of_bits_is_tried_and_numbers_of_heads_are_exact(trials: in
     check_law(decided(lambda source: int(law.draw(1, source)[0])), exact, trials + 1, 0.97)
 
 
-@pytest.mark.parametrize("rate", RATES)
+@for_each("rate", RATES)
 def test_every_string_of_bits_is_tried_and_a_coin_is_exact(rate: Fraction) -> None:
     coins = ExponentialCoins(rate, 12, WIDTH)
     for lag in (0, 1, 2, 5, 12):
@@ -120,7 +118,7 @@ def test_every_string_of_bits_is_tried_and_a_coin_is_exact(rate: Fraction) -> No
         check_law(seen, lambda fell, success=success: success if fell else 1 - success, 2, 0.999)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("rate", RATES)
+@for_each("rate", RATES)
 def test_every_string_of_bits_is_tried_and_a_coin_of_a_chance_that_was_doubled_is_exact(rate: Fraction) -> None:
     coins = ExponentialCoins(rate, 12, WIDTH)
     for lag in (0, 1, 2, 5, 12):

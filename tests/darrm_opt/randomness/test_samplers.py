@@ -27,7 +27,7 @@ from darrm_opt.randomness import (
 )
 
 
-@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])
+@for_each("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])
 def test_exponential_chance_is_exact(exponent: Fraction) -> None:
     found, rest = exact_distribution(lambda source: exponential_chance(exponent, source), Fraction(1, 10**8))
     assert rest < 1e-5
@@ -91,7 +91,7 @@ class ThreeValued(LaplaceNoise):
         return source.below(3) - 1
 
 
-@pytest.mark.parametrize("counts", [[5, 4], [5, 5], [2, 3, 3], [0, 2, 1]])
+@for_each("counts", [[5, 4], [5, 5], [2, 3, 3], [0, 2, 1]])
 def test_noisy_argmax_is_exact_and_breaks_ties_uniformly(counts: list[int]) -> None:
     noise = ThreeValued(Fraction(1))
     found, rest = exact_distribution(lambda source: noisy_argmax(counts, noise, source), Fraction(0))
@@ -163,13 +163,13 @@ def test_the_operating_system_is_the_default() -> None:
     assert noisy_argmax([0, 500], GaussianNoise.of_sigma(2.0)) == 1
 
 
-@pytest.mark.parametrize("counts", [[1], [0.5, 1.0], [-1, 2], [[1, 2]]])
+@for_each("counts", [[1], [0.5, 1.0], [-1, 2], [[1, 2]]])
 def test_counts_are_checked(counts: list[int]) -> None:
     with refused("counts"):
         noisy_argmax(counts, LaplaceNoise(1))
 
 
-@pytest.mark.parametrize("scale", [0, -1.0, math.inf, math.nan, True, "1"])
+@for_each("scale", [0, -1.0, math.inf, math.nan, True, "1"])
 def test_scales_are_checked(scale: float) -> None:
     with refused("scale"):
         LaplaceNoise(scale)

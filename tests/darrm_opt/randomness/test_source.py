@@ -8,7 +8,6 @@ from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from scipy import stats
 from support.cases import for_each
 
@@ -53,7 +52,7 @@ def test_a_rejected_draw_is_drawn_again() -> None:
     assert Tape(bytes([0xFF, 0b0100_0000])).below(3) == 1
 
 
-@pytest.mark.parametrize("chance", [Fraction(0), Fraction(1), Fraction(3, 8), Fraction(2, 3)])
+@for_each("chance", [Fraction(0), Fraction(1), Fraction(3, 8), Fraction(2, 3)])
 def test_a_chance_is_exact(chance: Fraction) -> None:
     counts: Counter[bool] = Counter()
     for first in range(256):
@@ -62,7 +61,7 @@ def test_a_chance_is_exact(chance: Fraction) -> None:
     assert Fraction(counts[True], counts.total()) == chance
 
 
-@pytest.mark.parametrize("bits", [1, 8, 63, 64])
+@for_each("bits", [1, 8, 63, 64])
 def test_words_are_the_leading_bits_of_the_bytes(bits: int) -> None:
     tape = bytes(range(1, 17))
     expected = [int.from_bytes(tape[first : first + 8], "little") >> (64 - bits) for first in (0, 8)]

@@ -118,7 +118,7 @@ def test_targets_of_many_releases_add_up() -> None:
     assert not PrivacyBudget(total).fits(Privacy(each.epsilon * 1.01, each.delta), 50)
 
 
-@pytest.mark.parametrize("total", [Privacy(8.0, 1e-3), Privacy(2.0, 1e-5), Privacy(3.0, 7e-8), Privacy(1.0)])
+@for_each("total", [Privacy(8.0, 1e-3), Privacy(2.0, 1e-5), Privacy(3.0, 7e-8), Privacy(1.0)])
 def test_a_problem_keeps_the_target_of_many_releases(total: Privacy) -> None:
     for queries in (2, 3, 7, 12, 50):
         each = Problem(15, Privacy(0.8), release_target(total, queries)).target
@@ -346,7 +346,7 @@ def test_a_class_of_a_vocabulary_is_drawn_one_by_one_and_in_bulk(name: str) -> N
         assert 0 <= labels.min() < 32_768 <= labels.max() < 50_257
 
 
-@pytest.mark.parametrize("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])
+@for_each("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])
 def test_the_account_does_not_depend_on_the_number_of_classes(name: str) -> None:
     costs = {mechanism_class(name).of_information(11, classes, 0.1).epsilon(20, 1e-5) for classes in (3, 1000, 2**20)}
     assert len(costs) == 1

@@ -244,7 +244,7 @@ def test_one_release_of_one_row() -> None:
     assert seeded(EVEN).release_many(np.empty((0, 6), dtype=int)).shape == (0,)
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.uint64, np.float32, np.float64, np.bool_])
+@for_each("kind", [np.uint8, np.int64, np.uint64, np.float32, np.float64, np.bool_])
 def test_votes_of_every_type_are_the_same_votes(kind: type) -> None:
     votes = np.random.default_rng(1).integers(0, 2, (500, 6))
     expected = seeded(EVEN, 2).release_many(votes)
@@ -319,7 +319,7 @@ def test_votes_that_are_refused_cost_nothing() -> None:
     assert accountant.events == {}
 
 
-@pytest.mark.parametrize("byte", [2, 3, 128, 200, 255])
+@for_each("byte", [2, 3, 128, 200, 255])
 def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> None:
     votes = np.frombuffer(bytes([byte, 0, 0, byte, 1, 1]), dtype=np.bool_).reshape(2, 3)
     assert checked_votes(votes, 3).tolist() == [[1, 0, 0], [1, 1, 1]]

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from campaigns.sampled import drawn_law
 from scipy import stats
+from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.forks import forked
 from support.refusals import refused as refused_input
@@ -47,7 +48,7 @@ def begun(folder: Path, sampling: Sampling = RARE, **budget: Any) -> ReleaseLog:
     return ReleaseLog.create(folder / "log", vote_of(), sampling=sampling, **(budget or {"queries": 100}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "size"),
     [("poisson", 1), ("without-replacement", 2), ("each-voter", 2), ("each-voter-with-replacement", 2)],
 )

@@ -43,7 +43,7 @@ def test_number_of_maps(classes: int, pure: int, approximate: int) -> None:
     assert len(voter_maps(Privacy(0.5, 1e-3), classes).maps) == approximate
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("classes", "groups", "corners", "cells"),
     [
         (3, [(5, 0.5, 0.0)], 222, 12),
@@ -60,7 +60,7 @@ def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: in
     assert len(problem.cells.owners) == cells
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("classes", "groups", "target_epsilon", "right"),
     [
         (3, [(5, 0.5)], 1.0, 0.9488),

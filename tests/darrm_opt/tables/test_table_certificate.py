@@ -28,7 +28,7 @@ def random_rule(rng: np.random.Generator, problem: PluralityProblem) -> Table:
     return Table.normalised(problem.cells, weights / sums[cells.owners])
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.2676, 1.0, 20.0, 500.0])
+@for_each("epsilon", [0.0, 1e-9, 0.2676, 1.0, 20.0, 500.0])
 def test_the_bounds_of_the_exponential_enclose_it_tightly(epsilon: float) -> None:
     low, high = exp_bounds(epsilon)
     above = exp_above(epsilon)  # by less than 2e-45 of it
@@ -130,7 +130,7 @@ def test_the_rest_is_shared_equally_and_sums_are_exact() -> None:
     assert silent.probabilities((0, 1)) == [Fraction(1, 12), Fraction(7, 12), Fraction(1, 3)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "message"),
     [
         ([0.1] * 5, r"shape \(5,\)"),

@@ -196,7 +196,7 @@ def test_a_time_limit_leaves_a_private_rule_and_an_honest_gap() -> None:
 # ---------------------------------------------------------------------------------------- structure
 
 
-@pytest.mark.parametrize(("K", "classes"), [(5, 3), (8, 4), (3, 5), (1, 2)])
+@for_each(("K", "classes"), [(5, 3), (8, 4), (3, 5), (1, 2)])
 def test_partitions_and_edges_are_complete(K: int, classes: int) -> None:
     from support.plurality_exact import neighbours, vote_counts
 
@@ -229,7 +229,7 @@ def test_many_classes_and_few_voters() -> None:
     assert solution.utility > 0.5
 
 
-@pytest.mark.parametrize(
+@for_each(
     "problem",
     [
         PluralityProblem(1, 2, Privacy(0.0, 0.0)),
@@ -238,7 +238,6 @@ def test_many_classes_and_few_voters() -> None:
         PluralityProblem(5, 3, Privacy(1e-9, 1e-13), 5, abstention=True),
         PluralityProblem(5, 4, Privacy(40.0, 0.999), 2),
     ],
-    ids=str,
 )
 def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
     objective = PluralityObjective(Dirichlet(1.0), "any", 1.0)
@@ -255,8 +254,8 @@ def test_what_is_too_large_is_refused_with_advice() -> None:
         solve_table(PluralityProblem(10**6, 1000, Privacy(1.0)), "dirichlet(1)")
 
 
-@pytest.mark.parametrize("delta", [0.0, 2.4e-12])
-@pytest.mark.parametrize("price", [0.0, 4.0])
+@for_each("delta", [0.0, 2.4e-12])
+@for_each("price", [0.0, 4.0])
 def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: float, price: float) -> None:
     # Repair would mix nearly everything with the uniform rule, which releases nothing one time in four.
     problem = PluralityProblem(6, 3, Privacy(0.0, delta), 3, abstention=True)
@@ -291,9 +290,7 @@ def test_problems_that_are_none() -> None:
 # ------------------------------------------------------------------------------------------- priors
 
 
-@pytest.mark.parametrize(
-    "text", ["favoured(0.4,0.9)", "beta(3.0,2.0)", "dirichlet(0.5)", "histogram(3,1,0:5; 2,2,0:1)"]
-)
+@for_each("text", ["favoured(0.4,0.9)", "beta(3.0,2.0)", "dirichlet(0.5)", "histogram(3,1,0:5; 2,2,0:1)"])
 def test_priors_read_as_they_are_written(text: str) -> None:
     assert str(parse_prior(text)) == text
     K = 4

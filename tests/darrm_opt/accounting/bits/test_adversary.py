@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 
 from darrm_opt.accounting.bits.adversary import (
     PAIRS_ROUNDING,
@@ -56,7 +57,7 @@ def test_a_delta_outside_its_range_is_named(delta: float) -> None:
         attained_epsilon([(inner_region([[0.6, 0.2]]), 1)], delta)
 
 
-@pytest.mark.parametrize("points", [2, 2.5, True, "9"])
+@for_each("points", [2, 2.5, True, "9"])
 def test_points_outside_their_range_are_named(points: Any) -> None:
     said = rf"^points = {points!r} is not valid: expected a whole number of grid points, at least 3"
     with pytest.raises(InvalidInput, match=said):
@@ -99,7 +100,7 @@ def plain_step(
     return [each[0] for each in results], [each[1] for each in results]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@for_each("seed", range(6))
 def test_one_step_is_the_plain_one(seed: int) -> None:
     rng = np.random.default_rng((seed, 43))
     pairs = rng.random((4, 2)) ** 3

@@ -104,8 +104,8 @@ def in_units(value: float, exact: float) -> float:
     return float((Fraction(value) / Fraction(exact) - 1) * 2**52)
 
 
-@pytest.mark.parametrize("p", [0.5, 1e-3])
-@pytest.mark.parametrize("cells", [2000, -1900])
+@for_each("p", [0.5, 1e-3])
+@for_each("cells", [2000, -1900])
 def test_a_move_to_the_border_of_a_cell_is_taken_just_left_of_it(p: float, cells: int) -> None:
     """So far left as its logarithms may err: 4 units of 1 + |ln p| + |shift|, and of the position."""
     step = 1e-4 if p < 0.1 else 3.4e-4
@@ -164,7 +164,7 @@ def test_beyond_the_grid_to_the_right_the_last_value_is_taken() -> None:
     assert moves.right == 21
 
 
-@pytest.mark.parametrize(("position", "is_far"), [(-38.5, False), (-40.5, True), (-55.5, True), (-400.0, True)])
+@for_each(("position", "is_far"), [(-38.5, False), (-40.5, True), (-55.5, True), (-400.0, True)])
 def test_beyond_twice_the_grid_to_the_left_the_mirror_image_is_added(position: float, is_far: bool) -> None:
     points, step, p = 20, 0.1, 0.6
     q = p * math.exp(position * step)
@@ -179,7 +179,7 @@ def test_beyond_twice_the_grid_to_the_left_the_mirror_image_is_added(position: f
             assert 12 < in_units(base + factor, p) < 20
 
 
-@pytest.mark.parametrize("share", [0.0, 1e-9, 0.3, 0.999, 1.0])
+@for_each("share", [0.0, 1e-9, 0.3, 0.999, 1.0])
 def test_a_chord_has_its_weight_rounded_down(share: float) -> None:
     for step in (1e-6, 0.1, 3.0, 699.0):
         exact = math.expm1(share * step) / math.expm1(step)
@@ -220,8 +220,8 @@ def test_shifts_and_leaks_of_a_region_are_its_largest() -> None:
     assert backward._infinite_loss(BitRegion(np.array([[0.3, 0.7, 0.5, 0.5]]), "outer")) == 0.0
 
 
-@pytest.mark.parametrize("chance", [1e-20, 1e-6])
-@pytest.mark.parametrize("count", [1, 12, 400])
+@for_each("chance", [1e-20, 1e-6])
+@for_each("count", [1, 12, 400])
 def test_the_tail_of_the_losses_is_the_least_chernoff_bound(count: int, chance: float) -> None:
     """Of (3/4, 1/4): the mean of e^(λ·loss) is (3·3^λ + 3^(−λ))/4."""
     found = backward._loss_tail_end([(HALF, count)], math.log(3), chance)

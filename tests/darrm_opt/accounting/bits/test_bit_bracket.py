@@ -91,7 +91,7 @@ def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:
         spanned_region([(Fraction(3, 2), half)])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("K", "epsilon", "affected", "noise"),
     [
         (101, 1.0, 1, GaussianNoise.of_sigma(20.0)),
@@ -101,7 +101,6 @@ def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:
         (401, math.inf, 1, GaussianNoise.of_sigma(400.0)),  # hardly any loss
         (201, math.inf, 3, LaplaceNoise(30)),
     ],
-    ids=str,
 )
 def test_regions_of_smooth_noise_agree(K: int, epsilon: float, affected: int, noise: VoteNoise) -> None:
     profile = release_profile(noise_function(K, noise), Problem(K, Privacy(epsilon), Privacy(1.0), affected))

@@ -91,7 +91,7 @@ def test_no_random_adaptive_strategy_beats_it(seed: int) -> None:
     assert of_tree(tuple(choice), depth, epsilon) <= Fraction(bound)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@for_each("event", EVENTS)
 def test_it_lies_between_the_leak_floor_and_the_optimal_composition(event: Privacy) -> None:
     for k in (1, 7, 60):
         total = compose_bits([(privacy_region(event), k)])
@@ -217,7 +217,7 @@ def test_more_queries_never_cost_less_and_the_inverse_returns() -> None:
         assert totals[-1].epsilon(totals[-1].delta(epsilon)) == pytest.approx(epsilon, abs=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 1.0, 50.0])
+@for_each("epsilon", [1e-9, 1e-3, 1.0, 50.0])
 def test_extremes(epsilon: float) -> None:
     total = compose_bits([(privacy_region(Privacy(epsilon, 1e-6)), 100)])
     found = total.epsilon(1e-3)
@@ -250,7 +250,7 @@ def test_errors() -> None:
         compose_bits([(Privacy(0.3), 1)])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("slopes", "deltas", "message"),
     [
         ([], [], "deltas = .* at least one"),
@@ -265,7 +265,7 @@ def test_bad_lines_are_named(slopes: list[float], deltas: list[float], message: 
         outer_region(slopes, deltas)
 
 
-@pytest.mark.parametrize("pairs", [[], [0.1, 0.2], [[0.1, 1.2]], [[math.nan, 0.2]]])
+@for_each("pairs", [[], [0.1, 0.2], [[0.1, 1.2]], [[math.nan, 0.2]]])
 def test_bad_pairs_are_named(pairs: list[float]) -> None:
     with refused("pairs"):
         inner_region(pairs)

@@ -136,8 +136,8 @@ def test_lines_of_a_sequence_hold_for_every_pair_within_the_total() -> None:
             assert all(middle[0][0] - math.exp(line.epsilon) * q <= line.delta + 2e-3 for line in lines)
 
 
-@pytest.mark.parametrize("gamma", [0.1, 1.0])
-@pytest.mark.parametrize("epsilon", [0.5, math.inf])
+@for_each("gamma", [0.1, 1.0])
+@for_each("epsilon", [0.5, math.inf])
 def test_lines_of_a_profile_are_its_points(gamma: float, epsilon: float) -> None:
     noise, problem = NoiseFunction(np.full(6, gamma), 5), Problem(5, Privacy(epsilon), Privacy(1.0))
     profile = NoisyMajority(noise, problem).profile

@@ -88,7 +88,7 @@ def test_sequences_have_the_three_branches_and_the_delta_of_the_formula(
         assert hardly_above(total.delta, delta)
 
 
-@pytest.mark.parametrize("counts", SEQUENCES)
+@for_each("counts", SEQUENCES)
 def test_all_of_a_total_delta_that_leaks_leave_is_slack(counts: dict[Privacy, int]) -> None:
     floor = 1 - kept(counts)
     assert kov_composition_at_delta(counts, kov_delta(counts, 0)).epsilon == kov_branches(counts, 1.0)[0]
@@ -105,7 +105,7 @@ def test_all_of_a_total_delta_that_leaks_leave_is_slack(counts: dict[Privacy, in
             kov_composition_at_delta(counts, float(floor) * (1 - 1e-12))
 
 
-@pytest.mark.parametrize(("epsilon", "k"), [(0.3, 1), (0.3, 7), (0.05, 400), (2.0, 3), (1e-6, 10**6)])
+@for_each(("epsilon", "k"), [(0.3, 1), (0.3, 7), (0.05, 400), (2.0, 3), (1e-6, 10**6)])
 def test_tail_is_chernoffs_bound_hardly_rounded_up(epsilon: float, k: int) -> None:
     e, most = Decimal(epsilon), k * Decimal(epsilon)
     mean = most * tanh_of_half(e)
@@ -128,7 +128,7 @@ def test_tail_is_chernoffs_bound_hardly_rounded_up(epsilon: float, k: int) -> No
         assert hardly_above(by_tail.delta, 1 - (1 - leak) ** k * (1 - Decimal(least)))
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("epsilon", -0.1), ("delta", 1.5), ("k", 2.0), ("k", -1)])
+@for_each(("name", "wrong"), [("epsilon", -0.1), ("delta", 1.5), ("k", 2.0), ("k", -1)])
 def test_a_tail_of_invalid_mechanisms_is_refused(name: str, wrong: float) -> None:
     given: dict[str, Any] = {"epsilon": 0.1, "delta": 1e-9, "k": 2} | {name: wrong}
     with refused(name):

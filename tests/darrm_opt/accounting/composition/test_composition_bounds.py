@@ -6,6 +6,7 @@ import math
 from itertools import product
 
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.bits.recursion import compose_bits
@@ -136,7 +137,7 @@ def test_best_slack_uses_all_that_is_left() -> None:
         kov_composition_at_delta(events, 0.01)
 
 
-@pytest.mark.parametrize("slack", [0.0, -1e-3, 1.5, math.nan, True])
+@for_each("slack", [0.0, -1e-3, 1.5, math.nan, True])
 def test_bad_slack_is_named(slack: float) -> None:
     with refused("slack"):
         kov_composition_of_sequence([Privacy(0.1)], slack)

@@ -75,7 +75,7 @@ def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: flo
                 assert enumerated_delta(outcomes, less) > Fraction(total_delta) * (1 - CLOSE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "events",
     [
         [Privacy(0.1, 1e-3), Privacy(0.7, 0.02), Privacy(0.1, 0.0), Privacy(2.0, 1e-5)],
@@ -132,8 +132,8 @@ def test_closed_forms_are_never_below(epsilon: float, delta: float, k: int, slac
             assert optimal_delta(epsilon, delta, k, total.epsilon) <= total.delta * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 50.0])
-@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@for_each("epsilon", [1e-9, 0.1, 50.0])
+@for_each("delta", [0.0, 1e-9])
 def test_a_million_queries(epsilon: float, delta: float) -> None:
     k, total_delta = 10**6, 0.01
     found = optimal_composition(epsilon, delta, k, total_delta)

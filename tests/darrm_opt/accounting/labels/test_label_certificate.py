@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.paths import DATA
 
 from darrm_opt.accounting.labels.three_cells import label_divergence
@@ -64,7 +65,7 @@ def test_the_boxes_cover_the_triangle() -> None:
     assert np.all(covered[:size, :size][2 * LEAST + (i + j) * finest <= MAX_SUM])
 
 
-@pytest.mark.parametrize("side", sorted(CERTIFICATE["boxes"]))
+@for_each("side", sorted(CERTIFICATE["boxes"]))
 def test_bounds_hold_on_boxes(side: str) -> None:
     """Corners and Lemma 2 of the proof, for some boxes of each size and some orders."""
     h, d = 1 / arb(SIGMA), arb(float(side))

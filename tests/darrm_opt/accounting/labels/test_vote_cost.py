@@ -69,9 +69,7 @@ def confident(
 # ------------------------------------------------------------------------------------------- published settings
 
 
-@pytest.mark.parametrize(
-    ("checks", "check_sigma", "labels", "sigma", "delta", "counts", "renyi", "recursion"), SETTINGS
-)
+@for_each(("checks", "check_sigma", "labels", "sigma", "delta", "counts", "renyi", "recursion"), SETTINGS)
 def test_totals_at_published_settings(
     checks: int,
     check_sigma: float,
@@ -220,7 +218,7 @@ def test_the_one_step_inequality_in_ball_arithmetic() -> None:
 # ------------------------------------------------------------------------------------------- the family, at random
 
 
-@pytest.mark.parametrize("sigma", [1.0, 3.0, 25.0, 300.0])
+@for_each("sigma", [1.0, 3.0, 25.0, 300.0])
 def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float) -> None:
     h, mu = 1 / sigma, math.sqrt(2) / sigma
     alpha, beta = np.concatenate([RNG.uniform(-1, 3, (4000, 2)), RNG.normal(0, 4, (2000, 2))]).T
@@ -356,7 +354,7 @@ def test_the_increase_of_a_gaussian_is_bounded_from_below() -> None:
 # ------------------------------------------------------------------------------------------- brute force
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("K", "classes", "sigma", "labels", "checks"),
     [(12, 5, 9.0, 10, 0), (9, 3, 4.0, 6, 0), (6, 4, 12.0, 4, 4), (11, 2, 20.0, 10, 0), (3, 3, 2.0, 1, 0)],
 )

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import (
@@ -43,7 +44,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "k", "total_delta"), SETTINGS)
+@for_each(("epsilon", "delta", "k", "total_delta"), SETTINGS)
 def test_never_below_the_optimum_and_above_by_the_guard_only(
     epsilon: float, delta: float, k: int, total_delta: float
 ) -> None:
@@ -163,13 +164,13 @@ def test_extremes() -> None:
         pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, max_loss=1.0)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan"), True])
+@for_each("bad", [0.0, -1.0, float("inf"), float("nan"), True])
 def test_bad_discretisations_are_named(bad: float) -> None:
     with refused("discretisation"):
         pld_composition(0.3, 0.0, 2, 1e-3, discretisation=bad)
 
 
-@pytest.mark.parametrize("bad", [lambda e: e[1:], lambda e: e * 0 + 2, lambda e: e * float("nan"), lambda _: 0.1])
+@for_each("bad", [lambda e: e[1:], lambda e: e * 0 + 2, lambda e: e * float("nan"), lambda _: 0.1])
 def test_invalid_profiles_are_rejected(bad: object) -> None:
     with refused("profile"):
         pld_from_profile(bad, discretisation=0.1, max_loss=1.0)  # type: ignore[arg-type]

@@ -157,7 +157,7 @@ def test_no_voters_within_F_are_worse_than_the_corners(seed: int) -> None:
             assert phi <= Decimal(float(largest)) + Decimal("1e-13")
 
 
-@pytest.mark.parametrize("K", [1, 2, 7, 8])
+@for_each("K", [1, 2, 7, 8])
 def test_entries_count_the_upper_half(K: int) -> None:
     problem = Problem(K, Privacy(0.1), Privacy(0.3))
     constraint = PrivacyConstraint.of(problem)

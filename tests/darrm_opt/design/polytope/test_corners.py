@@ -113,7 +113,7 @@ def test_the_corners_are_the_vertices_of_F(epsilon: float, Delta: float) -> None
         assert float(q) == pytest.approx(float(listed[label][1]), rel=1e-15, abs=0)
 
 
-@pytest.mark.parametrize(("epsilon", "Delta"), [(0.0, 0.1), (0.3, 0.0), (0.3, 0.05), (1.0, 0.3), (2.0, 1e-3)])
+@for_each(("epsilon", "Delta"), [(0.0, 0.1), (0.3, 0.0), (0.3, 0.05), (1.0, 0.3), (2.0, 1e-3)])
 def test_a_dense_sweep_of_F_stays_in_the_hull_of_the_corners(epsilon: float, Delta: float) -> None:
     g, D = growth(epsilon), Fraction(Delta)
     feasible, corners = borders(g, D), hull([*as_written(g, D).values()])
@@ -197,7 +197,7 @@ def test_known_sizes(K: int, Delta: float, size: int) -> None:
     assert generator(K, Delta=Delta).size == size
 
 
-@pytest.mark.parametrize(("K", "affected", "Delta"), [(7, 7, 0.1), (7, 3, 0.1), (12, 12, 0.0), (1, 1, 0.1)])
+@for_each(("K", "affected", "Delta"), [(7, 7, 0.1), (7, 3, 0.1), (12, 12, 0.0), (1, 1, 0.1)])
 def test_blocks_of_any_size_make_the_same_stream(K: int, affected: int, Delta: float) -> None:
     of = generator(K, affected, Delta=Delta)
     whole = stream(of)

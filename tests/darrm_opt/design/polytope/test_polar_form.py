@@ -99,7 +99,7 @@ def test_the_value_at_the_ends_is_the_constraint_and_its_extremes_are_the_larges
     assert [found.tolist() for found in extremes(rows, 0.7)] == [[*map(max, by_hand)], [*map(min, by_hand)]]
 
 
-@pytest.mark.parametrize("t", X)
+@for_each("t", X)
 def test_a_step_fixes_one_voter_on_the_last_axis(t: float) -> None:
     coefficients = np.random.default_rng(5).uniform(-1, 1, (3, 4))
     for row, after in zip(coefficients.tolist(), step(coefficients, t, 1 - t).tolist(), strict=True):
@@ -249,7 +249,7 @@ def enumerated_H(noise: NoiseFunction, at: Array, counts: dict[str, int]) -> Fra
     return sum((p * g for p, g in zip(enumerated_distribution(voters), coefficients, strict=True)), start=Fraction(0))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@for_each("seed", range(6))
 def test_the_whole_set_of_few_voters_against_all_votes(seed: int) -> None:
     rng = np.random.default_rng((seed, 9))
     problem = random_case(rng, (3, 4)).problem

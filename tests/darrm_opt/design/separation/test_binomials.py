@@ -53,7 +53,7 @@ def test_the_masses_of_a_binomial(trials: int, Delta: float) -> None:
     assert sum(masses(trials, Delta)[terms + 1 :]) <= TAIL
 
 
-@pytest.mark.parametrize("Delta", [0.6, 0.99, 1 - 1e-6, 1 - 1e-9, 1 - 2.0**-53])
+@for_each("Delta", [0.6, 0.99, 1 - 1e-6, 1 - 1e-9, 1 - 2.0**-53])
 def test_the_masses_of_a_binomial_that_nearly_everybody_is_in(Delta: float) -> None:
     trials = np.array([0, 1, 2, 40, 64])  # (1 - Delta)^64 is no double any more
     mass = binomial(trials, Delta, 64)
@@ -86,7 +86,7 @@ def test_means_and_their_bounds(n: int, Delta: float) -> None:
             assert far[row] >= table.max() - 2 * error
 
 
-@pytest.mark.parametrize(("n", "trials"), [(0, 0), (1, 1), (6, 3), (6, 6)])
+@for_each(("n", "trials"), [(0, 0), (1, 1), (6, 3), (6, 6)])
 def test_what_is_reached_within_a_distance(n: int, trials: int) -> None:
     A = rough(n)
     bound = bound_by_distance(A, trials, 0.3)

@@ -211,7 +211,7 @@ def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("Delta", [0.0, 1e-5, 0.02, 0.2])
+@for_each("Delta", [0.0, 1e-5, 0.02, 0.2])
 def test_a_certificate_of_either_path_verifies_by_the_other(Delta: float) -> None:
     problem = Problem(15, Privacy(0.2, Delta), Privacy(0.6, Delta / 2))
     answers = {}
@@ -351,8 +351,8 @@ def test_near_faces(Delta: float, width: int) -> None:
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize(("K", "affected"), [(15, 15), (18, 18), (22, 9)])
-@pytest.mark.parametrize("Delta", [0.2, 0.6])
+@for_each(("K", "affected"), [(15, 15), (18, 18), (22, 9)])
+@for_each("Delta", [0.2, 0.6])
 def test_near_faces_where_many_voters_are_off_their_ends(K: int, affected: int, Delta: float) -> None:
     """Every cut breaks the level, and the worst of the face is among them unless its two sides are in each other's way."""
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
@@ -374,7 +374,7 @@ def test_near_faces_where_many_voters_are_off_their_ends(K: int, affected: int, 
 # ------------------------------------------------------------------------------------------------ tables and rows
 
 
-@pytest.mark.parametrize(("r", "Delta"), [(1, 1e-12), (40, 1e-5), (30, 0.3), (200, 0.5), (20, 0.0)])
+@for_each(("r", "Delta"), [(1, 1e-12), (40, 1e-5), (30, 0.3), (200, 0.5), (20, 0.0)])
 def test_tables_are_those_of_the_numpy_search(r: int, Delta: float) -> None:
     mass, terms, tail = compiled._binomials(r, Delta)
     affordable = [M for M in range(r + 1) if M * Delta <= MAX_EVALUATED_MEAN]
@@ -480,9 +480,7 @@ def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no GCC")
-@pytest.mark.parametrize(
-    "flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"]
-)
+@for_each("flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"])
 def test_flags_that_void_the_rounding_bounds_are_refused(flag: str) -> None:
     sources = sorted(map(str, Path(library.SOURCES).glob("*.c")))
     others = ("-std=c11", "-O3", "-fno-trapping-math", "-fno-signed-zeros", "-DSOURCE_CHECKSUM=0u", "-fsyntax-only")

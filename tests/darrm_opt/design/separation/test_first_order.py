@@ -61,7 +61,7 @@ def linear(split: Split, slopes: list[float]) -> float:
     return sum(many * slope for many, slope in zip(split, slopes, strict=True))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 5])
+@for_each("n", [0, 1, 2, 5])
 def test_a_slope_is_what_one_voter_more_adds(n: int) -> None:
     at = skeletons(1, n, n)
     q, Delta = Fraction(3, 8), Fraction(1, 16)

@@ -217,8 +217,8 @@ def test_the_worst_value_is_attained_in_exact_arithmetic(seed: int) -> None:
         assert voters.phi(noise.values, named(cut)) <= Decimal(found.bound)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, math.inf])
-@pytest.mark.parametrize(("K", "affected"), [(1, 1), (5, 5), (6, 4)])
+@for_each("epsilon", [0.5, math.inf])
+@for_each(("K", "affected"), [(1, 1), (5, 5), (6, 4)])
 def test_without_Delta_the_worst_of_every_layer_row_is_found(K: int, affected: int, epsilon: float) -> None:
     """Both sides of the mirror: one multiset for each (nx, ny), the worst of those."""
     problem = Problem(K, Privacy(epsilon), Privacy(0.9), affected)
@@ -395,8 +395,8 @@ def test_a_monotone_noise_function_needs_a_small_set_only(seed: int) -> None:
         assert found.method == "monotone"
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-3])
-@pytest.mark.parametrize(("K", "affected"), [(61, 61), (64, 20)])
+@for_each("Delta", [0.0, 1e-6, 1e-3])
+@for_each(("K", "affected"), [(61, 61), (64, 20)])
 def test_the_general_searches_agree_with_the_small_set_where_no_enumeration_reaches(
     K: int, affected: int, Delta: float
 ) -> None:
@@ -455,8 +455,8 @@ def test_layers_at_hand_change_nothing(Delta: float) -> None:
     assert np.array_equal(once.cuts, again.cuts)
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.2])
-@pytest.mark.parametrize("flat", [False, True])
+@for_each("Delta", [0.0, 1e-3, 0.2])
+@for_each("flat", [False, True])
 def test_a_search_gives_up_at_its_deadline(Delta: float, flat: bool) -> None:
     constraint = PrivacyConstraint.of(Problem(12, Privacy(0.3, Delta), Privacy(0.6, Delta)))
     noise = NoiseFunction(np.full(13, 0.1)) if flat else uneven(np.random.default_rng(1), 12)
@@ -467,8 +467,8 @@ def test_a_search_gives_up_at_its_deadline(Delta: float, flat: bool) -> None:
 # ------------------------------------------------------------------------------------------ what is charged
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.3])
-@pytest.mark.parametrize("affected", [9, 4])
+@for_each("Delta", [0.0, 1e-3, 0.3])
+@for_each("affected", [9, 4])
 def test_what_a_search_charges_for_rounding(Delta: float, affected: int) -> None:
     problem = Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2), affected)
     constraint, noise = (
@@ -490,7 +490,7 @@ def test_what_a_search_charges_for_rounding(Delta: float, affected: int) -> None
         assert near.bound == near.value  # no proof, and no error charged
 
 
-@pytest.mark.parametrize(("epsilon", "Delta"), [(0.3, 0.0), (0.3, 1e-6), (0.3, 1e-3), (0.3, 0.3), (1e-4, 0.0)])
+@for_each(("epsilon", "Delta"), [(0.3, 0.0), (0.3, 1e-6), (0.3, 1e-3), (0.3, 0.3), (1e-4, 0.0)])
 def test_what_a_monotone_search_charges_for_rounding(epsilon: float, Delta: float) -> None:
     """Besides the blossom's error: r convolution steps and the sums of T + 1 products, and two tails that are cut off.
 

@@ -241,7 +241,7 @@ def test_what_blossoms_reach_at_all(
     assert ruled_out > 10
 
 
-@pytest.mark.parametrize("mean", [1e-7, 0.02, 0.9, 50.5, 63.0])
+@for_each("mean", [1e-7, 0.02, 0.9, 50.5, 63.0])
 def test_the_bend_near_a_skeleton(mean: float) -> None:
     """One kink at a time: seen wherever it is within the window, as far as the tail counts beyond it."""
     n, window = 60, terms_of(mean) + 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
@@ -135,7 +136,7 @@ def test_a_factory_makes_teachers_and_seeds_follow_the_place() -> None:
 # ------------------------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("X", "y", "classes", "message"),
     [
         ([[0.0]] * 2, [0] * 3, (0, 1), "expected one row for each of the partition's 3 records"),

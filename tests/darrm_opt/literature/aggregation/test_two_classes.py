@@ -57,7 +57,7 @@ def test_delta_and_epsilon_against_enumeration(K: int, affected: int, noise: Vot
         assert brute - 1e-13 <= moment <= brute * (1 + 1e-9) + 1e-11
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=str)
+@for_each("noise", NOISES)
 def test_the_bit_is_a_noise_function_that_the_design_certifies(noise: VoteNoise) -> None:
     """GNMax and SAA of K teachers are DaRRM_γ with ε = inf and one affected voter: same exact δ, found independently."""
     for K, affected in ((11, 1), (11, 2), (8, 1)):

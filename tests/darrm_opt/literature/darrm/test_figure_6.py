@@ -13,6 +13,7 @@ import flint
 import numpy as np
 import pytest
 from campaigns.figure_6 import PROBLEM
+from support.cases import for_each
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import kov_composition
@@ -87,7 +88,7 @@ def slack_in_balls(problem: Problem, n_mixed: int | None = None) -> flint.arb:
     return c - 1 + 2 * ball(problem.target.delta) - worst
 
 
-@pytest.mark.parametrize("M", PRINTED)
+@for_each("M", PRINTED)
 def test_the_plain_majority_is_private_there(M: int) -> None:
     unrounded = Problem(K, Privacy(0.1, 1e-5), kov_composition(0.1, 1e-5, M, 0.1))
     for problem in (as_printed(M), unrounded):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.darrm_runner import refused, run
 from support.paths import DATA
 
@@ -115,7 +116,7 @@ def test_refusals(tmp_path: Path) -> None:
         reproduce("figure 1")
 
 
-@pytest.mark.parametrize("name", ["Table 10", "table10", "TAB. 10", "table-010"])
+@for_each("name", ["Table 10", "table10", "TAB. 10", "table-010"])
 def test_names_as_people_write_them(name: str) -> None:
     assert canonical(name) == "table-10"
 
@@ -210,7 +211,7 @@ def test_every_number_that_the_paper_prints_is_met() -> None:
     assert rows_of(reproduce("table-4"))[0]["σ at the paper's λ"] == pytest.approx(37.7, abs=0.06)
 
 
-@pytest.mark.parametrize("number", COST_TABLES)
+@for_each("number", COST_TABLES)
 def test_every_total_that_the_paper_prints_is_met(number: int) -> None:
     """24 ε and 24 δ: (mε, mΔ) by general composition, with its slack."""
     m, rows = COST_TABLES[number], accounts(f"Table {number}")

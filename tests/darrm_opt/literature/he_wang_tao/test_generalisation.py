@@ -118,7 +118,7 @@ def test_bounds_never_exceed_the_largest_loss_and_more_databases_never_help() ->
     assert growing == sorted(growing)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "argument"),
     [
         (lambda: high_probability(Privacy(0.05), 100), "delta"),

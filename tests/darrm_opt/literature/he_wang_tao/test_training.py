@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import for_each
 from support.refusals import refused, refuses
 
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_epsilon_tail
@@ -128,8 +129,8 @@ def test_bad_steps_are_named() -> None:
 # --------------------------------------------------------------------------------------------------- RDP
 
 
-@pytest.mark.parametrize("sigma", [0.7, 3.0, 20.0])
-@pytest.mark.parametrize("delta", [1e-8, 1e-3])
+@for_each("sigma", [0.7, 3.0, 20.0])
+@for_each("delta", [1e-8, 1e-3])
 def test_rdp_is_above_the_exact_gaussian_and_tight_is_below_standard(sigma: float, delta: float) -> None:
     exact = gaussian_epsilon(1 / sigma, delta)
     curve = gaussian_rdp(sigma)
@@ -164,7 +165,7 @@ def test_rdp_agrees_with_the_library() -> None:
     assert ours == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rdp", "orders", "argument"),
     [
         ([0.1], [1.0], "orders"),

@@ -427,8 +427,7 @@ def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Samp
     assert exact.epsilon <= bound <= 2 * exact.epsilon
 
 
-@pytest.mark.parametrize("name", ["permute_and_flip", "exponential"])
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@for_each(("name", "neighbours"), [("permute_and_flip", "add-remove"), ("exponential", "replace-one")])
 def test_points_of_an_epsilon_alone_are_never_below_every_transcript(name: str, neighbours: Any) -> None:
     mechanism, rate, data = MECHANISMS[name], Fraction(1, 4), [9, 8]
     questions = [[shown(9, 1)], [lambda _, share: 1 if 9 in share else 2 if 7 in share else 0]]

@@ -168,7 +168,7 @@ ROUNDS = Sampling(200, scheme="random-allocation", among=10)
 def test_a_record_moves_one_vote_of_the_nearest(sampling: Sampling) -> None:
     X, y = points()
     for estimator in (None, KNeighborsClassifier(n_neighbors=1)):
-        for record in range(0, 200, 40):
+        for record in range(0, 200, 80):
             both: list[Any] = []
             for label in (0, 1):
                 labels = y.copy()

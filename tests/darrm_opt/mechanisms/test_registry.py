@@ -62,7 +62,7 @@ log = ReleaseLog.create("releases.log", mechanism, budget=Privacy(2.0, 1e-5))
 assert log.limit == 20
 PrivateVote(mechanism, log).release([0] * 25)
 assert ReleaseLog("releases.log").mechanism == mechanism
-assert "random_voter" in {option.name for option in plan(25, None, 1, Privacy(2.0), 1, classes=3).options if option.fits}
+assert "random_voter" in {option.name for option in plan(9, None, 1, Privacy(2.0), 1, classes=3).options if option.fits}
 try:
     mechanism_class("wrong")
 except ValueError as err:

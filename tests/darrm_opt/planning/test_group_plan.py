@@ -52,7 +52,7 @@ def test_what_voters_may_answer_themselves_needs_no_noise() -> None:
 
 
 def test_more_answers_of_voters_that_were_trained_once_take_their_votes_as_fixed() -> None:
-    total = Privacy(0.4, 1e-5)
+    total = Privacy(0.4)
     found = plan_groups([(4, 0.5), (3, 1.0)], 3, total, 1)
     fixed = plan(7, None, 3, total, 1, "dirichlet(1)")
     assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in fixed.options]

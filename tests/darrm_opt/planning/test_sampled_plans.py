@@ -37,11 +37,12 @@ def test_as_right_as_by_the_generic_bound_and_within_the_total(
     records: int, queries: int, epsilon: float, floors: tuple[float, ...]
 ) -> None:
     sampling, total = Sampling(records, 40, scheme="without-replacement"), Privacy(epsilon, 1e-5)
-    found = plan(10, None, queries, total, 1, "beta(8,2)", classes=4, ensemble=sampling)
+    names = ("optimal", "permute_and_flip", "gnmax")
+    found = plan(10, None, queries, total, 1, "beta(8,2)", classes=4, ensemble=sampling, mechanisms=names)
     by_name = {option.name: option for option in found.options}
     assert found.best is found.options[0]
     assert "EnsembleSampler" in found.warnings[-1]
-    for name, floor in zip(("optimal", "permute_and_flip", "gnmax"), floors, strict=True):
+    for name, floor in zip(names, floors, strict=True):
         option = by_name[name]
         assert option.mechanism is not None
         assert option.right is not None

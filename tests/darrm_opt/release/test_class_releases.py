@@ -80,7 +80,7 @@ def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
     assert isinstance(worst, Edge)
     bits = SeededRandomnessForTestsOnly(2)
     here, there = (
-        np.array([mechanism.draw(counts, bits) for _ in range(20_000)]) for counts in (worst.before, worst.after)
+        np.array([mechanism.draw(counts, bits) for _ in range(8_000)]) for counts in (worst.before, worst.after)
     )
     auditor = Auditor(1e-6)
     assert not auditor.refutes(here, there, 0.5, 1e-3)

@@ -125,6 +125,7 @@ def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert row.labels < row.stated < row.any_votes
     page = tmp_path / "earned.md"
     monkeypatch.setattr(earned, "measure", lambda votes, *_: replace(row, votes=votes))
+    monkeypatch.setattr(earned, "digit_votes", lambda *_: [])  # of 120 teachers, who would be trained
     assert earned.main(["--sets", "1", "--labels", "286", "--write", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert [line.split(" |")[0] for line in text.splitlines() if line.endswith(f"{row.seconds:.1f} |")] == [
@@ -194,10 +195,10 @@ def test_a_published_bound_holds_as_often_as_it_says(check: tuple[float, ...]) -
     batch = VoteBatch(20, 3, 10, 3.0, *check)
     counts = np.tile([18, 1, 1], (10, 1))
     source = SeededRandomnessForTestsOnly(9)
-    published = [publish_loss(batch, counts, 1e-3, source=source) for _ in range(12)]
+    published = [publish_loss(batch, counts, 1e-3, source=source) for _ in range(8)]
     true = batch.loss(counts, published[0].order).renyi()
     holds = sum(each.renyi >= true for each in published)
-    assert holds >= 12 * CONFIDENCE - 3 * math.sqrt(12 * CONFIDENCE * (1 - CONFIDENCE))
+    assert holds >= 8 * CONFIDENCE - 3 * math.sqrt(8 * CONFIDENCE * (1 - CONFIDENCE))
     assert len({each.renyi for each in published}) > 5
     assert all(each.epsilon <= batch.epsilon(1e-3) for each in published)
     assert published[0].spent.epsilon < 1

@@ -1,0 +1,69 @@
+"""Ranking: which mechanisms are asked, what is told of them, and what is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.mechanisms.base import CONFIDENT
+from darrm_opt.planning import design_within_total, plan
+from darrm_opt.planning.option import MECHANISMS, Option
+from darrm_opt.planning.question import Question
+from darrm_opt.planning.ranking import FRESH, NO_DELTA, ranked_options
+
+TOTAL = Privacy(2.0, 1e-5)
+BETWEEN_TWO = {"fewer_voters", "optimal_sequence"}
+
+
+def asked(question: Question) -> set[str]:
+    """Return the names of the options for a question."""
+    return {option.name for option in ranked_options(question)}
+
+
+def test_under_samples_mechanisms_that_have_a_parameter_are_asked_and_tables() -> None:
+    question = Question.of(3, None, 2, TOTAL, 1, None, classes=3, ensemble=Sampling(100, 10))
+    assert asked(question) == {"optimal", *calibrated_names()}
+
+
+def test_what_is_for_two_classes_is_not_asked_of_three() -> None:
+    assert asked(Question.of(3, None, 1, TOTAL, 1, None, classes=3)) == set(MECHANISMS) - BETWEEN_TWO - {CONFIDENT}
+    assert asked(Question.of(3, None, 1, TOTAL, 1, None)) == set(MECHANISMS) - {CONFIDENT}
+
+
+@pytest.mark.parametrize(("price", "delta"), [(1.0, 1e-5), (0.0, 1e-5), (1.0, 0.0)])
+def test_a_checked_maximum_is_asked_where_wrong_answers_cost_and_its_total_has_a_delta(
+    price: float, delta: float
+) -> None:
+    names = asked(Question.of(3, None, 1, Privacy(2.0, delta), 1, None, classes=3, price=price))
+    assert (CONFIDENT in names) == (price > 0 and delta > 0)
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_a_total_without_delta_is_told_of_where_several_queries_share_it(queries: int) -> None:
+    found = plan(3, None, queries, Privacy(1.0), 1, mechanisms=("randomized_response",))
+    assert (NO_DELTA in found.warnings) == (queries > 1)
+
+
+def test_a_design_that_is_kept_is_the_same_whoever_is_told_of_its_options() -> None:
+    told: list[Option] = []
+    first = design_within_total(3, 2, Privacy(1.25), 1, progress=told.append)
+    assert told
+    again = design_within_total(3, 2, Privacy(1.25), 1, progress=told.remove)
+    assert again is first
+    assert told
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_what_fresh_voters_must_do_is_said_where_they_are_asked_again(queries: int) -> None:
+    found = plan(3, Privacy(0.5), queries, TOTAL, 3, fresh=True, mechanisms=("optimal",), time_limit=60.0)
+    assert found.warnings == ((FRESH,) if queries > 1 else ())  # nor of the time, which was not up
+
+
+def test_an_advice_has_the_reason_of_the_best_option_and_how_accurate_it_is() -> None:
+    found = plan(3, None, 1, TOTAL, 1, mechanisms=("gnmax", "randomized_response"))
+    assert found.best is not None
+    assert found.verdict == "noisy majority"
+    assert found.best.why in found.advice
+    assert f"{found.best.accuracy:.4f}" in found.advice

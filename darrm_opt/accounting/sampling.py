@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.rounding import ULP, float_above, up
+from darrm_opt.rounding import ULP, float_above, one_minus_power, up
 
 Scheme = Literal["without-replacement", "poisson", "random-allocation", "each-voter", "each-voter-with-replacement"]
 
@@ -159,7 +159,7 @@ class Sampling:
             return float_above(Fraction(self.times, self.among))
         share = Fraction(self.sample or 1, self.records)
         if self.scheme == "each-voter-with-replacement":
-            share = 1 - (1 - Fraction(1, self.records)) ** (self.sample or 1)
+            share = one_minus_power(1 - Fraction(1, self.records), self.sample or 1)
         return min(1.0, float_above(share))
 
     def voter(self, privacy: Privacy) -> Privacy:

@@ -179,6 +179,8 @@ class VoteMechanism(ABC):
         Args:
             votes: 1..K.
         """
+        if votes != self.affected and not self.parameter:
+            return None
         parts = (self if votes == self.affected else with_shape(self, self.K, votes)).bounds(1)
         # Where a release counts as several, as a label and its check, one of them is not what it costs.
         return parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None

@@ -194,7 +194,15 @@ def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) ->
 def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: float) -> None:
     checked = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
     assert [checked.moved(votes) for votes in (1, 2, 5)] == [None] * 3
-    assert cost(checked, 10, delta, Sampling(1000, 5, scheme="each-voter")).epsilon == math.inf
+    for mechanism in (checked, PlainVote(5, classes, Privacy(0.5))):  # nor is anything said of other models
+        assert cost(mechanism, 10, delta, Sampling(1000, 5, scheme="each-voter")).epsilon == math.inf
+
+
+def test_the_chance_of_a_large_sample_with_replacement_is_rounded_up() -> None:
+    """Whole numbers of ten million digits would take minutes."""
+    chance = Sampling(10**6, 600_000, scheme="each-voter-with-replacement").chance
+    exact = 1 - (1 - Decimal(1) / 10**6) ** 600_000
+    assert exact <= Decimal(chance) <= exact * (1 + Decimal(2) ** -52)
 
 
 def test_samples_of_all_records_are_no_samples() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support.paths import ROOT
 
 from darrm.cli.verbs.mcp import LEFT_OUT, TOOLS, tools, words_of
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra mcp is not installed")
 
 ASKED: list[tuple[str, dict[str, Any]]] = [
     ("design", {"K": 5, "m": 2, "epsilon": 0.5}),

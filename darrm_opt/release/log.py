@@ -692,6 +692,8 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
     """Return the number of releases that a log allows, and what proves it."""
     if budget is None and queries is None:
         raise InvalidInput("budget", budget, "a total (ε, δ), a number of queries, or both")
+    if sampling is not None:
+        mechanism.cost(0, 0.0, sampling)  # refuses where no account of samples is known
     if queries is None:
         assert budget is not None  # noqa: S101 - for the type checker
         return mechanism.most_releases(budget, sampling)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,6 +228,14 @@ def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
     fresh = PrivacyBudget(Privacy(100.0, 1e-2))
     PrivateVote(solve_table(problem), fresh, fresh=True).release_many([[0] * 5] * 2)
     assert fresh.events == {Privacy(0.8, 1e-4): 2}
+
+
+def test_a_log_of_samples_is_for_no_table_of_groups(tmp_path: Path) -> None:
+    solution = solve_table(GroupProblem(2, [group_of(3, 0.5), group_of(2, 0.1)], Privacy(0.8, 1e-4), affected=1))
+    limits: list[dict[str, Any]] = [{"budget": Privacy(2.0, 1e-3)}, {"queries": 3}]
+    for limit in limits:
+        with refused("sampling"):
+            ReleaseLog.create(tmp_path / "log", solution, fresh=True, sampling=Sampling(1000, 10), **limit)
 
 
 def test_where_nothing_is_proved_nothing_is_said() -> None:

@@ -47,13 +47,11 @@ def run(*arguments: str, given: str = "") -> Result:
         patch.setattr(sys, "argv", ["darrm", *arguments])
         patch.setattr(output, "LOG_DELAY_SECONDS", 3600.0)  # a slow machine writes nothing more
         patch.setattr(sys, "stdin", io.StringIO(given))
+        patch.setattr(gc, "freeze", lambda: None)  # as this process goes on, and what is frozen is never freed
         try:
             main()
         except SystemExit as end:
             code = end.code
-        finally:
-            # As this process goes on: what is frozen is never freed, and Hypothesis does not find its own generator.
-            gc.unfreeze()
     assert isinstance(code, int)
     return Result(int(code), stdout.getvalue(), stderr.getvalue())
 

@@ -21,6 +21,7 @@ from api.schemas.accounts import (
     TotalRequest,
 )
 from api.schemas.comparison import CompareAnswer, CompareRequest, PlanAnswer, PlanRequest, ReleasePlanRequest
+from api.schemas.design import design_of
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import ACCOUNT_TIMES, Pending
 from darrm_opt.answers.accounting import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
@@ -57,7 +58,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         epsilon, delta = params.each()
     else:
         service.check_voters(params.K)
-        design = params.design()
+        design = design_of(params)
         if params.gamma is None:
             # A γ that is not given is the best one for the problem, found as by `POST /v1/gamma`: stored, or a job.
             answer = await service.design(design)

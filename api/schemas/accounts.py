@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
-from api.schemas.design import DesignRequest, ProblemAnswer, nats, objective_of
+from api.schemas.design import ProblemAnswer, design_of, nats, objective_of
 from api.schemas.fields import (
     ACCEPTED,
     Affected,
@@ -86,14 +86,7 @@ class TotalRequest(BudgetFields):
 
     def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
         """Return a design for these voters, at some target of no account."""
-        return DesignRequest(
-            K=self.K,
-            epsilon=self.epsilon,
-            Delta=self.Delta,
-            affected=self.affected,
-            target_epsilon=1.0,
-            objective=objective,
-        ).spec()
+        return design_of(self, target_epsilon=1.0, objective=objective).spec()
 
 
 def prior_of(text: str, K: int | None = None) -> Objective:
@@ -158,11 +151,6 @@ class ComposeRequest(RequestModel):
             accepted = f"a number of nats from 0 to {MAX_TARGET_EPSILON:g}"
             raise InvalidInput("epsilon", self.epsilon, accepted)
         return nats(self.epsilon), probability(0.0 if self.delta is None else self.delta, "delta")
-
-    def design(self) -> DesignRequest:
-        """Return the problem as a design, where K is given."""
-        names = set(DesignRequest.model_fields) & set(type(self).model_fields)
-        return DesignRequest(**{name: getattr(self, name) for name in names})
 
 
 def check_queries(queries: int) -> None:

@@ -8,15 +8,17 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Field, FiniteFloat, Tag
 
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest, prior_of
-from api.schemas.design import ProblemAnswer, objective_of
+from api.schemas.design import ProblemAnswer, check_time_limit, objective_of
 from api.schemas.fields import (
     ACCEPTED,
     OF_GROUPS,
     OF_VOTERS,
     AnswerModel,
     Fresh,
+    MovedVotes,
     ObjectiveText,
     SampledRequest,
+    Ties,
     described,
 )
 from api.schemas.plurality import Groups, PluralityOptionsRequest, voter_groups
@@ -194,24 +196,15 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
         total = self.total()
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        check_time_limit(self.time_limit)
         # Refused by the request, and not by a job minutes later.
         prior_of(self.prior, self.K)
         ensemble, spec = self.as_sampling(), self.voters_spec()
         if ensemble is None and self.sampling not in (None, *DRAWS):
             raise InvalidInput("sampling", self.sampling, "independent or disjoint without records")
         if ensemble is not None:  # refuses voters that an account of their samples does not cover
-            Question.of(
-                self.K,
-                spec.problem.voter,
-                self.queries,
-                total,
-                self.affected,
-                fresh=self.fresh,
-                n=self.n,
-                ensemble=ensemble,
-            )
+            given: dict[str, Any] = {"fresh": self.fresh, "n": self.n, "ensemble": ensemble}
+            Question.of(self.K, spec.problem.voter, self.queries, total, self.affected, **given)
         return spec
 
     def draw(self) -> dict[str, Any]:
@@ -246,9 +239,7 @@ class GroupPlanRequest(BudgetFields):
 
     groups: Groups
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
-    affected: Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)] = (
-        None
-    )
+    affected: MovedVotes = None
     fresh: Fresh = False
     prior: Annotated[
         str | None,
@@ -258,10 +249,7 @@ class GroupPlanRequest(BudgetFields):
             examples=["dirichlet(2)"],
         ),
     ] = None
-    ties: Annotated[
-        Literal["excluded", "any"],
-        Field(description="Votes without a single leader: left out, or any leader is right."),
-    ] = "excluded"
+    ties: Ties = "excluded"
     price: Annotated[FiniteFloat, described("Cost of a wrong label [labels].", minimum=0)] = 0.0
     least_accuracy: Annotated[
         FiniteFloat | None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, nats
+from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, design_of, nats
 from api.schemas.fields import (
     ACCEPTED,
     ALL_BASELINES,
@@ -137,37 +138,23 @@ class TradeoffRequest(RequestModel):
 
     def specs(self) -> list[DesignSpec]:
         """Return what is asked, one question for each allowance or target ε, in order."""
-        targets = self._targets() if self.target_epsilons is not None else self._allowances()
-        return [
-            DesignRequest(
-                K=self.K,
-                m=m,
-                epsilon=self.epsilon,
-                Delta=self.Delta,
-                delta=self.delta,
-                affected=self.affected,
-                target_epsilon=target,
-                objective=self.objective,
-                shape=self.shape,
-            ).spec()
-            for m, target in targets
-        ]
+        if self.target_epsilons is not None:
+            self._excludes("target_epsilons", "ms", "m_from", "m_to")
+            return [design_of(self, m=None, target_epsilon=target).spec() for target in self.target_epsilons]
+        return [design_of(self, m=m, target_epsilon=None).spec() for m in self._allowances()]
 
-    def _targets(self) -> list[tuple[float | None, float | None]]:
-        for name in ("ms", "m_from", "m_to"):
-            if (value := getattr(self, name)) is not None:
-                raise InvalidInput(name, value, "nothing beside target_epsilons")
-        return [(None, target) for target in self.target_epsilons or ()]
-
-    def _allowances(self) -> list[tuple[float | None, float | None]]:
+    def _allowances(self) -> list[float]:
         if self.ms is None and self.m_from is None and self.m_to is None:
-            return [(float(m), None) for m in allowance_grid(self.K, DEFAULT_ALLOWANCES)]
+            return [float(m) for m in allowance_grid(self.K, DEFAULT_ALLOWANCES)]
         if self.ms is not None:
-            for name in ("m_from", "m_to"):
-                if (value := getattr(self, name)) is not None:
-                    raise InvalidInput(name, value, "nothing beside ms")
-            return [(m, None) for m in self.ms]
-        return [(m, None) for m in self._range()]
+            self._excludes("ms", "m_from", "m_to")
+            return self.ms
+        return self._range()
+
+    def _excludes(self, given: str, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                raise InvalidInput(name, value, f"nothing beside {given}")
 
     def _range(self) -> list[float]:
         for name in ("m_from", "m_to"):
@@ -315,16 +302,9 @@ class LeastRequest(RequestModel):
         """Return one of the designs that the search makes: what it is expected to cost tells what they all will."""
         epsilon = None if self.epsilon is None else nats(self.epsilon)
         problem = problem_at(self.parameter, 1.0, self.K, self.m, epsilon, self.Delta, self.delta, self.affected)
-        return DesignRequest(
-            K=self.K,
-            epsilon="inf" if problem.voter.epsilon == float("inf") else problem.voter.epsilon,
-            Delta=self.Delta,
-            delta=self.delta,
-            affected=self.affected,
-            target_epsilon=problem.target.epsilon,
-            objective=self.objective,
-            shape=self.shape,
-        ).spec()
+        epsilon = problem.voter.epsilon
+        stated = "inf" if epsilon == math.inf else epsilon
+        return design_of(self, m=None, epsilon=stated, target_epsilon=problem.target.epsilon).spec()
 
 
 class NeighbourAnswer(AnswerModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
@@ -55,15 +55,8 @@ class ProblemRequest(RequestModel):
 
     def problem(self) -> Problem:
         """Return the problem that is asked."""
-        return Problem.from_allowance(
-            self.K,
-            self.m,
-            nats(self.epsilon),
-            self.Delta,
-            self.delta,
-            self.affected,
-            target_epsilon=self.target_epsilon,
-        )
+        numbers = self.K, self.m, nats(self.epsilon), self.Delta, self.delta, self.affected
+        return Problem.from_allowance(*numbers, target_epsilon=self.target_epsilon)
 
 
 class DesignRequest(ProblemRequest):
@@ -101,8 +94,7 @@ class DesignRequest(ProblemRequest):
 
     def task(self) -> DesignTask:
         """Return the task of designing it."""
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        check_time_limit(self.time_limit)
         if self.gap is not None and not 0 <= self.gap < 1:
             raise InvalidInput("gap", self.gap, ACCEPTED["gap"])
         return DesignTask(self.spec(), self.method, self.backend, self.time_limit, self.gap)
@@ -118,11 +110,20 @@ def _check_scenarios(objective: AnyObjective, K: int) -> None:
         parameters = dict(objective.parameters)
         count = int(parameters.get("points", parameters.get("scenarios", 0)))
         if count * K > MAX_SCENARIO_VOTERS:
-            detail = (
-                f"objective = '{objective}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} "
-                f"scenarios or points for {K} voters."
-            )
-            raise WorkLimitExceeded(detail, field="objective")
+            accepted = f"at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters"
+            raise WorkLimitExceeded(f"objective = '{objective}' is not valid: expected {accepted}.", field="objective")
+
+
+def design_of(params: RequestModel, **given: Any) -> DesignRequest:
+    """Return the design with the fields that another request shares with one, but for those that are ``given``."""
+    names = DesignRequest.model_fields.keys() & type(params).model_fields.keys()
+    return DesignRequest(**{name: getattr(params, name) for name in names} | given)
+
+
+def check_time_limit(seconds: float | None) -> None:
+    """Refuse a limit that no search can keep."""
+    if seconds is not None and not seconds > 0:
+        raise InvalidInput("time_limit", seconds, ACCEPTED["time_limit"])
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:

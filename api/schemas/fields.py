@@ -90,6 +90,15 @@ Affected = Annotated[
 
 Fresh = Annotated[bool, Field(description=FRESH)]
 
+MovedVotes = Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)]
+
+Ties = Annotated[
+    Literal["excluded", "any"],
+    Field(description="Votes without a single leader: left out, or any leader is right."),
+]
+
+LabelPrice = Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)]
+
 TargetEpsilon = Annotated[
     FiniteFloat | None,
     described(

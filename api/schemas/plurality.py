@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
+from api.schemas.design import check_time_limit, nats
 from api.schemas.fields import (
-    ACCEPTED,
     AllocationAnswer,
     AnswerModel,
+    LabelPrice,
+    MovedVotes,
     RequestModel,
     SampledRequest,
     SamplingAnswer,
+    Ties,
     Voters,
     described,
 )
@@ -65,11 +67,8 @@ class PluralityFields(RequestModel):
             examples=["favoured(0.4,0.6,0.8)", "dirichlet(0.5)", "histogram(3,1,1:5; 5,0,0:2)"],
         ),
     ] = "dirichlet(1)"
-    ties: Annotated[
-        Literal["excluded", "any"],
-        Field(description="Votes without a single leader: left out, or any leader is right."),
-    ] = "excluded"
-    price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
+    ties: Ties = "excluded"
+    price: LabelPrice = 0.0
 
     def within(self, target: Privacy, *, abstention: bool = False) -> PluralityProblem:
         """Return the problem of these voters with a target."""
@@ -116,8 +115,7 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
         total, sampling = self.total(), self.as_sampling()
         if self.least_accuracy is not None and not 1 / self.classes <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, "a probability from 1/classes to below 1")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        check_time_limit(self.time_limit)
         if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
             prior_of(self.prior, self.K)
             return PluralityProblem(self.K, 2, total, self.affected)
@@ -248,9 +246,8 @@ def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
     """Return the groups of a request."""
     groups = []
     for place, group in enumerate(fields):
-        epsilon = math.inf if group.epsilon == "inf" else group.epsilon
         try:
-            groups.append(VoterGroup(group.K, Privacy(epsilon, group.Delta)))
+            groups.append(VoterGroup(group.K, Privacy(nats(group.epsilon), group.Delta)))
         except InvalidInput as err:
             raise FieldError(f"groups.{place}", err) from err
     return groups
@@ -263,9 +260,7 @@ class TableRequest(RequestModel):
     groups: Groups
     target_epsilon: TableEpsilon
     delta: TableDelta = 0.0
-    affected: Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)] = (
-        None
-    )
+    affected: MovedVotes = None
     objective: Annotated[
         str,
         Field(
@@ -275,11 +270,8 @@ class TableRequest(RequestModel):
             examples=["dirichlet(1)", "truth(0.6,0.9)"],
         ),
     ] = "dirichlet(1)"
-    ties: Annotated[
-        Literal["excluded", "any"],
-        Field(description="Votes without a single leader: left out, or any leader is right."),
-    ] = "excluded"
-    price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
+    ties: Ties = "excluded"
+    price: LabelPrice = 0.0
     abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
     def goal(self) -> TableObjective:

@@ -34,10 +34,10 @@ _LOG = logging.getLogger("api")
 
 def add_exception_handlers(app: FastAPI) -> None:
     """Answer every error of ``app`` with problem details."""
-    app.add_exception_handler(RequestValidationError, _handle_validation_error)
-    app.add_exception_handler(DarrmError, _handle_darrm_error)
-    app.add_exception_handler(HTTPException, _handle_http_exception)
-    app.add_exception_handler(Exception, _handle_unexpected)
+    app.exception_handler(RequestValidationError)(_handle_validation_error)
+    app.exception_handler(DarrmError)(_handle_darrm_error)
+    app.exception_handler(HTTPException)(_handle_http_exception)
+    app.exception_handler(Exception)(_handle_unexpected)
 
 
 def problem_of(err: DarrmError) -> ProblemDetails:
@@ -92,10 +92,8 @@ def _response(details: ProblemDetails, headers: dict[str, str] | None = None) ->
     return JSONResponse(details.model_dump(exclude_none=True), details.status, headers, MEDIA_TYPE)
 
 
-async def _handle_darrm_error(_: Request, err: Exception) -> JSONResponse:
+async def _handle_darrm_error(_: Request, err: DarrmError) -> JSONResponse:
     """Answer an error of the core, the store or the service."""
-    if not isinstance(err, DarrmError):
-        return await _handle_unexpected(_, err)
     details = problem_of(err)
     if details.type.endswith(("solve-failed", "cache-unavailable")):
         _LOG.error("%s", err)
@@ -127,12 +125,8 @@ def validation_problem(err: RequestValidationError) -> ProblemDetails:
     return _details("invalid-input", " ".join([*(error.detail for error in errors), *remainder]), errors)
 
 
-async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
-    return (
-        _response(validation_problem(err))
-        if isinstance(err, RequestValidationError)
-        else await _handle_unexpected(_, err)
-    )
+async def _handle_validation_error(_: Request, err: RequestValidationError) -> JSONResponse:
+    return _response(validation_problem(err))
 
 
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
@@ -191,10 +185,8 @@ def _allowed_methods(request: Request) -> list[str]:
     return sorted({method.upper() for operations in matches for method in operations})
 
 
-async def _handle_http_exception(request: Request, err: Exception) -> JSONResponse:
+async def _handle_http_exception(request: Request, err: HTTPException) -> JSONResponse:
     """Answer HTTP's own errors: no such path, no such method."""
-    if not isinstance(err, HTTPException):
-        return await _handle_unexpected(request, err)
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
         # or by `api.routes.requests`, which FastAPI hides behind a 400

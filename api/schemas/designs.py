@@ -111,46 +111,38 @@ class ComparisonAnswer(AnswerModel):
 
 def summary(design: StoredDesign) -> DesignSummary | None:
     """Return a design as a list shows it; None if its record does not say what it is."""
-    description = design.about
-    numbers = (
-        ()
-        if description is None
-        else (description.voter_delta, description.target_epsilon, description.target_delta, description.utility)
-    )
+    about = design.about
     # A row may hold anything, and JSON has no infinity: one damaged row must not take the list with it.
-    if description is None or not all(map(math.isfinite, numbers)):
+    if about is None or not all(
+        map(math.isfinite, (about.voter_delta, about.target_epsilon, about.target_delta, about.utility))
+    ):
         return None
-    private = 0 < description.voter_epsilon < math.inf
+    private = 0 < about.voter_epsilon < math.inf
     return DesignSummary(
         id=design.key,
         created=design.created,
         tags=list(design.tags),
-        K=description.voters,
+        K=about.voters,
         # Of two numbers that were rounded to a decimal grid: more digits of the quotient mean nothing.
-        m=float(f"{description.target_epsilon / description.voter_epsilon:.10g}") if private else None,
-        epsilon="inf" if description.voter_epsilon == math.inf else description.voter_epsilon,
-        Delta=description.voter_delta,
-        target_epsilon=description.target_epsilon,
-        delta=description.target_delta,
-        affected=description.affected,
-        objective=description.objective,
-        shape=description.shape,
-        utility=description.utility,
+        m=float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None,
+        epsilon="inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
+        Delta=about.voter_delta,
+        delta=about.target_delta,
+        **{name: getattr(about, name) for name in ("target_epsilon", "affected", "objective", "shape", "utility")},
     )
 
 
 def comparison(first: DesignAnswer, second: DesignAnswer) -> ComparisonAnswer:
     """Return two designs side by side."""
     one, other = _gamma("id", first), _gamma("other", second)
-    first_numbers, second_numbers = _numbers(one), _numbers(other)
-    first_gamma, second_gamma = one.gamma, other.gamma
-    same_length = len(first_gamma) == len(second_gamma)
+    others = _numbers(other)
+    same_length = len(one.gamma) == len(other.gamma)
     return ComparisonAnswer(
         first=first,
         second=second,
         same_objective=one.objective == other.objective,
-        numbers={name: _pair(first_numbers[name], second_numbers[name]) for name in first_numbers},
-        gamma_difference=[b - a for a, b in zip(first_gamma, second_gamma, strict=True)] if same_length else None,
+        numbers={name: _pair(value, others[name]) for name, value in _numbers(one).items()},
+        gamma_difference=[b - a for a, b in zip(one.gamma, other.gamma, strict=True)] if same_length else None,
     )
 
 

@@ -133,15 +133,12 @@ def job_answer(job: Job) -> JobAnswer:
         job = damaged_job(job)
         question_fields = {"problem": None, "objective": None, "shape": None, "question": None}
     return JobAnswer(
-        id=job.id,
-        kind=job.kind,
-        state=job.state,
+        **{name: getattr(job, name) for name in ("id", "kind", "state", "reason")},
         **question_fields,
         # The schema's ranges hold for damaged numbers too.
         attempts=max(0, job.attempts),
         progress=_progress_answer(job.progress),
         estimated_seconds=job.seconds if math.isfinite(job.seconds) and job.seconds > 0 else 0.0,
-        reason=job.reason,
         created=utc_text(job.created),
         updated=utc_text(job.updated),
         location=location,
@@ -182,9 +179,10 @@ def _progress_answer(text: str) -> ProgressAnswer | StepsAnswer | None:
 def utc_text(seconds: float) -> str:
     """Return a time [s since 1970-01-01 UTC] as text (ISO 8601)."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+        time = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):  # of a damaged row
-        return datetime.fromtimestamp(0, UTC).isoformat(timespec="milliseconds")
+        time = datetime.fromtimestamp(0, UTC)
+    return time.isoformat(timespec="milliseconds")
 
 
 class BatchRequest(RequestModel):
@@ -276,14 +274,6 @@ class WebhooksAnswer(AnswerModel):
 
 def webhook_answer(webhook: Webhook, secret: str | None = None) -> WebhookAnswer:
     """Return the answer that describes a webhook."""
-    return WebhookAnswer(
-        id=webhook.id,
-        job=webhook.job,
-        url=webhook.url,
-        state=webhook.state,
-        attempts=webhook.attempts,
-        reason=webhook.reason,
-        created=utc_text(webhook.created),
-        updated=utc_text(webhook.updated),
-        secret=secret,
-    )
+    same = {name: getattr(webhook, name) for name in ("id", "job", "url", "state", "attempts", "reason")}
+    created, updated = utc_text(webhook.created), utc_text(webhook.updated)
+    return WebhookAnswer(**same, created=created, updated=updated, secret=secret)

@@ -75,9 +75,8 @@ class Key:
 
     def has_expired(self, now: float | None = None) -> bool:
         """Tell whether it is refused by now [s since 1970-01-01 UTC]; None for the clock's time."""
-        if not self.expires:
-            return False
-        return datetime.fromisoformat(self.expires).timestamp() <= (time.time() if now is None else now)
+        now = time.time() if now is None else now
+        return bool(self.expires) and datetime.fromisoformat(self.expires).timestamp() <= now
 
 
 def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> tuple[Key, str]:
@@ -88,7 +87,7 @@ def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> 
         raise InvalidInput("role", role, f"one of {', '.join(ROLES)}")
     expiry = parse_expiry(expires)
     with _lock(path):
-        keys = _read(path) if path.exists() else ()
+        keys = list_keys(path) if path.exists() else ()
         ids = {key.id for key in keys}
         identity = next(candidate for candidate in iter(lambda: secrets.token_hex(4), "") if candidate not in ids)
         secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -122,17 +121,12 @@ def parse_expiry(text: str, now: datetime | None = None) -> str:
 def revoke_key(path: Path, identity: str) -> Key:
     """Remove a key from the file; running servers reject it within `RELOAD_SECONDS` seconds."""
     with _lock(path):
-        keys = _read(path)
+        keys = list_keys(path)
         key = next((entry for entry in keys if entry.id == identity), None)
         if key is None:
             raise InvalidInput("ID", identity, "the id of a key in the file", "`darrm keys ls` lists them.")
         _write(path, tuple(entry for entry in keys if entry is not key))
     return key
-
-
-def list_keys(path: Path) -> tuple[Key, ...]:
-    """Return the keys in the file, oldest first."""
-    return _read(path)
 
 
 class KeyRing:
@@ -146,7 +140,7 @@ class KeyRing:
         self._path = path
         self._clock = clock
         self._stamp = _stamp(path)
-        self._keys = {key.id: key for key in _read(path)}
+        self._keys = {key.id: key for key in list_keys(path)}
         self._last_check = clock()
 
     def holder(self, text: str) -> Key | None:
@@ -173,7 +167,7 @@ class KeyRing:
         if stamp == self._stamp:
             return
         try:
-            self._keys = {key.id: key for key in _read(self._path)}
+            self._keys = {key.id: key for key in list_keys(self._path)}
         # A file half-written by an editor must not lock everybody out; a key that was revoked in it stays until it is
         # whole.
         except KeysFileError as err:
@@ -213,22 +207,20 @@ def _lock(path: Path) -> Any:
         raise KeysFileError(f"The keys file {path} cannot be written: {err}.") from err
 
 
-def _read(path: Path) -> tuple[Key, ...]:
+def list_keys(path: Path) -> tuple[Key, ...]:
+    """Return the keys in the file, oldest first."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] not in range(1, FORMAT + 1):
-            raise KeysFileError(
-                f"The keys file {path} has format {content['format']}; this version reads 1 to {FORMAT}."
-            )
+        if (form := content["format"]) not in range(1, FORMAT + 1):
+            raise KeysFileError(f"The keys file {path} has format {form}; this version reads 1 to {FORMAT}.")
         keys = tuple(map(_key, content["keys"]))
     except FileNotFoundError as err:
         raise KeysFileError(f"There is no keys file {path}: `darrm keys add NAME --file {path}` makes one.") from err
     except (OSError, UnicodeError) as err:
         raise KeysFileError(f"The keys file {path} cannot be read: {err}.") from err
     except (ValueError, TypeError, KeyError, RecursionError) as err:
-        raise KeysFileError(
-            f"The keys file {path} is not one that `darrm keys` wrote: put back a copy, or make new keys."
-        ) from err
+        advice = "put back a copy, or make new keys."
+        raise KeysFileError(f"The keys file {path} is not one that `darrm keys` wrote: {advice}") from err
     if len({key.id for key in keys}) < len(keys):
         raise KeysFileError(f"The keys file {path} has two keys of one id: remove one of them.")
     return keys

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.clients import forwarded_prefix, is_trusted, set_current_prefix
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
-from api.middleware.admission import send_rejection
+from api.middleware.admission import client_name, send_rejection
 from api.observability import audit, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
 from api.settings import Settings
@@ -56,11 +56,7 @@ class RequestContextMiddleware:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        proposal = None
-        for name, value in scope["headers"]:
-            if name == b"x-request-id":
-                proposal = value
-                break
+        proposal = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
         identity = scope["darrm.request_id"] = accept_request_id(proposal)
         REQUEST_ID.set(identity)
         status, length, mentions = 0, 0, audit.begin(scope["app"].state.audit_log, scope["path"])
@@ -88,9 +84,8 @@ class RequestContextMiddleware:
                 _LOG.exception("unexpected error")
                 if status:  # the answer is under way: all that is left is to break it off
                     raise
-                await send_rejection(
-                    Rejection("internal-error", "The server's log has the details."), scope, send_with_headers
-                )
+                failure = Rejection("internal-error", "The server's log has the details.")
+                await send_rejection(failure, scope, send_with_headers)
                 status = 500
             finally:
                 metrics.track_in_flight(-1)
@@ -98,7 +93,7 @@ class RequestContextMiddleware:
                 status = status or CLIENT_CLOSED_REQUEST
                 template = _route_template(scope)
                 metrics.count_request(scope["method"], template, status, seconds)
-                name = _client_name(scope)
+                name = client_name(scope) or "unknown"
                 end_span(template, status, name, identity)
                 audit.record(mentions, scope, status, seconds)
                 log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
@@ -109,11 +104,6 @@ def _missing_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[by
     """Return the default headers that are not among ``headers``."""
     present = {name for name, _ in headers}
     return tuple(header for header in DEFAULT_HEADERS if header[0] not in present)
-
-
-def _client_name(scope: Scope) -> str:
-    client = scope.get("darrm.client")
-    return "unknown" if client is None else str(client.name)
 
 
 def _route_template(scope: Scope) -> str:

@@ -75,7 +75,7 @@ def current_traceparent() -> str:
 def job_span(job: Job) -> Iterator[Callable[[str], None]]:
     """Record a job, its time in the queue and a link to its request; yields the function that sets its outcome."""
     if _tracer is None:
-        yield lambda _: None
+        yield _set_nothing
         return
     from opentelemetry import trace
     from opentelemetry.context import Context
@@ -110,7 +110,10 @@ def solve_span() -> Iterator[Callable[[str, str], None]]:
     >>> with solve_span() as ended:
     ...     ended("cuts", "optimal")
     """
-    with _span("solve") as span:
+    if _tracer is None:
+        yield _set_nothing
+        return
+    with _tracer.start_as_current_span("solve") as span:
         yield lambda method, outcome: _set(span, {"darrm.method": method, "darrm.outcome": outcome})
 
 
@@ -147,15 +150,6 @@ def _recorded_span(
                 span.set_status(Status(StatusCode.ERROR))
 
         yield end
-
-
-@contextmanager
-def _span(name: str) -> Iterator[Span | None]:
-    if _tracer is None:
-        yield None
-        return
-    with _tracer.start_as_current_span(name) as span:
-        yield span
 
 
 def _set(span: Span | None, attributes: dict[str, Any]) -> None:

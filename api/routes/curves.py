@@ -16,7 +16,7 @@ from api.responses import (
     table_content,
     table_response,
 )
-from api.routes.requests import Service, compute, create_router, find_answer, get_and_post, respond
+from api.routes.requests import Service, create_router, find_answer, get_and_post, respond, until_disconnect
 from api.schemas.curves import (
     CurveRequest,
     ErrorCurveAnswer,
@@ -67,20 +67,16 @@ async def error_curve(params: CurveRequest, request: Request, service: Service) 
         return pending_response(answer)
     # Without what the answer says of its own place in the store: the process reads a solution's record.
     solution = {name: value for name, value in answer.items() if name not in {"id", "cached", "nearest"}}
-    curves = await compute(
-        request,
-        service,
-        compute_error_curve,
-        {"solution": solution, "points": params.points, "baselines": params.baselines},
-        error_curve_seconds(params.K, params.points),
-    )
+    argument = {"solution": solution, "points": params.points, "baselines": params.baselines}
+    seconds = error_curve_seconds(params.K, params.points)
+    curves = await until_disconnect(request, service.compute(compute_error_curve, argument, seconds))
     rows = [
         (name, p, tv, disagreement)
         for name, curve in curves["curves"].items()
         for p, tv, disagreement in zip(curves["p"], curve["tv_error"], curve["disagreement"], strict=True)
     ]
     names = ("curve", "p", "tv_error", "disagreement")
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
     record = {name: answer[name] for name in _CURVE_FIELDS} | curves
     return table_response(ErrorCurveAnswer.model_validate(record), form, "error-curve", columns)
 

@@ -252,10 +252,8 @@ def _parse(problem: Any) -> DesignRequest | ProblemDetails:
     try:
         return DesignRequest.model_validate(problem)
     except ValidationError as err:
-        errors = err.errors(include_url=False)
-        return validation_problem(
-            RequestValidationError([{**error, "loc": ("problem", *error["loc"])} for error in errors])
-        )
+        errors = [{**error, "loc": ("problem", *error["loc"])} for error in err.errors(include_url=False)]
+        return validation_problem(RequestValidationError(errors))
 
 
 def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
@@ -303,4 +301,4 @@ def _columns(results: Sequence[BatchItem]) -> Columns:
         elif item.problem is not None:
             lines.append((i, item.status, "", None, None, item.problem.detail))
     names = ("problem", "status", "id", "l", "gamma", "detail")
-    return dict(zip(names, map(list, zip(*lines, strict=True)), strict=True)) if lines else {name: [] for name in names}
+    return {name: [line[place] for line in lines] for place, name in enumerate(names)}

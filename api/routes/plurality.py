@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from fastapi import Request, Response
 
@@ -27,7 +28,7 @@ from api.schemas.plurality import (
     TableDesignAnswer,
     TableRequest,
 )
-from api.service.design_service import ACCOUNT_TIMES
+from api.service.design_service import ACCOUNT_TIMES, DesignService
 from darrm_opt.answers.plurality import (
     group_answer_seconds,
     options_argument,
@@ -57,15 +58,9 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
     require_json(request)
     service.check_voters(params.K, ACCOUNT_TIMES)
     problem = await service.run_in_thread(params.problem)
-    argument = {
-        "problem": problem_record(problem),
-        "prior": params.prior,
-        "ties": params.ties,
-        "price": params.price,
-        "time_limit": service.settings.max_work_seconds,
-    }
-    key = table_spec(argument).key
-    is_stored = bool(await service.run_in_reader(service.store.present, {key}))
+    argument = {"problem": problem_record(problem), "time_limit": service.settings.max_work_seconds}
+    argument |= params.model_dump(include={"prior", "ties", "price"})
+    is_stored = await _is_stored(argument, service)
     seconds = STORED_SECONDS if is_stored else await service.run_in_thread(plurality_seconds, problem)
     return await respond(request, service, "plurality", argument, seconds, params)
 
@@ -99,8 +94,7 @@ async def get_plurality_by_id(id: DesignId, request: Request, service: Service) 
     """Read a stored rule; it is proved again, and nothing is solved."""
     require_json(request)
     record = await stored_record(id, service, KIND, "/v1/plurality")
-    answer = TableAnswer.model_validate(stored_table(id, record))
-    return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
+    return _permanent(TableAnswer.model_validate(stored_table(id, record)), request)
 
 
 @router.post(
@@ -115,11 +109,8 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
     service.check_voters(sum(group.K for group in params.groups))
     goal = params.goal()
     problem = await service.run_in_thread(params.problem)
-    argument = {
-        **TableSpec(problem, goal).record,
-        "time_limit": service.settings.max_work_seconds,
-    }
-    is_stored = bool(await service.run_in_reader(service.store.present, {table_spec(argument).key}))
+    argument = {**TableSpec(problem, goal).record, "time_limit": service.settings.max_work_seconds}
+    is_stored = await _is_stored(argument, service)
     if not is_stored:  # a table that somebody made on purpose is an answer like others
         params.refuse_what_has_another_answer(problem, goal)
     seconds = await service.run_in_thread(partial(group_answer_seconds, problem, stored=is_stored))
@@ -137,5 +128,12 @@ async def get_table_by_id(id: DesignId, request: Request, service: Service) -> R
     """Read a stored table; it is proved again, and nothing is solved."""
     require_json(request)
     record = await stored_record(id, service, GROUP_KIND, "/v1/table")
-    answer = TableDesignAnswer.model_validate(stored_table(id, record))
-    return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
+    return _permanent(TableDesignAnswer.model_validate(stored_table(id, record)), request)
+
+
+async def _is_stored(argument: dict[str, Any], service: DesignService) -> bool:
+    return bool(await service.run_in_reader(service.store.present, {table_spec(argument).key}))
+
+
+def _permanent(answer: TableAnswer | TableDesignAnswer, request: Request) -> Response:
+    return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, answer.id), request)

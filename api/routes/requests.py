@@ -32,7 +32,6 @@ from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.decimals import number_in, out_of_range
 from solver_cache.solve import load_record
-from solver_cache.task_loop import PoolFunction
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
 """Form of an id."""
@@ -254,11 +253,6 @@ def get_and_post(
     return add_route
 
 
-def question_of(params: BaseModel) -> dict[str, Any]:
-    """Return what a request asks as plain data, without what it leaves to its default."""
-    return params.model_dump(mode="json", exclude_defaults=True)
-
-
 async def get_service(request: Request) -> DesignService:  # a plain function would be called in a thread
     """Return the service that the application's lifespan opened."""
     service: DesignService = request.app.state.service
@@ -282,7 +276,7 @@ async def find_answer(
     request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
 ) -> BaseModel | Pending:
     """Return the answer to a request, or the job that works on it; raises as `DesignService.answer`."""
-    task = AnswerTask(kind, argument, seconds, question_of(params))
+    task = AnswerTask(kind, argument, seconds, params.model_dump(mode="json", exclude_defaults=True))
     result = await until_disconnect(request, service.answer(task))
     return result if isinstance(result, Pending) else answer_model(task, result)
 
@@ -293,11 +287,6 @@ async def respond(
     """Return the JSON of the answer, or 202 with the job that works on it; arguments as for `find_answer`."""
     answer = await find_answer(request, service, kind, argument, seconds, params)
     return pending_response(answer) if isinstance(answer, Pending) else json_response(answer)
-
-
-async def compute(request: Request, service: DesignService, task: PoolFunction, argument: Any, seconds: float) -> Any:
-    """Return what `ServiceResources.compute` does; stop it if the client disconnects."""
-    return await until_disconnect(request, service.compute(task, argument, seconds))
 
 
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

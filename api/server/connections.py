@@ -29,43 +29,25 @@ HOLD_SHARE = 0.75
 
 
 class ConnectionLimits(NamedTuple):
-    """Limits of one connection, and of all connections of a worker.
+    """Limits of one connection, and of all connections of a worker."""
 
-    Attributes:
-        connections: open at once.
-        per_address: of them, those of one address.
-        exempt: networks of trusted proxies, whose connections are many clients'.
-        head_bytes: request line and headers, or what stands around a body [bytes].
-        head_seconds: for a head to arrive [s].
-        body_seconds: for a body to arrive, or for a client to read on [s].
-        received_bytes: requests of all connections that are not answered yet [bytes].
-        unread_bytes: answers of all connections that their clients do not read [bytes].
-    """
-
-    connections: int
-    per_address: int
-    exempt: tuple[str, ...]
-    head_bytes: int
-    head_seconds: float
-    body_seconds: float
-    received_bytes: int
-    unread_bytes: int
+    connections: int  # open at once
+    per_address: int  # of them, those of one address
+    exempt: tuple[str, ...]  # networks of trusted proxies, whose connections are many clients'
+    head_bytes: int  # request line and headers, or what stands around a body [bytes]
+    head_seconds: float  # for a head to arrive [s]
+    body_seconds: float  # for a body to arrive, or for a client to read on [s]
+    received_bytes: int  # requests of all connections that are not answered yet [bytes]
+    unread_bytes: int  # answers of all connections that their clients do not read [bytes]
 
 
 class Connection(Protocol):
-    """A connection, as far as room is concerned.
+    """A connection, as far as room is concerned."""
 
-    Attributes:
-        address: whose it is.
-        was_used: whether it has had a request.
-        received: bytes of the request that is not answered yet.
-        unread: bytes of answers that its client does not read.
-    """
-
-    address: str
-    was_used: bool
-    received: int
-    unread: int
+    address: str  # whose it is
+    was_used: bool  # whether it has had a request
+    received: int  # bytes of the request that is not answered yet
+    unread: int  # bytes of answers that its client does not read
 
     def evict(self) -> None:
         """Close it, for others' sake, and remove it."""
@@ -75,16 +57,12 @@ class Connection(Protocol):
 
 
 class AddressConnections:
-    """Connections of one address: all that are open, and those that wait for their client, the longest first.
-
-    Attributes:
-        large: bytes of its requests that are not answered yet, without those of small requests.
-    """
+    """Connections of one address: all that are open, and those that wait for their client, the longest first."""
 
     def __init__(self) -> None:
         self.open: set[Connection] = set()
         self.waiting: dict[Connection, None] = {}
-        self.large = 0
+        self.large = 0  # bytes of its requests that are not answered yet, without those of small requests
 
     def make_room(self) -> bool:
         """Evict a connection that waits, an unused one first; return whether there was one."""

@@ -15,8 +15,7 @@ from test_api import problem_of
 
 from api.app import create_app
 from api.errors.problem_details import ClientDisconnected
-from api.routes.requests import MAX_FIELDS, compute, max_entries
-from solver_cache.task_loop import no_op
+from api.routes.requests import MAX_FIELDS, max_entries, until_disconnect
 
 
 @pytest.fixture(scope="module")
@@ -156,26 +155,23 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
     async def test() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
 
-        class Slow:
-            async def compute(self, task: Any, argument: Any, seconds: float) -> Any:
-                assert (task, seconds) == (no_op, 0.5)
-                begun.set()
-                try:
-                    return await asyncio.sleep(0 if argument == "quick" else 3600, "done")
-                finally:
-                    stopped.set()
+        async def work(seconds: float) -> str:
+            begun.set()
+            try:
+                return await asyncio.sleep(seconds, "done")
+            finally:
+                stopped.set()
 
         async def receive() -> dict[str, Any]:
             await begun.wait()
             return next(messages)
 
-        service: Any = Slow()
         messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
         with pytest.raises(ClientDisconnected):
-            await compute(Request({"type": "http"}, receive), service, no_op, "slow", 0.5)
+            await until_disconnect(Request({"type": "http"}, receive), work(3600))
         assert stopped.is_set()
         begun.clear()
-        assert await compute(Request({"type": "http"}, forever), service, no_op, "quick", 0.5) == "done"
+        assert await until_disconnect(Request({"type": "http"}, forever), work(0)) == "done"
 
     async def forever() -> dict[str, Any]:
         await asyncio.Event().wait()

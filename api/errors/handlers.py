@@ -45,34 +45,21 @@ def problem_of(err: DarrmError) -> ProblemDetails:
     name = problem_type_of(err).name
     # where the store is, is the operator's business
     text = "Try again later; the server's log says what is wrong." if name == "cache-unavailable" else str(err)
-    field = _field_at_fault(err)
-    return _details(name, text, [FieldProblem(field=field, detail=text)] if field else None, **_extensions(err))
-
-
-def _field_at_fault(err: DarrmError) -> str:
-    """Return the field at fault, "" where none is."""
+    field, extensions = "", dict[str, Any]()
     match err:
-        case FieldError() | WorkLimitExceeded():
-            return err.field
-        case InvalidInput():
-            return field_of(err.argument)
-        case BackendUnavailable():
-            return "backend"
-        case NotPrivate():
-            return "gamma"
-        case DeltaTooSmall():
-            return "total_delta"
-    return ""
-
-
-def _extensions(err: DarrmError) -> dict[str, Any]:
-    """Return the extension members of an error's problem details."""
-    match err:
+        case FieldError():
+            field = err.field
         case WorkLimitExceeded():
-            return {"estimated_seconds": err.seconds}
+            field, extensions = err.field, {"estimated_seconds": err.seconds}
+        case InvalidInput():
+            field = field_of(err.argument)
+        case BackendUnavailable():
+            field = "backend"
         case NotPrivate():
-            return {"worst_corners": err.worst, "excess": err.excess}
-    return {}
+            field, extensions = "gamma", {"worst_corners": err.worst, "excess": err.excess}
+        case DeltaTooSmall():
+            field = "total_delta"
+    return _details(name, text, [FieldProblem(field=field, detail=text)] if field else None, **extensions)
 
 
 def _details(name: str, detail: str, errors: list[FieldProblem] | None = None, **extensions: Any) -> ProblemDetails:

@@ -59,7 +59,7 @@ class EncodedAnswer(NamedTuple):
         >>> EncodedAnswer.of(b"{}", "application/json").etag
         '"44136fa355b3678a1146ad16f7e8649e"'
         """
-        return cls(content, form, entity_tag(content), key)
+        return cls(content, form, f'"{hashlib.sha256(content).hexdigest()[:32]}"', key)
 
 
 class ResponseCache:
@@ -102,11 +102,6 @@ def query_key(scope: Scope) -> tuple[str, ...]:
         if name == b"accept":
             accept += value.decode("latin-1") + "\n"
     return ("?", scope["query_string"].decode("latin-1"), accept)
-
-
-def entity_tag(content: bytes) -> str:
-    """Return the strong entity tag of some bytes."""
-    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def etag_matches(if_none_match: Sequence[str], etag: str) -> bool:
@@ -214,10 +209,8 @@ class CompressionMiddleware:
             nonlocal start
             if message["type"] == "http.response.start":
                 if message["status"] == 304:
-                    message = {
-                        **message,
-                        "headers": _not_modified_headers(_varying(message.get("headers", [])), scope["headers"]),
-                    }
+                    headers = _not_modified_headers(_varying(message.get("headers", [])), scope["headers"])
+                    message = {**message, "headers": headers}
                 elif _is_text(message.get("headers", ())):
                     start = message  # until its body is seen
                     return
@@ -237,8 +230,13 @@ async def _compress_answer(start: Message, message: Message, scope: Scope) -> tu
         return {**start, "headers": _uncompressed_headers(tuple(start["headers"]))}, message
     tag, before, after = _compressed_headers(tuple(start["headers"]))
     cache: ResponseCache = scope["app"].state.response_cache
-    cached = cache.get("gzip", tag) if tag else None
-    body = await _compress_body(message["body"], tag, cache) if cached is None else cached.content
+    cached, body = cache.get("gzip", tag) if tag else None, message["body"]
+    if cached is not None:
+        body = cached.content
+    else:
+        body = compress(body) if len(body) < THREAD_BYTES else await asyncio.to_thread(compress, body)
+        if tag:
+            cache.put(EncodedAnswer(body, "gzip", tag), "gzip", tag)
     return {**start, "headers": [*before, (b"content-length", b"%d" % len(body)), *after]}, {**message, "body": body}
 
 
@@ -253,13 +251,6 @@ def _compressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, 
     tag = dict(headers).get(b"etag", b"")
     unchanged = [(name, value) for name, value in _varying(headers) if name not in _CHANGED]
     return tag.decode("latin-1"), [*unchanged, (b"content-encoding", b"gzip")], [(b"etag", _weak(tag))] if tag else []
-
-
-async def _compress_body(body: bytes, tag: str, cache: ResponseCache) -> bytes:
-    content = compress(body) if len(body) < THREAD_BYTES else await asyncio.to_thread(compress, body)
-    if tag:
-        cache.put(EncodedAnswer(content, "gzip", tag), "gzip", tag)
-    return content
 
 
 def compress(body: bytes) -> bytes:

@@ -134,12 +134,6 @@ def configure(settings: Settings) -> None:
     logging.captureWarnings(capture=True)
 
 
-def unconfigure() -> None:
-    """Have requests logged by whatever handlers there are, as before `configure`."""
-    global _render  # noqa: PLW0603 — as above
-    _render = None
-
-
 def write_line(line: str) -> int:
     """Write a line, its end included, where the log goes."""
     return _stream.write(line)

@@ -54,8 +54,8 @@ from api.routes.requests import (
 from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
 from api.service.design_service import DesignService, Pending
-from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict, verification_seconds
-from darrm_opt.errors import DarrmError
+from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_cost, estimate_to_dict, verification_seconds
+from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 
@@ -188,7 +188,8 @@ async def estimate(params: DesignRequest, request: Request, service: Service) ->
 
 def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
     settings = service.settings
-    params.check_estimable()
+    if params.K > MAX_ESTIMATED_VOTERS:  # before the objective is looked at, for so many
+        raise InvalidInput("K", params.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
     spec = params.spec()
     cost, stored = estimate_cost(spec, params.method), service.store.get(spec.key) is not None
     allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"

@@ -27,7 +27,6 @@ from api.schemas.fields import (
     described,
 )
 from api.tasks.design import DesignTask
-from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
@@ -98,11 +97,6 @@ class DesignRequest(ProblemRequest):
         if self.gap is not None and not 0 <= self.gap < 1:
             raise InvalidInput("gap", self.gap, ACCEPTED["gap"])
         return DesignTask(self.spec(), self.method, self.backend, self.time_limit, self.gap)
-
-    def check_estimable(self) -> None:
-        """Reject more voters than can be estimated."""
-        if self.K > MAX_ESTIMATED_VOTERS:
-            raise InvalidInput("K", self.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
 
 
 def _check_scenarios(objective: AnyObjective, K: int) -> None:

@@ -7,7 +7,7 @@ The ranges are only *described* here; the core checks them, with the same text f
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from importlib.resources import files
 from typing import Annotated, Any, Literal, get_args
 
@@ -129,10 +129,14 @@ Backend = Annotated[
 ]
 
 
-def _split_numbers(value: Any, info: ValidationInfo) -> Any:
-    """Read a list from a query, where it is text with commas."""
-    mode: str = info.mode  # "string" too, which pydantic's own types leave out
-    return [_number(part) for part in value.split(",")] if mode == "string" else value
+def _in_query(read: Callable[[str], Any]) -> BeforeValidator:
+    """Return a validator that reads the parts of a list in a query, where it is text with commas."""
+
+    def split(value: Any, info: ValidationInfo) -> Any:
+        mode: str = info.mode  # "string" too, which pydantic's own types leave out
+        return [*map(read, value.split(","))] if mode == "string" else value
+
+    return BeforeValidator(split)
 
 
 def _number(text: str) -> Any:
@@ -142,19 +146,13 @@ def _number(text: str) -> Any:
         return text  # which is refused, by its own name
 
 
-def _split_names(value: Any, info: ValidationInfo) -> Any:
-    """Read a list of names from a query, where it is text with commas."""
-    mode: str = info.mode
-    return value.split(",") if mode == "string" else value
-
-
 STOP_AT_FIRST = Field(fail_fast=True)
 """Refusal of a list at its first wrong item: a text about each of thousands takes seconds."""
 
-InQueryNumbers = BeforeValidator(_split_numbers)
+InQueryNumbers = _in_query(_number)
 """Validator of a list of numbers, which a query writes with commas."""
 
-InQueryWords = BeforeValidator(_split_names)
+InQueryWords = _in_query(str)
 """Validator of a list of names, likewise."""
 
 _GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."

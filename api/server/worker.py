@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -48,9 +48,9 @@ With Python's 5 ms the event loop waits so long for each of its threads that is 
 
 
 class WorkerConfig(uvicorn.Config):
-    """uvicorn's configuration, with what `GuardedProtocol` reads."""
+    """uvicorn's configuration for a worker, with what `GuardedProtocol` reads."""
 
-    def __init__(self, settings: Settings, **options: Any) -> None:
+    def __init__(self, settings: Settings) -> None:
         limits = ConnectionLimits(
             connections=settings.max_connections,
             per_address=settings.max_connections_per_address or max(1, settings.max_connections // 2),
@@ -62,29 +62,23 @@ class WorkerConfig(uvicorn.Config):
             unread_bytes=settings.max_unread_bytes,
         )
         self.open = OpenConnections(limits)
-        make = functools.partial(create_worker_app, settings, self.open)
-        super().__init__(make, factory=True, log_config=None, **options)
-
-
-def worker_config(settings: Settings) -> WorkerConfig:
-    """Return uvicorn's configuration for a worker.
-
-    uvloop and httptools are named and not left to chance: with several workers on asyncio's own loop the connections
-    that a worker accepts come without TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
-    """
-    return WorkerConfig(
-        settings,
-        loop="uvloop" if find_spec("uvloop") is not None else "asyncio",
-        http=GuardedProtocol,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
-        timeout_keep_alive=settings.idle_seconds,
-        timeout_graceful_shutdown=settings.stop_seconds,
-    )
+        # uvloop and httptools are named and not left to chance: with several workers on asyncio's own loop connections
+        # that a worker accepts come without TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
+        super().__init__(
+            functools.partial(create_worker_app, settings, self.open),
+            factory=True,
+            loop="uvloop" if find_spec("uvloop") is not None else "asyncio",
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            timeout_keep_alive=settings.idle_seconds,
+            timeout_graceful_shutdown=settings.stop_seconds,
+        )
 
 
 def run_worker(settings: Settings, listening: socket.socket) -> None:
@@ -97,7 +91,7 @@ def run_worker(settings: Settings, listening: socket.socket) -> None:
         threading.Thread(target=_stop_with_parent, args=(parent, listening), daemon=True).start()
     try:
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
-            uvicorn.Server(worker_config(settings)).run(sockets=[listening])
+            uvicorn.Server(WorkerConfig(settings)).run(sockets=[listening])
     finally:
         if parent is not None and settings.run_folder is not None and not parent.is_alive():
             shutil.rmtree(settings.run_folder, ignore_errors=True)  # which it would have removed

@@ -18,7 +18,8 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from api.access.client_shares import ClientQuota
@@ -129,19 +130,16 @@ class Webhooks:
         self._busy[webhook.client] += 1
         task = asyncio.create_task(self._attempt(webhook, job))
         self._tasks.add(task)
-        task.add_done_callback(self._task_callback(webhook.client))
+        task.add_done_callback(partial(self._end, webhook.client))
         return True
 
-    def _task_callback(self, client: str) -> Callable[[asyncio.Task[None]], None]:
-        def callback(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            self._busy[client] -= 1
-            if not self._busy[client]:
-                del self._busy[client]
-            if not task.cancelled() and task.exception() is not None:
-                _LOG.error("a webhook could not be handled", exc_info=task.exception())
-
-        return callback
+    def _end(self, client: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._busy[client] -= 1
+        if not self._busy[client]:
+            del self._busy[client]
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("a webhook could not be handled", exc_info=task.exception())
 
     async def _attempt(self, webhook: Webhook, job: Job) -> None:
         """Make one attempt, and record how it ended."""

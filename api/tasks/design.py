@@ -243,7 +243,9 @@ class IncumbentWatcher:
         if self._record is not None:
             bound = min(progress.upper_bound, self._record["upper_bound"])
             self._record |= {"upper_bound": bound, "gap": max(0.0, bound - self._record["utility"])}
-        self._report({**progress_to_dict(progress), "incumbent": self._record})
+        names = ("round", "rows", "utility", "upper_bound", "violation", "seconds")
+        report = {name: getattr(progress, name) for name in names} | {"incumbent": self._record}
+        self._report({**report, "gap": max(0.0, progress.upper_bound - progress.utility)})
         if self._task.gap is not None and progress.upper_bound - progress.utility <= self._task.gap:
             self.gap_reached = True
             raise TimeLimitReached
@@ -347,19 +349,6 @@ def recheck_tradeoff(argument: dict[str, Any], result: dict[str, Any]) -> None:
         solution, trouble = recheck(solution_from_record(answer), spec)
         if solution is None:
             raise ValueError(trouble)
-
-
-def progress_to_dict(progress: Progress) -> dict[str, Any]:
-    """Return the progress of a solve as plain data."""
-    return {
-        "round": progress.round,
-        "rows": progress.rows,
-        "utility": progress.utility,
-        "upper_bound": progress.upper_bound,
-        "gap": max(0.0, progress.upper_bound - progress.utility),
-        "violation": progress.violation,
-        "seconds": progress.seconds,
-    }
 
 
 def solve_smallest(_: Any, report: Report) -> float:

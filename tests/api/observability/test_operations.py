@@ -289,7 +289,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield configure
     root.handlers[:], access.disabled = before[0], before[2]
     root.setLevel(before[1])
-    logs.unconfigure()
+    logs._render = None
     logging.captureWarnings(capture=False)
 
 

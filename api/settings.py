@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from api.server.container_limits import MIN_MEMORY, default_solvers, memory_limit, processor_count, solver_memory
@@ -31,8 +31,29 @@ KILL_SECONDS = 10.0
 PREFIX_PATTERN = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 """Form of a path prefix: no slash at its end, nothing that a browser reads otherwise."""
 
-CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+_HOST = re.compile(r"(\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9_.-]+(:[0-9]+)?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+def _matching(text: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _split(value: Any) -> Any:
+    return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
+
+
+def _of_each(read: Callable[[str], str]) -> AfterValidator:
+    return AfterValidator(lambda words: tuple(map(read, words)))
+
+
+CommaSeparated = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """Words separated by commas in one variable."""
+
+Networks = Annotated[CommaSeparated, _of_each(lambda word: str(ipaddress.ip_network(word, strict=False)))]
+"""Networks, or addresses, likewise."""
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -177,17 +198,17 @@ class Settings(BaseSettings):
     public: bool = Field(
         default=False, description="Whether other machines may use the service without a key; 'true' or 'false'."
     )
-    hosts: CommaSeparated = Field(
+    hosts: Annotated[CommaSeparated, _of_each(lambda name: _matching(name.lower(), _HOST))] = Field(
         default=(),
         description="Host names of the service, separated by commas; '*.' before a name for all its subdomains; unless "
         "set, any name, but over loopback only loopback names.",
     )
-    cors_origins: CommaSeparated = Field(
+    cors_origins: Annotated[CommaSeparated, _of_each(lambda origin: _matching(origin, _ORIGIN))] = Field(
         default=(),
         description="Web origins whose pages may call the service (CORS), "
         "such as https://example.org, separated by commas.",
     )
-    trusted_proxies: CommaSeparated = Field(
+    trusted_proxies: Networks = Field(
         default=(),
         description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted, "
         "separated by commas.",
@@ -205,7 +226,7 @@ class Settings(BaseSettings):
         description="Secret from which the signatures of webhooks are derived: whsec_ and 24 to 64 bytes in base64, "
         "several separated by commas while one replaces another; unless set, there are no webhooks.",
     )
-    webhook_networks: CommaSeparated = Field(
+    webhook_networks: Networks = Field(
         default=(),
         description="Private networks that webhooks may be sent to, separated by commas, such as 10.0.0.0/8; with "
         "one of loopback also by plain http there; unless set, public addresses alone, by https.",
@@ -270,45 +291,15 @@ class Settings(BaseSettings):
     def _blank_is_unset(cls, value: str) -> str:
         return cache_url({VARIABLE: value})
 
-    @field_validator("hosts", "cors_origins", "trusted_proxies", "webhook_networks", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
-
     @field_validator("path_prefix")
     @classmethod
     def _is_prefix(cls, value: str) -> str:
         prefix = value.strip().removesuffix("/")
         return _matching(prefix, PREFIX_PATTERN) if prefix else ""
 
-    @field_validator("hosts")
-    @classmethod
-    def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_matching(name.lower(), _HOST) for name in value)
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_matching(origin, _ORIGIN) for origin in value)
-
-    @field_validator("trusted_proxies", "webhook_networks")
-    @classmethod
-    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(str(ipaddress.ip_network(network, strict=False)) for network in value)
-
-
-_HOST = re.compile(r"(\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9_.-]+(:[0-9]+)?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
-
 
 def _secrets_of(value: SecretStr) -> tuple[bytes, ...]:
     return tuple(read_webhook_secret(secret) for secret in value.get_secret_value().split(","))
-
-
-def _matching(text: str, pattern: re.Pattern[str]) -> str:
-    if not pattern.fullmatch(text):
-        raise ValueError(text)
-    return text
 
 
 def read_settings(**overrides: Any) -> Settings:

@@ -40,11 +40,16 @@ def design(spec: DesignSpec) -> dict[str, Any]:
     return {**numbers(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
 
 
+def voters_body(problem: Problem) -> dict[str, Any]:
+    """Return the voters of a problem as a request states them."""
+    record = problem_record(problem)
+    return {name: record[name] for name in ("K", "epsilon", "Delta", "affected")}
+
+
 def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
     """Return the voters of a problem, and what all releases together may cost, as a request states them."""
-    record = numbers(problem)
-    voters = {name: record[name] for name in ("K", "epsilon", "Delta", "affected")}
-    return {**voters, "queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+    asked = {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+    return voters_body(problem) | asked
 
 
 def draw_body(n: int | None, subsample_size: int | None, replacement: bool, sampling: str) -> dict[str, Any]:  # noqa: FBT001

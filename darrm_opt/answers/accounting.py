@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
@@ -13,7 +13,7 @@ from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
-from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of, sampling_record
+from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of, sampling_record, voters_body
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
@@ -69,8 +69,8 @@ def composition_to_dict(
         names = ["simple", "general", *names, "models"]
     for name in names:
         refusal = total.refused.get(name)
-        answer[name] = _refusal_to_dict(refusal) if refusal is not None else _total_to_dict(total.totals[name])
-    if total.epsilon_at_least not in (None, float("inf")):
+        answer[name] = _refusal_to_dict(refusal) if refusal is not None else asdict(total.totals[name])
+    if total.epsilon_at_least not in (None, math.inf):
         answer["bits"]["epsilon_at_least"] = total.epsilon_at_least
     # The least of those above, named: a reader need not know which of them hold.
     answer["best"] = _account_to_dict(lambda: total.best)
@@ -84,13 +84,9 @@ def _account_to_dict(account: Callable[[], Privacy]) -> dict[str, Any]:
         total = account()
     except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
         return _refusal_to_dict(err)
-    if total.epsilon == float("inf"):
+    if total.epsilon == math.inf:
         return {"epsilon": None, "delta": None, "refused": "nothing is promised: the total delta reaches 1"}
-    return _total_to_dict(total)
-
-
-def _total_to_dict(total: Privacy) -> dict[str, Any]:
-    return {"epsilon": total.epsilon, "delta": total.delta}
+    return asdict(total)
 
 
 def _refusal_to_dict(err: Exception) -> dict[str, Any]:
@@ -111,23 +107,17 @@ def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, An
             Privacy(argument["total_epsilon"], argument["total_delta"]),
             objective=argument["objective"],
             prior=prior.prior if isinstance(prior, Objective) else None,
-            **{
-                name: argument[name]
-                for name in ("n", "subsample_size", "replacement", "sampling", "fresh")
-                if name in argument
-            },
+            **{name: argument[name] for name in (*DRAW, "fresh") if name in argument},
         )
     )
 
 
 def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the total privacy of ``queries`` releases of (``epsilon``, ``delta``), or of ``gamma`` for ``problem``."""
-    from darrm_opt.accounting.release_profile import Release
-
     report(None)
-    release = None
-    if argument["problem"] is not None:
-        release = Release.of((argument["gamma"], problem_from_record(argument["problem"])))
+    problem, release = argument["problem"], None
+    if problem is not None:
+        release = Release.of((argument["gamma"], problem_from_record(problem)))
     privacy = Privacy(argument["epsilon"], argument["delta"])
     return composition_to_dict(
         privacy, argument["queries"], argument["slack"], argument["total_delta"], release, fresh=argument["fresh"]
@@ -136,26 +126,19 @@ def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]
 
 def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
-    # The record's target is left out: no mechanism is compared at it.
-    voters = problem_record(comparison.problem)
     return {
-        "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
+        "voters": voters_body(comparison.problem),  # without a target, at which no mechanism is compared
         "fresh": comparison.fresh,
         "queries": comparison.queries,
-        "total": {"epsilon": comparison.total.epsilon, "delta": comparison.total.delta},
+        "total": asdict(comparison.total),
         "objective": comparison.objective,
         "draw": None if comparison.bags is None else _subsampling_to_dict(comparison.bags, comparison.problem.K),
         "rows": [
             {
-                "name": row.name,
-                "parameter": row.parameter,
-                "value": row.value,
+                **{name: getattr(row, name) for name in ("name", "parameter", "value")},
                 # Every double of γ: a reader proves it again, and a rounded one could fail.
                 "gamma": None if row.noise is None else row.noise.values.tolist(),
-                "epsilon": row.epsilon,
-                "utility": row.utility,
-                "disagreement": row.disagreement,
-                "tv_error": row.tv_error,
+                **{name: getattr(row, name) for name in ("epsilon", "utility", "disagreement", "tv_error")},
             }
             for row in comparison.rows
         ],
@@ -165,14 +148,7 @@ def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
 
 
 def _subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
-    return {
-        "n": bags.n,
-        "subsample_size": bags.subsample_size,
-        "replacement": bags.replacement,
-        "sampling": bags.sampling,
-        "chance": bags.chance,
-        "reached": bags.affected_distribution(K).mean,
-    }
+    return asdict(bags) | {"chance": bags.chance, "reached": bags.affected_distribution(K).mean}
 
 
 def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -201,13 +177,12 @@ def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain data: the request as it was understood, the advice, and a row for each option."""
     question = plan.question
-    voters = problem_record(question.voters)
     return {
-        "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
+        "voters": voters_body(question.voters),
         "fresh": question.fresh,
         "draw": None if question.bags is None else _subsampling_to_dict(question.bags, question.K),
         "queries": question.queries,
-        "total": _privacy_to_dict(question.total),
+        "total": asdict(question.total),
         "prior": str(question.objective) if question.law is None else question.prior_text,
         "least_accuracy": question.least_accuracy,
         "options": [_option_to_dict(option) for option in plan.options],
@@ -220,16 +195,7 @@ def conclusion_to_dict(plan: Plan) -> dict[str, Any]:
     return {
         "verdict": plan.verdict,
         "advice": plan.advice,
-        "suggestions": [
-            {
-                "change": suggestion.change,
-                "queries": suggestion.queries,
-                "total": _privacy_to_dict(suggestion.total),
-                "accuracy": suggestion.accuracy,
-                "words": suggestion.words,
-            }
-            for suggestion in plan.suggestions
-        ],
+        "suggestions": [asdict(suggestion) for suggestion in plan.suggestions],
         "warnings": list(plan.warnings),
     }
 
@@ -241,17 +207,13 @@ def _option_to_dict(option: Option) -> dict[str, Any]:
         "outcome": option.outcome,
         "accuracy": option.accuracy,
         "queries": option.queries,
-        "spent": None if option.spent is None else _privacy_to_dict(option.spent),
+        "spent": None if option.spent is None else asdict(option.spent),
         "account": option.account,
         "voters": option.voters,
         "problem": None if option.problem is None else problem_record(option.problem),
         "gamma": None if option.noise is None else option.noise.values.tolist(),
         "why": option.why,
     }
-
-
-def _privacy_to_dict(privacy: Privacy) -> dict[str, float]:
-    return {"epsilon": privacy.epsilon, "delta": privacy.delta}
 
 
 def recheck_comparison(argument: dict[str, Any], result: dict[str, Any]) -> None:

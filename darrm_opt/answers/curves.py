@@ -11,10 +11,12 @@ from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.answers import Report
 from darrm_opt.answers.verification import verify_least
 from darrm_opt.design.objective import AnyObjective, Objective
+from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.design.solution import Solution
+from darrm_opt.design.sweep import least_parameter
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
+from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines, reasons_left_out
 from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters, whole_number
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
 
@@ -128,8 +130,6 @@ MIN_PROFILE_EPSILON = 1e-3
 
 def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
-    from darrm_opt.planning.baselines import reasons_left_out
-
     report(None)
     solution = solution_from_record(argument["solution"])
     answer = error_curves_over_p(solution, p_grid(argument["points"]), argument["baselines"])
@@ -138,8 +138,6 @@ def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, A
 
 def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the profile of ``gamma`` for ``problem`` at ``epsilons``, or at ``points`` of them (where None)."""
-    from darrm_opt.design.privacy_profile import privacy_profile
-
     report(None)
     problem, gamma = problem_from_record(argument["problem"]), argument["gamma"]
     epsilons = argument["epsilons"]
@@ -170,8 +168,6 @@ def tradeoff_answer(
 
 def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the result of `least_parameter`, ``epsilon`` perhaps "inf"; reports how many solves are done."""
-    from darrm_opt.design.sweep import least_parameter
-
     epsilon = argument["epsilon"]
     arguments = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}
     least = least_parameter(**arguments, progress=lambda done, of: report({"done": done, "of": of}))
@@ -204,12 +200,8 @@ def recheck_least(argument: dict[str, Any], result: dict[str, Any]) -> None:
 
 def tradeoff_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Return a trade-off with each γ beside its numbers."""
-    answers = [
-        {"id": spec.key, "cached": cached, **record}
-        for spec, cached, record in zip(
-            tradeoff_designs(argument, None), result["cached"], result["solutions"], strict=True
-        )
-    ]
+    points = zip(tradeoff_designs(argument, None), result["cached"], result["solutions"], strict=True)
+    answers = [{"id": spec.key, "cached": cached, **record} for spec, cached, record in points]
     return tradeoff_answer(argument["over"], answers, result["curves"])
 
 

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.answers import DRAW, Report
 from darrm_opt.design.certificate import verify
+from darrm_opt.design.objective import as_objective
 from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.solution import Solution
+from darrm_opt.design.sweep import FULL_SLACK, problem_at, utility_of
 from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -158,9 +160,6 @@ def verify_tradeoff(answer: Any, problems: Sequence[Problem]) -> dict[str, Any]:
 
 def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to the inverse question: each γ private for the problem at its number, worth what is said."""
-    from darrm_opt.design.objective import as_objective
-    from darrm_opt.design.sweep import FULL_SLACK, problem_at, utility_of
-
     measure: Literal["utility", "agreement"] = "utility" if request.get("agreement") is None else "agreement"
     if (member(answer, "parameter"), member(answer, "measure")) != (request["parameter"], measure):
         raise VerificationFailed("The answer is to another question than the one that was asked.")

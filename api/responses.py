@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
@@ -72,20 +72,13 @@ def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
     return 0.0
 
 
-def encode(answer: BaseModel, form: str, columns: Callable[[], Columns] | None = None) -> bytes:
-    """Return an answer encoded as one of its media types."""
+def encode(answer: BaseModel, form: str, columns: Columns) -> bytes:
+    """Return an answer, a table with these columns, encoded as one of its media types."""
     text = answer.model_dump_json()
-    if form == JSON or columns is None:
-        return text.encode()
-    table = columns()
-    if form == CSV:
-        return _csv(table)
-    return _npz(table, text)
+    return text.encode() if form == JSON else _csv(columns) if form == CSV else _npz(columns, text)
 
 
-def encoded_response(
-    body: bytes, form: str, name: str = "answer", headers: Mapping[str, str] | None = None
-) -> Response:
+def encoded_response(body: bytes, form: str, name: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response with ``body``; unless it is JSON, as a file to save, called ``name``."""
     all_headers = {"Vary": "Accept", **(headers or {})}
     if form != JSON:
@@ -148,7 +141,7 @@ def require_json(request: Request) -> None:
 
 def table_response(answer: BaseModel, form: str, name: str, columns: Columns) -> Response:
     """Return the response with an answer that is a table."""
-    return encoded_response(encode(answer, form, lambda: columns), form, name)
+    return encoded_response(encode(answer, form, columns), form, name)
 
 
 def json_response(answer: BaseModel) -> Response:
@@ -158,16 +151,10 @@ def json_response(answer: BaseModel) -> Response:
 
 def pending_answer(pending: Pending) -> PendingAnswer:
     """Return the body of a pending answer."""
-    job = pending.job
+    job, location = pending.job, job_location(pending.job.id)
     nearest = None if pending.nearest is None else GammaAnswer.model_validate(pending.nearest)
-    return PendingAnswer(
-        id=job.id,
-        kind=job.kind,
-        state=job.state,
-        location=job_location(job.id),
-        retry_after=pending.retry_after,
-        nearest=nearest,
-    )
+    known = {name: getattr(job, name) for name in ("id", "kind", "state")}
+    return PendingAnswer(**known, location=location, retry_after=pending.retry_after, nearest=nearest)
 
 
 def pending_response(pending: Pending) -> Response:

@@ -53,8 +53,8 @@ class RateLimiter:
         self._full = memoryview(table)[KEY_BYTES:].cast("d")
         self._clock = clock
 
-    def take(self, client: str, rate: float, burst: float, tokens: float = 1.0) -> float:
-        """Take tokens from a bucket that fills at `rate` [1/s]; return 0, or after how long they can be taken [s].
+    def take(self, client: str, rate: float, burst: float) -> float:
+        """Take a token from a bucket that fills at `rate` [1/s]; return 0, or after how long it can be taken [s].
 
         >>> limiter = RateLimiter(clock=lambda: 100.0)
         >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
@@ -62,7 +62,7 @@ class RateLimiter:
         """
         slot = self._place(client)
         now = self._clock()
-        full_at = max(self._full[slot], now) + tokens / rate
+        full_at = max(self._full[slot], now) + 1 / rate
         delay = full_at - now - burst / rate
         if delay > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
             return delay

@@ -48,8 +48,7 @@ class AdmissionMiddleware:
     """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached."""
 
     def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None = None) -> None:
-        self._app = app
-        self._settings = settings
+        self._app, self._settings = app, settings
         self._ring = ring or open_ring(settings.keys)
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._in_flight = 0
@@ -69,11 +68,8 @@ class AdmissionMiddleware:
                 rejection = body
             else:
                 receive = _replay(body, receive)
-        if (
-            rejection is None
-            and self._in_flight >= self._settings.max_concurrent_requests
-            and scope["path"] not in UNLIMITED_PATHS
-        ):
+        is_full = self._in_flight >= self._settings.max_concurrent_requests
+        if rejection is None and is_full and scope["path"] not in UNLIMITED_PATHS:
             rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
         if rejection is not None:
             # A client that waits for "100 Continue" has sent nothing yet, so there is nothing to read to its end.
@@ -127,11 +123,9 @@ class AdmissionMiddleware:
                     length += len(chunk)
                     if length > DRAIN_TIMES * settings.max_body_bytes:
                         return too_large
+                    chunks.append(chunk)
                     if length > settings.max_body_bytes:
-                        # What will be refused is read to its end, and not kept.
-                        chunks.clear()
-                    else:
-                        chunks.append(chunk)
+                        chunks.clear()  # what will be refused is read to its end, and not kept
         except TimeoutError:
             detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
             return Rejection("too-slow", detail, closing=True)

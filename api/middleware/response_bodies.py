@@ -114,12 +114,12 @@ def etag_matches(if_none_match: Sequence[str], etag: str) -> bool:
     return etag in tags or "*" in tags
 
 
-def conditional_response(body: EncodedAnswer, request: Request, caching: str, name: str = "gamma") -> Response:
+def conditional_response(body: EncodedAnswer, request: Request, caching: str) -> Response:
     """Return the response with an encoded answer, or 304 where the client has it already."""
     headers = {"ETag": body.etag, "Cache-Control": caching}
     if etag_matches(request.headers.getlist("if-none-match"), body.etag):
         return Response(status_code=304, headers={**headers, "Vary": "Accept"})
-    return encoded_response(body.content, body.form, name, headers)
+    return encoded_response(body.content, body.form, "gamma", headers)
 
 
 def permanent_response(body: EncodedAnswer, request: Request) -> Response:

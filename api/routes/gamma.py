@@ -155,7 +155,7 @@ def _encode_and_cache(
 ) -> EncodedAnswer:
     """Return a stored answer encoded, and put it into the response cache under its id, and under its query if any."""
     answer = GammaAnswer.model_validate(record)
-    body = EncodedAnswer.of(encode(answer, form, lambda: gamma_columns(record)), form, record["id"])
+    body = EncodedAnswer.of(encode(answer, form, gamma_columns(record)), form, record["id"])
     cache.put(body, answer.id, form)
     if query:
         cache.put(body, *query)

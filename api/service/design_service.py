@@ -24,7 +24,7 @@ from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.record import canonical_json
-from solver_cache.database.jobs import PAGE_SIZE, Job, State
+from solver_cache.database.jobs import Job, State
 from solver_cache.location import CacheError
 from solver_cache.process_pool import TaskTimeout
 from solver_cache.store import Store
@@ -276,9 +276,7 @@ class DesignService:
         audit.mention_job(id)
         return await self.run_in_reader(self.jobs.get, id)
 
-    async def list_jobs(
-        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
-    ) -> Sequence[Job]:
+    async def list_jobs(self, state: State | None, limit: int, after: str | None) -> Sequence[Job]:
         """Return jobs, the newest first, from behind the id ``after``; where keys are needed, only the client's own."""
         return await self.run_in_reader(self.jobs.list, state, limit, after, current_owner())
 

@@ -46,19 +46,12 @@ def _reads(read: Callable[Arguments, Typed]) -> Callable[Arguments, Typed]:
 
 @dataclass(frozen=True)
 class ErrorCurves:
-    """Errors of γ_opt and of the baselines over p.
+    """Errors of γ_opt and of the baselines over p."""
 
-    Attributes:
-        problem: for which every γ was proved private.
-        noise: each γ by its name: "optimal", and the baselines.
-        curves: the errors of each, by the same names, computed by this process.
-        left_out: baselines that have no curve, and why.
-    """
-
-    problem: Problem
-    noise: dict[str, NoiseFunction]
-    curves: dict[str, ErrorCurve]
-    left_out: dict[str, str]
+    problem: Problem  # for which every γ was proved private
+    noise: dict[str, NoiseFunction]  # each γ by its name: "optimal", and the baselines
+    curves: dict[str, ErrorCurve]  # the errors of each, by the same names, computed by this process
+    left_out: dict[str, str]  # baselines that have no curve, and why
 
 
 @_reads
@@ -66,37 +59,24 @@ def error_curves_of(answer: dict[str, Any], problem: Problem) -> ErrorCurves:
     """Return the error curves of an answer that `verify_curves` let pass."""
     noise = {name: parse_gamma(curve["gamma"], problem.K) for name, curve in answer["curves"].items()}
     p = [float(value) for value in member(answer, "p")]
-    return ErrorCurves(
-        problem,
-        noise,
-        {name: error_curve(gamma, p) for name, gamma in noise.items()},
-        dict(answer.get("left_out") or {}),
-    )
+    curves = {name: error_curve(gamma, p) for name, gamma in noise.items()}
+    return ErrorCurves(problem, noise, curves, dict(answer.get("left_out") or {}))
 
 
 @dataclass(frozen=True)
 class AverageErrors:
-    """Errors of one way of releasing, averaged over the objective's prior, one for each point of a trade-off.
+    """Errors of one way of releasing, averaged over the objective's prior, one for each point of a trade-off."""
 
-    Attributes:
-        tv_error: [probability]; None where it has no closed form, or the way has no meaning.
-        disagreement: [probability]; None where the way has no meaning.
-    """
-
-    tv_error: tuple[float | None, ...]
-    disagreement: tuple[float | None, ...]
+    tv_error: tuple[float | None, ...]  # [probability]; None where it has no closed form, or the way has no meaning
+    disagreement: tuple[float | None, ...]  # [probability]; None where the way has no meaning
 
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """γ_opt at many allowances.
+    """γ_opt at many allowances."""
 
-    Attributes:
-        points: the certified γ of each, in the order asked.
-        errors: average errors by name: "optimal" and the baselines; None for an objective without a prior.
-    """
-
-    points: tuple[VerifiedAnswer, ...]
+    points: tuple[VerifiedAnswer, ...]  # the certified γ of each, in the order asked
+    # average errors by name: "optimal" and the baselines; None for an objective without a prior
     errors: dict[str, AverageErrors] | None
 
 
@@ -270,17 +250,11 @@ def _option_of(option: dict[str, Any], question: Question) -> Option:
 
 @dataclass(frozen=True)
 class DesignEstimate(CostEstimate):
-    """Expected cost of a design, at a service or a table file.
+    """Expected cost of a design, at a service or a table file."""
 
-    Attributes:
-        id: content key of the answer.
-        stored: whether the answer is there already; then it takes no time.
-        allowed: whether the other side would give the answer.
-    """
-
-    id: str = ""
-    stored: bool = False
-    allowed: bool = False
+    id: str = ""  # content key of the answer
+    stored: bool = False  # whether the answer is there already; then it takes no time
+    allowed: bool = False  # whether the other side would give the answer
 
 
 @_reads

@@ -66,7 +66,7 @@ def test_every_form_holds_every_digit(rows: list[tuple[float, float | None]]) ->
     record, columns = Record(values=x), {"l": range(len(x)), "x": x, "y": y}
 
     def body(form: str) -> bytes:
-        return encode(record, form, lambda: columns)
+        return encode(record, form, columns)
 
     assert json.loads(body(JSON))["values"] == x
     head, *lines = csv.reader(io.StringIO(body(CSV).decode(), newline=""))
@@ -82,16 +82,16 @@ def test_every_form_holds_every_digit(rows: list[tuple[float, float | None]]) ->
 
 def test_text_columns_and_empty_tables() -> None:
     columns: dict[str, Any] = {"id": ["a,b", None, 'say "γ"'], "n": [1, 2, 3]}
-    body = encode(Record(values=[]), CSV, lambda: columns).decode()
+    body = encode(Record(values=[]), CSV, columns).decode()
     assert list(csv.reader(io.StringIO(body, newline="")))[1:] == [["a,b", "1"], ["", "2"], ['say "γ"', "3"]]
-    with np.load(io.BytesIO(encode(Record(values=[]), NPZ, lambda: columns))) as arrays:
+    with np.load(io.BytesIO(encode(Record(values=[]), NPZ, columns))) as arrays:
         assert arrays["id"].tolist() == ["a,b", "", 'say "γ"']
-    assert encode(Record(values=[]), CSV, lambda: {"x": []}) == b"x\r\n"
+    assert encode(Record(values=[]), CSV, {"x": []}) == b"x\r\n"
 
 
 def test_the_same_answer_has_the_same_bytes() -> None:
     columns = {"x": [0.1, 0.2]}
-    assert encode(Record(values=[1]), NPZ, lambda: columns) == encode(Record(values=[1]), NPZ, lambda: columns)
+    assert encode(Record(values=[1]), NPZ, columns) == encode(Record(values=[1]), NPZ, columns)
 
 
 def test_the_answers_served_lately_are_bounded() -> None:

@@ -120,7 +120,10 @@ class AuditFile(logs.LogStream):
                 self._follow()
                 count = os.write(self._descriptor, lines)
             except OSError as err:
-                self._wait(err)
+                if not self.trouble:
+                    _LOG.error("the audit log cannot be written: %s", err.strerror or err)
+                self.trouble = err.strerror or "it cannot be written"
+                time.sleep(RETRY_SECONDS)
                 continue
             if self.trouble:
                 _LOG.info("the audit log can be written again")
@@ -128,12 +131,6 @@ class AuditFile(logs.LogStream):
             if count == len(lines):
                 return
             lines = b"\n" + lines[lines.rfind(b"\n", 0, count) + 1 :]  # the line that was cut is written again, whole
-
-    def _wait(self, err: OSError) -> None:
-        if not self.trouble:
-            _LOG.error("the audit log cannot be written: %s", err.strerror or err)
-        self.trouble = err.strerror or "it cannot be written"
-        time.sleep(RETRY_SECONDS)
 
     def _follow(self) -> None:
         """Open the file anew if it was moved or removed."""
@@ -219,7 +216,7 @@ def record(mentions: Mentions | None, scope: Scope, status: int, seconds: float)
     client: Client | None = scope.get("darrm.client")
     origin, path = scope.get("client"), scope["path"]
     entry = AuditEntry(
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        time=_now(),
         request_id=scope["darrm.request_id"],
         client="unknown" if client is None else client.name,
         key="" if client is None else client.key_name,
@@ -240,8 +237,11 @@ def _open(path: Path) -> int:
 
 
 def _lost_line(lines: int) -> str:
-    record = {"event": "lost", "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lines": lines}
-    return json.dumps(record, separators=(",", ":")) + "\n"
+    return json.dumps({"event": "lost", "time": _now(), "lines": lines}, separators=(",", ":")) + "\n"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

@@ -281,10 +281,8 @@ def _remove_dead_workers(folder: Path) -> None:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as err:
+        return not isinstance(err, ProcessLookupError)
     return True
 
 

@@ -168,23 +168,10 @@ class DesignService:
     async def answer(self, task: Task, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
 
-        Args:
-            task: what is asked. What is expected to be short is computed at once, unless it is a γ, on the lane for
-                its length. Where it takes `ESTIMATE_ERROR` times as much processor time, it moves to the next lane, and
-                becomes a job in the end; so does, for `MISJUDGED_SECONDS`, whatever this client asks of that kind.
-            wait_seconds: how long to wait for a job [s]; None for the operator's setting.
-
-        Raises:
-            InvalidInput: a field is out of its range.
-            WorkLimitExceeded: it is expected to take longer than this server works for one request; with the estimate.
-            BackendUnavailable: it must be solved, and the solver is not installed.
-            NotCached: neither it nor an answer that implies its guarantee is stored, and solving is off.
-            Overloaded: too many jobs wait already.
-            TooManyJobs: this client has had many jobs queued lately.
-            JobCancelled: the job was cancelled.
-            SolveFailed: the work failed; the text says why.
-            ShuttingDown: the server is shutting down.
-            CacheError: the store cannot be read.
+        What is expected to be short is computed at once, unless it is a γ, on the lane for its length. Where it takes
+        `ESTIMATE_ERROR` times as much processor time, it moves to the next lane, and becomes a job in the end; so does,
+        for `MISJUDGED_SECONDS`, whatever this client asks of that kind. A job is waited for ``wait_seconds`` [s], None
+        for the operator's setting. Errors are those of `api.errors.problem_details`.
         """
         audit.mention_question(task.key)
         seconds = None

@@ -90,6 +90,8 @@ class ServiceResources:
         self.jobs, self._close_jobs = _open_jobs(store, settings)
         self._writing = StoreCalls("store", store, store.health_check)
         self._reading = StoreCalls("reader", store, partial(store.get, ""))
+        # for calls that block but compute little, and may write; reads do not wait for a writer that is locked out
+        self.run_in_thread, self.run_in_reader = self._writing.run, self._reading.run
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self.solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
         self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
@@ -178,18 +180,6 @@ class ServiceResources:
         """Release everyone who waits: 503, and the end of every event stream."""
         self.closing = True
         self.events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
-
-    async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread: for calls that block but compute little, and may write.
-
-        Reads do not wait for a writer that another process has locked out: they have threads of their own
-        (`run_in_reader`). Raises as `StoreCalls.run`.
-        """
-        return await self._writing.run(work, *arguments)
-
-    async def run_in_reader(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread for calls that only read."""
-        return await self._reading.run(work, *arguments)
 
     async def compute(self, task: PoolFunction, argument: Any, seconds: float = 0.0) -> Any:
         """Return ``task(argument, report)``: work that is never a job, on the lane for its length, clients in turn."""

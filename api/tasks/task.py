@@ -86,26 +86,15 @@ class Task(Protocol):
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Compute the answer; return the result that its job holds, and the answer.
-
-        Args:
-            context: of the service.
-            limits: after which its process is stopped; None for those of a job.
-            progress: called with whatever the work reports.
-        """
+        """Compute the answer, within the limits of a job where none are given; return its job's result, and it."""
 
     async def recheck(
         self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
     ) -> dict[str, Any] | None:
         """Return the answer in a job's result, proved again; None if it is gone, or does not answer the question.
 
-        Args:
-            result: as `compute` returned it, but anything may be in it.
-            context: of the service.
-            asked: the task that is asked now, which may want a better answer; None: whatever the job came to.
-
-        Raises:
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError: it cannot be read.
+        Anything may be in the result, and what cannot be read raises one of `UNREADABLE`. The task that is ``asked``
+        now may want a better answer; None: whatever the job came to.
         """
 
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:

@@ -70,16 +70,8 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
             # Only its form is checked here: the task proves it private before anything is composed.
             record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
         epsilon, delta = record["target_epsilon"], record["delta"]
-    argument = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "queries": params.queries,
-        "slack": params.slack,
-        "total_delta": params.total_delta,
-        "problem": record,
-        "gamma": gamma,
-        "fresh": params.fresh,
-    }
+    argument = {"epsilon": epsilon, "delta": delta, "problem": record, "gamma": gamma}
+    argument |= params.model_dump(include={"queries", "slack", "total_delta", "fresh"})
     seconds = composition_seconds(params.queries, designed=record is not None, fresh=params.fresh)
     return await respond(request, service, "compose", argument, seconds, params)
 
@@ -136,7 +128,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     service.check_voters(params.K, ACCOUNT_TIMES)
     params.check()
     spec = await service.run_in_thread(params.spec)
-    argument = {**_argument(params, spec), "objective": params.objective, "prior": params.prior, **params.draw()}
+    argument = _argument(params, spec, "objective", "prior") | params.draw()
     accounts = await service.run_in_thread(_account_seconds, comparison_account_seconds, params, spec)
     seconds = COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts
     return await respond(request, service, "compare", argument, seconds, params)
@@ -176,28 +168,17 @@ async def _plan(params: ReleasePlanRequest, request: Request, service: Service) 
     if options is not None:
         return await plurality_options(options, request, service)
     spec = await service.run_in_thread(params.spec)
-    argument = {
-        **_argument(params, spec),
-        "prior": params.prior,
-        "least_accuracy": params.least_accuracy,
-        "draw": params.draw(),
-        "time_limit": params.time_limit,
-        **params.sampling_fields(),
-    }
+    argument = _argument(params, spec, "prior", "least_accuracy", "time_limit")
+    argument |= {"draw": params.draw(), **params.sampling_fields()}
     accounts = await service.run_in_thread(_account_seconds, plan_account_seconds, params, spec)
     seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)
     return await respond(request, service, "plan", argument, seconds, params)
 
 
-def _argument(params: TotalRequest, spec: DesignSpec) -> dict[str, Any]:
-    """Return what the tasks of a comparison and of a plan have in common."""
-    return {
-        "problem": problem_record(spec.problem),
-        "queries": params.queries,
-        "total_epsilon": params.total_epsilon,
-        "total_delta": params.total_delta,
-        "fresh": params.fresh,
-    }
+def _argument(params: TotalRequest, spec: DesignSpec, *names: str) -> dict[str, Any]:
+    """Return what the tasks of a comparison and of a plan have in common, and the fields that one alone has."""
+    given = params.model_dump(include={"queries", "total_epsilon", "total_delta", "fresh", *names})
+    return {"problem": problem_record(spec.problem), **given}
 
 
 def _account_seconds(estimate: Callable[..., float], params: TotalRequest, spec: DesignSpec) -> float:

@@ -107,10 +107,8 @@ async def tradeoff(params: TradeoffRequest, request: Request, service: Service) 
         "problems": [problem_record(spec.problem) for spec in specs],
         "over": "m" if params.target_epsilons is None else "target_epsilon",
         "objective": str(specs[0].objective),
-        "shape": params.shape,
-        "backend": params.backend,
-        "baselines": params.baselines,
         "time_limit": service.settings.time_limit,
+        **params.model_dump(include={"shape", "backend", "baselines"}),
     }
     answer = await find_answer(request, service, "tradeoff", argument, seconds, params)
     if isinstance(answer, Pending):
@@ -154,10 +152,7 @@ async def least(params: LeastRequest, request: Request, service: Service) -> Res
     spec = await service.run_in_thread(params.spec)
     if service.settings.solve == "off":
         raise NotCached("The search solves many problems, and solving is off on this server.")
-    argument = params.model_dump() | {
-        "objective": str(spec.objective),
-        "time_limit": service.settings.time_limit,
-    }
+    argument = params.model_dump() | {"objective": str(spec.objective), "time_limit": service.settings.time_limit}
     seconds = inverse_seconds(estimate_cost(spec).seconds, params.digits)
     return await respond(request, service, "least", argument, seconds, params)
 

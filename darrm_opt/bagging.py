@@ -24,8 +24,8 @@ Source: Liu, Jia, Gong, "On the intrinsic differential privacy of bagging", Theo
 
 *How many of K models one record affects.* This is what a sound account of DPBag rests on. The source's per-record
 account counts, at the dataset at hand, how the teachers that saw a record voted; that is no (ε, δ) guarantee
-(`per_instance`). What can be counted without looking at the data is how many teachers saw the record, since the draw
-does not look either: for each of K models alike the chance of being reached is
+(`moments_accountant.per_instance_loss`). What can be counted without looking at the data is how many teachers saw the
+record, since the draw does not look either: for each of K models alike the chance of being reached is
 
     with replacement              1 − (1 − 1/n)^k     and the number of affected models is Binomial(K, that),
     without, independent          k/n                 likewise,

@@ -186,9 +186,7 @@ class _TablesOf:
         self.reference = ctypes.byref(self._tables)
 
 
-@lru_cache(maxsize=16)
-def _tables(constraint: PrivacyConstraint) -> _TablesOf:
-    return _TablesOf(constraint)
+_tables = lru_cache(maxsize=16)(_TablesOf)
 
 
 @lru_cache(maxsize=16)

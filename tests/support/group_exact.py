@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
@@ -44,21 +45,23 @@ def every_pair(epsilon: float, delta: float, classes: int) -> list[tuple[list[Fr
     return pairs
 
 
+@cache
 def votes_of(K: int, classes: int) -> list[tuple[int, ...]]:
     """Every way in which K votes fall."""
     return [votes for votes in product(range(K + 1), repeat=classes) if sum(votes) == K]
 
 
 def law_of(voters: Sequence[Sequence[Any]], classes: int) -> list[Any]:
-    """Chance of each of `votes_of`, by going through all C^K answers."""
-    places = {votes: i for i, votes in enumerate(votes_of(len(voters), classes))}
-    law: list[Any] = [0 * voters[0][0]] * len(places)
-    for answers in product(range(classes), repeat=len(voters)):
-        chance = voters[0][0] * 0 + 1
-        for law_of_voter, answer in zip(voters, answers, strict=True):
-            chance = chance * law_of_voter[answer]
-        law[places[tuple(answers.count(c) for c in range(classes))]] += chance
-    return law
+    """Chance of each of `votes_of`, voter by voter."""
+    nothing = 0 * voters[0][0]
+    law: dict[tuple[int, ...], Any] = {(0,) * classes: nothing + 1}
+    for law_of_voter in voters:
+        before, law = law, {}
+        for votes, chance in before.items():
+            for c, answer in enumerate(law_of_voter):
+                more = (*votes[:c], votes[c] + 1, *votes[c + 1 :])
+                law[more] = law.get(more, nothing) + chance * answer
+    return [law.get(votes, nothing) for votes in votes_of(len(voters), classes)]
 
 
 @dataclass

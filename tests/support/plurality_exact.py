@@ -15,6 +15,8 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from support.enumeration import whole
+
 Counts = tuple[int, ...]
 
 
@@ -49,18 +51,20 @@ def worst_excess(
 
     e^ε is rounded up by 1e-45: what is not private by more than that shows as positive.
     """
-    c, worst = exp_above(epsilon), -Fraction(delta)
-    table = {counts: list(probabilities(counts)) for counts in vote_counts(K, classes)}
+    c, worst = exp_above(epsilon), 0
+    every = vote_counts(K, classes)
+    one, laws = whole([probabilities(counts) for counts in every])
+    table = dict(zip(every, laws, strict=True))
     for counts, p_law in table.items():
-        assert sum(p_law) == 1
+        assert sum(p_law) == one
         assert min(p_law) >= 0
         for neighbour in neighbours(counts, affected):
             q_law = table[neighbour]
-            differences = [p - c * q for p, q in zip(p_law, q_law, strict=True)]
+            differences = [c.denominator * p - c.numerator * q for p, q in zip(p_law, q_law, strict=True)]
             for size in range(1, len(p_law) + 1):
                 for subset in combinations(differences, size):
-                    worst = max(worst, sum(subset, Fraction(0)) - Fraction(delta))
-    return worst
+                    worst = max(worst, sum(subset))
+    return Fraction(worst, one * c.denominator) - Fraction(delta)
 
 
 def favoured_law(K: int, classes: int, chances: Sequence[float]) -> dict[Counts, float]:

@@ -18,6 +18,7 @@ from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
+from darrm_opt.noise import Array
 from darrm_opt.randomness import RandomSource
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
 from darrm_opt.tables.groups import GroupProblem, group_of
@@ -52,9 +53,13 @@ def one_group_moves(every: Enumeration, number: int) -> list[int]:
     ]
 
 
-def transcripts(every: Enumeration, corner: int, mechanism: GroupTableMechanism, *, fresh: bool) -> list[list[float]]:
+def outputs(mechanism: GroupTableMechanism, every: Enumeration) -> Array:
+    """Chances of the outputs at each of the counts."""
+    return np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
+
+
+def transcripts(every: Enumeration, corner: int, table: Array, *, fresh: bool) -> list[list[float]]:
     """Chances of the outputs of two releases on both sides of a corner; trained once, both see the same votes."""
-    table = np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
     laws = []
     for side in (every.before[corner], every.after[corner]):
         if fresh:
@@ -71,7 +76,7 @@ def test_a_groups_release_costs_what_its_corners_show(case: tuple[int, list[Grou
     mechanism, every = mechanism_of(case, fresh=True), Enumeration.of(groups, classes, affected)
     for number in range(len(groups)):
         told = mechanism.group(number).event
-        table = np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
+        table = outputs(mechanism, every)
         places = one_group_moves(every, number)
         p, q = every.before[places] @ table, every.after[places] @ table
         worst = float(np.maximum(p - math.exp(told.epsilon) * q, 0).sum(axis=1).max())
@@ -90,13 +95,13 @@ def test_totals_of_two_releases_cover_every_corner(
 ) -> None:
     classes, groups, _, delta, affected = case
     mechanism, every = mechanism_of(case, fresh=fresh), Enumeration.of(groups, classes, affected)
-    at = max(3 * delta, 0.03 if delta else 0.0)
+    at, table = max(3 * delta, 0.03 if delta else 0.0), outputs(mechanism, every)
     whole = list(range(len(every.corners)))
     asked = [(mechanism.cost(2, at), whole)]
     asked += [(mechanism.group_cost(g, 2, at), one_group_moves(every, g)) for g in range(len(groups))]
     for cost, corners in asked:
         for corner in corners:
-            p, q = transcripts(every, corner, mechanism, fresh=fresh)
+            p, q = transcripts(every, corner, table, fresh=fresh)
             spent = sum(max(a - math.exp(min(cost.epsilon, 500)) * b, 0.0) for a, b in zip(p, q, strict=True))
             assert spent <= at + 1e-12
         assert cost.epsilon <= asked[0][0].epsilon + 1e-9
@@ -115,7 +120,7 @@ def most_adaptive(pairs: np.ndarray, epsilon: float) -> float:
 
 def shown_pairs(every: Enumeration, mechanism: GroupTableMechanism, affected: int, *, fresh: bool) -> np.ndarray:
     """Laws of one release on both sides: at each corner, or at any fixed votes and those with some of them moved."""
-    table = np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
+    table = outputs(mechanism, every)
     if fresh:
         pairs = np.stack([every.before @ table, every.after @ table], axis=1)
     else:

@@ -54,7 +54,7 @@ def law(name: str, counts: Counts, rate: float) -> list[float]:
 
 # ---------------------------------------------------------------------------------- what is drawn
 
-DRAWS, LEVEL, SHIFT, MISSED = 20_000, 1e-4, 0.03, 1e-3
+DRAWS, LEVEL, SHIFT, MISSED = 6_000, 1e-4, 0.06, 1e-3
 """Draws of an audit, its false alarms, a change of two probabilities, and the share of audits that may miss that change."""
 
 

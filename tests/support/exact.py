@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +35,13 @@ NEGLIGIBLE = Decimal("1e-55")
 def precise() -> AbstractContextManager[Context]:
     """Give `Decimal` its digits, and exponents beyond those of every double."""
     return localcontext(Context(prec=DIGITS, Emin=-999_999, Emax=999_999))
+
+
+@cache
+def exponential(epsilon: float) -> Decimal:
+    """Return e^ε, correctly rounded: asked for again and again."""
+    with precise():
+        return Decimal(epsilon).exp()
 
 
 def distribution(ones: Sequence[Number]) -> list[Number]:
@@ -94,7 +102,7 @@ class Voters:
             if self.epsilon == math.inf:
                 x, y = one, zero
             else:
-                growth = Decimal(self.epsilon).exp()
+                growth = exponential(self.epsilon)
                 x, y = (growth + Delta) / (growth + 1), (1 - Delta) / (growth + 1)
             four = {"zero": (zero, zero), "one": (one, one), "xy": (x, y), "yx": (y, x)}
             if self.Delta == 0:
@@ -112,7 +120,7 @@ class Voters:
         The division by c is the design's scale; it changes no sign.
         """
         with precise():
-            growth = Decimal(self.target_epsilon).exp()
+            growth = exponential(self.target_epsilon)
             return self.phi(gamma, voters) - (growth - 1 + 2 * Decimal(self.delta)) / growth
 
     def phi(self, gamma: Iterable[float], voters: Mapping[str, int]) -> Decimal:
@@ -123,12 +131,12 @@ class Voters:
             if len(pairs) != self.K:
                 raise ValueError(f"{len(pairs)} voters where there are {self.K}")
             g = signed(gamma, Decimal)
-            return mean(g, [p for p, _ in pairs]) / Decimal(self.target_epsilon).exp() - mean(g, [q for _, q in pairs])
+            return mean(g, [p for p, _ in pairs]) / exponential(self.target_epsilon) - mean(g, [q for _, q in pairs])
 
     def limit(self) -> Decimal:
         """Return (c − 1 + 2δ)/c, c = e^(mε)."""
         with precise():
-            growth = Decimal(self.target_epsilon).exp()
+            growth = exponential(self.target_epsilon)
             return (growth - 1 + 2 * Decimal(self.delta)) / growth
 
 

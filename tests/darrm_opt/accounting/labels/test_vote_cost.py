@@ -364,12 +364,12 @@ def test_never_below_brute_force_over_all_histograms(
     label, check = label_pairs(K, classes, sigma), check_pairs(K, classes, 2 * sigma, K - 1.5)
     steps = [label] * (labels - checks) + [label, check] * checks
     releases = [VoteReleases("label", sigma, labels), VoteReleases("check", 2 * sigma, checks)]
-    for delta in (1e-2, 1e-4):
-        cost = vote_cost(releases, delta)
-        totals = np.array([cost.labels_recursion.epsilon, cost.labels_renyi])
-        assert np.all(recursion_delta(steps, totals, points=1001) <= delta)
-        if checks:
-            assert np.all(recursion_delta(steps[::-1], totals, points=1001) <= delta)
+    deltas = (1e-2, 1e-4)
+    costs = [vote_cost(releases, delta) for delta in deltas]
+    totals = np.array([(cost.labels_recursion.epsilon, cost.labels_renyi) for cost in costs])
+    for order in (steps, steps[::-1]) if checks else (steps,):
+        shown = recursion_delta(order, totals.ravel(), points=1001).reshape(totals.shape)
+        assert np.all(shown <= np.array(deltas)[:, np.newaxis])
 
 
 def test_never_below_the_recursion_over_the_whole_family() -> None:

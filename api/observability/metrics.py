@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -100,20 +100,13 @@ _WEBHOOKS = Counter("darrm_webhooks", "Attempts to deliver a webhook.", ("outcom
 
 _AUDIT_LOST = Counter("darrm_audit_lost", "Lines of the audit log that were lost.", registry=REGISTRY)
 
-_BUSY = Gauge("darrm_pool_busy", "Solver processes at work.", ("pool",), registry=REGISTRY, multiprocess_mode="livesum")
+_live_gauge = partial(Gauge, registry=REGISTRY, multiprocess_mode="livesum")
 
-_WAITING = Gauge(
-    "darrm_pool_waiting",
-    "Tasks that wait for a solver process.",
-    ("pool",),
-    registry=REGISTRY,
-    multiprocess_mode="livesum",
-)
+_BUSY = _live_gauge("darrm_pool_busy", "Solver processes at work.", ("pool",))
 
-_IN_FLIGHT = Gauge(
-    "darrm_requests_open", "Requests being answered now.", registry=REGISTRY, multiprocess_mode="livesum"
-)
+_WAITING = _live_gauge("darrm_pool_waiting", "Tasks that wait for a solver process.", ("pool",))
 
+_IN_FLIGHT = _live_gauge("darrm_requests_open", "Requests being answered now.")
 
 _LAG = Histogram(
     "darrm_loop_lag_seconds",
@@ -123,7 +116,7 @@ _LAG = Histogram(
 )
 
 _GAUGES = {
-    name: Gauge(name, description, registry=REGISTRY, multiprocess_mode="livesum")
+    name: _live_gauge(name, description)
     for name, description in (
         ("darrm_connections_open", "Connections that are open."),
         ("darrm_streams_open", "Event streams that are open."),

@@ -120,7 +120,7 @@ class DarrmClient:
             real_number(timeout, "timeout", SECONDS, above=0)
         retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
-        self._backend, self._timeout = connect(address, key, timeout, retries, tls, proxy, fallback), timeout
+        self._backend, self._timeout = connect(address, key, retries, tls, proxy, fallback), timeout
         self.jobs = JobsClient(self._backend, timeout)
         self.designs = DesignsClient(self._backend, timeout)
 
@@ -192,9 +192,7 @@ class DarrmClient:
         """Return the errors of γ_opt and of the baselines over p, of γ that this process proved.
 
         Args:
-            problem: what is asked.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
+            problem: what is asked, with `objective` and `shape` as in `gamma`.
             points: values of p, evenly from 0.5 to 1.
             baselines: names of those to compare with; None for the usual ones.
         """
@@ -219,9 +217,8 @@ class DarrmClient:
 
         Args:
             problem: gives K, the voters and how many are affected; its target does not count.
-            ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
+            ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning. `objective` and
+                `shape` are as in `gamma`.
             delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
             baselines: whose average errors are told beside.
         """
@@ -299,9 +296,7 @@ class DarrmClient:
         γ_opt was proved private, and its δ computed again: they are this process's own.
 
         Args:
-            problem: what is asked.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
+            problem: what is asked, with `objective` and `shape` as in `gamma`.
             gamma: γ(0..K) of yours, private or not; None for γ_opt.
             epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
             points: how many, where ``epsilons`` is None.
@@ -595,10 +590,7 @@ class DarrmClient:
         """Return what a design would cost; nothing is solved.
 
         Args:
-            problem: what is asked.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
-            method: as in `darrm_opt.solve`.
+            problem: what is asked, with `objective`, `shape` and `method` as in `gamma`.
         """
         from darrm_opt.answers.library_types import estimate_of
 

@@ -20,7 +20,6 @@ _ACCEPTED = "http://HOST:PORT or https://HOST of a service, or file:///PATH of a
 def connect(
     url: str,
     key: str | None,
-    timeout: float | None,
     retries: int,
     tls: ssl.SSLContext | None,
     proxy: str | None,
@@ -43,7 +42,7 @@ def connect(
 
     if proxy is not None:
         check_proxy(proxy)
-    transport = Transport(service_url(url), key, timeout, retries, tls, proxy)
+    transport = Transport(service_url(url), key, retries, tls, proxy)
     if fallback is None:
         return HttpBackend(transport)
     from darrm_client.table_backend import FallbackBackend, open_table

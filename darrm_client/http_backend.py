@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,14 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlencode
 
-from darrm_client.errors import (
-    RETRIED,
-    ClientError,
-    Deadline,
-    DeadlineExceeded,
-    ServiceUnreachable,
-    error_of,
-)
+from darrm_client.errors import RETRIED, ClientError, Deadline, DeadlineExceeded, ServiceUnreachable, error_of
 from darrm_client.jobs import FINAL_STATES, parse_job, wait_for_job
 from darrm_opt._version import __version__
 from darrm_opt.errors import DarrmError, VerificationFailed
@@ -188,7 +181,6 @@ class Transport:
         self,
         url: str,
         key: str | None,
-        timeout: float | None,
         retries: int,
         tls: ssl.SSLContext | None,
         proxy: str | None,
@@ -199,23 +191,20 @@ class Transport:
         headers = {"User-Agent": f"darrm-opt/{__version__}", "Accept": "application/json"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        secure = (
-            url.startswith("https:") or proxy is not None
-        )  # else reading the system's certificates would be the slowest step
+        # Else reading the system's certificates would be the slowest step.
+        secure = url.startswith("https:") or proxy is not None
         self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
             base_url=url, headers=headers, proxy=proxy, trust_env=False, verify=secure if tls is None else tls
         )
         self.url = url  # where the service is, without a path of ``/v1``
-        self.timeout = timeout  # for one call, retries and all [s]; None for no bound
         self.retries = retries  # how often a request is sent again
         self._lock = threading.Lock()
         self._http: httpx.Client | None = None
         self._process = 0
         self._closed = False
 
-    def call(self, method: str, path: str, body: Any = None, deadline: Deadline | None = None) -> Reply:
+    def call(self, method: str, path: str, body: Any, deadline: Deadline) -> Reply:
         """Send a request until there is an answer."""
-        deadline = Deadline.after(self.timeout) if deadline is None else deadline
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         for attempt in range(self.retries + 1):
             deadline.check()
@@ -232,14 +221,8 @@ class Transport:
     @contextmanager
     def lines(self, path: str, deadline: Deadline, headers: dict[str, str]) -> Iterator[Iterator[str]]:
         """Open a stream of text lines; it ends by itself or when the caller leaves."""
-        with (
-            self._httpx_errors(deadline),
-            self._client().stream(
-                "GET", path, headers={"Accept": "text/event-stream", **headers}, timeout=self._try_timeout(deadline)
-            ) as response,
-        ):
-            if response.status_code != 200:
-                self._refuse(response, b"".join(self._bytes(response, deadline)))
+        accepted = {"Accept": "text/event-stream", **headers}
+        with self._response("GET", path, deadline, (200,), headers=accepted) as response:
             yield _lines(self._bytes(response, deadline))
 
     def close(self) -> None:
@@ -260,22 +243,24 @@ class Transport:
 
     def _send(self, method: str, path: str, content: bytes | None, deadline: Deadline) -> Reply:
         headers = {} if content is None else {"Content-Type": "application/json"}
-        with (
-            self._httpx_errors(deadline),
-            self._client().stream(
-                method, path, content=content, headers=headers, timeout=self._try_timeout(deadline)
-            ) as response,
-        ):
+        accepted = (200, 201, ACCEPTED)
+        with self._response(method, path, deadline, accepted, content=content, headers=headers) as response:
             body = b"".join(self._bytes(response, deadline))
-            if response.status_code not in {200, 201, 202}:
-                self._refuse(response, body)
             return Reply(response.status_code, _json(body), _retry_after(response))
 
-    def _try_timeout(self, deadline: Deadline) -> httpx.Timeout:
+    @contextmanager
+    def _response(
+        self, method: str, path: str, deadline: Deadline, accepted: Sequence[int], **request: Any
+    ) -> Iterator[httpx.Response]:
+        """Open the response to one try; raises where its status is not accepted."""
         import httpx
 
         seconds = min(TRY_SECONDS, max(deadline.remaining, 1e-3))
-        return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+        timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+        with self._httpx_errors(deadline), self._client().stream(method, path, timeout=timeout, **request) as response:
+            if response.status_code not in accepted:
+                self._refuse(response, b"".join(self._bytes(response, deadline)))
+            yield response
 
     def _bytes(self, response: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
         """Yield the body as it comes: one that drips for ever, or never ends, is cut off."""

@@ -77,24 +77,23 @@ class JobsClient:
     """The jobs of a service. Submitting is idempotent: the same problem is the same job."""
 
     def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
-        self._backend = backend
-        self._timeout = timeout
+        self._backend, self._timeout = backend, timeout
 
     def submit(
         self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free"
     ) -> JobStatus:
         """Queue a design, unless it is there already; return its job at once."""
-        return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline(None)))
+        return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline()))
 
     def get(self, id: str) -> JobStatus:
         """Return a job."""
-        return parse_job(self._backend.job(id, self._deadline(None)))
+        return parse_job(self._backend.job(id, self._deadline()))
 
     def list(self, state: str | None = None) -> Iterator[JobStatus]:
         """Yield the jobs, the newest first; only those in a state, if one is given."""
         after: str | None = None
         while True:
-            page = self._backend.jobs(state, after, self._deadline(None))
+            page = self._backend.jobs(state, after, self._deadline())
             jobs = [parse_job(job) for job in members(member(page, "jobs"), list)]
             yield from jobs
             after = page.get("next")
@@ -121,14 +120,14 @@ class JobsClient:
 
     def cancel(self, id: str) -> JobStatus:
         """Stop a job that is not over; return it as it then stands."""
-        return parse_job(self._backend.cancel(id, self._deadline(None)))
+        return parse_job(self._backend.cancel(id, self._deadline()))
 
     def add_webhook(self, id: str, url: str) -> JobWebhook:
         """Have the service send a signed POST to ``url`` when a job ends, or at once if it has ended.
 
         The receiver verifies it with `darrm_client.verify_webhook`. The service must reach ``https://…``.
         """
-        answer = self._backend.add_webhook(id, url, self._deadline(None))
+        answer = self._backend.add_webhook(id, url, self._deadline())
         values = [member(answer, name) for name in ("id", "job", "url", "state", "secret")]
         if not all(isinstance(value, str) for value in values):
             raise VerificationFailed("The answer is no webhook.")
@@ -138,7 +137,7 @@ class JobsClient:
         """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again."""
         return self._backend.events(id, self._deadline(timeout))
 
-    def _deadline(self, timeout: float | None) -> Deadline:
+    def _deadline(self, timeout: float | None = None) -> Deadline:
         return Deadline.after(self._timeout if timeout is None else timeout)
 
 

@@ -43,9 +43,11 @@ from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import table_solution_record
 from darrm_opt.tables.solver import TableSolution
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
+from solver_cache.nearest import nearest
 from solver_cache.solve import recall
 from solver_cache.store import NoStore, Store, open_store
 from solver_cache.table_entries import TableError
+from solver_cache.validate import validate_row
 
 _LOG = logging.getLogger("darrm_client")
 
@@ -190,8 +192,6 @@ class TableBackend:
 
     def result(self, id: str, deadline: Deadline) -> Any:
         """Return a stored answer by its id."""
-        from solver_cache.validate import validate_row
-
         deadline.check()
         row = self._store.get(id)
         solution = None if row is None else validate_row(row).solution
@@ -224,8 +224,6 @@ class TableBackend:
         solution = recall(spec, self._store)
         if solution is not None:
             return {"id": spec.key, "cached": True, "nearest": None, **solution_record(solution)}
-        from solver_cache.nearest import nearest
-
         match = nearest(spec, self._store)
         if match is None:
             fault = f"The table {self._store.url} has no answer to this problem, nor one that implies it."

@@ -104,14 +104,7 @@ def _labelled_already(output: str) -> InvalidInput:
 
 
 def label_file(
-    votes: str,
-    output: str,
-    release: PrivateVote,
-    log: ReleaseLog,
-    *,
-    release_id: str | None,
-    rows: int,
-    count: int,
+    votes: str, output: str, release: PrivateVote, log: ReleaseLog, *, release_id: str | None, rows: int, count: int
 ) -> LabelResult:
     """Release a label for each row of a file of votes."""
     suffix = check_format(output, "output")
@@ -122,10 +115,7 @@ def label_file(
             raise _budget_exceeded(log, missing, count, partial_path)
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
-        with (
-            labels(partial_path, suffix, classes) as file,
-            ProgressDisplay("labelling rows", count) as display,
-        ):
+        with labels(partial_path, suffix, classes) as file, ProgressDisplay("labelling rows", count) as display:
             for number, block in enumerate(blocks(votes, K, job.rows, classes)):
                 try:
                     file.write(release.release_many(block, _block_id(job, number)))

@@ -141,8 +141,7 @@ class ProblemOptions(VoterOptions):
 
 
 Method = Annotated[
-    str,
-    CommandOption("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
+    str, CommandOption("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN)
 ]
 
 
@@ -151,13 +150,7 @@ class SearchOptions:
     """What is designed, and how, as typed."""
 
     objective: Annotated[
-        str,
-        CommandOption(
-            "--objective",
-            lambda: f"What is maximised: {objectives()}.",
-            "TEXT",
-            _DESIGN,
-        ),
+        str, CommandOption("--objective", lambda: f"What is maximised: {objectives()}.", "TEXT", _DESIGN)
     ] = "rectangular"
     shape: Annotated[
         str,
@@ -280,16 +273,7 @@ class SampleOptions:
             QUERIES,
         ),
     ] = None
-    sampling: Annotated[
-        str | None,
-        CommandOption(
-            "--sampling",
-            how_drawn,
-            "SCHEME[,…]",
-            QUERIES,
-            "poisson",
-        ),
-    ] = None
+    sampling: Annotated[str | None, CommandOption("--sampling", how_drawn, "SCHEME[,…]", QUERIES, "poisson")] = None
 
     def as_sampling(self) -> Sampling | None:
         """Return the sampling that was typed; None for nothing.
@@ -334,8 +318,7 @@ class TotalOptions:
         str | None, CommandOption("--total-epsilon", "ε of all answers together.", "NATS", QUERIES)
     ] = None
     total_delta: Annotated[
-        str | None,
-        CommandOption("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", QUERIES, "0"),
+        str | None, CommandOption("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", QUERIES, "0")
     ] = None
 
 

@@ -294,11 +294,7 @@ class LabelFile:
             self._parquet.close()
         if self._suffix == ".npy":
             header = io.BytesIO()
-            header_fields = {
-                "descr": self._type.str,
-                "fortran_order": False,
-                "shape": (self._count,),
-            }
+            header_fields = {"descr": self._type.str, "fortran_order": False, "shape": (self._count,)}
             np.lib.format.write_array_header_1_0(header, header_fields)
             self._file.seek(0)
             self._file.write(header.getvalue())

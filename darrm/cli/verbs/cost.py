@@ -52,16 +52,12 @@ class ParameterOptions:
     scale: Annotated[
         str | None, CommandOption("--scale", lambda: f"Scale of noise on each count: {_whose('scale')}.", "VOTES")
     ] = None
-    rate: Annotated[
-        str | None,
-        CommandOption("--rate", lambda: f"Nats a vote: {_whose('rate')}.", "NUMBER"),
-    ] = None
+    rate: Annotated[str | None, CommandOption("--rate", lambda: f"Nats a vote: {_whose('rate')}.", "NUMBER")] = None
     voters: Annotated[
         str | None, CommandOption("--voters", lambda: f"Mean number of voters drawn: {_whose('voters')}.", "NUMBER")
     ] = None
     share: Annotated[
-        str | None,
-        CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY"),
+        str | None, CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY")
     ] = None
     value: Annotated[
         str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER")

@@ -48,8 +48,7 @@ def plan(
         CommandOption("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS"),
     ] = None,
     output: Annotated[
-        str | None,
-        CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE"),
+        str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,
     *,
     json: AsJson = False,

@@ -329,9 +329,9 @@ class Popen(subprocess.Popen[Any]):
         pass_fds, cwd, env, _, _, _, *pipes = rest[:12]
         words, surroundings = [*args], dict(os.environ if env is None else env)
         at = words.index("-c") if "-c" in words else 0
-        is_copied = IS_SUPPORTED and at and (self.copies_all or words[at + 1] in {_BOOTSTRAP, PROGRAM[-1]})
+        is_ours = self.copies_all or "serve" in words or not {_BOOTSTRAP, PROGRAM[-1]}.isdisjoint(words)
         with contextlib.suppress(OSError):  # of a fork server that a test has killed with its server's other children
-            if is_copied and not _is_customized(surroundings):
+            if IS_SUPPORTED and at and is_ours and not _is_customized(surroundings):
                 streams = [own if given == -1 else given for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
                 request = (words[1:at], words[at + 1], words[at + 2 :], os.fspath(cwd or Path.cwd()), surroundings)
                 self.pid = server().copy([*streams, *pass_fds], (*request, list(pass_fds)))

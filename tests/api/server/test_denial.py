@@ -16,7 +16,7 @@ WITH_SQLITE = [attack for attack in ATTACKS if attack.name != HANG]
 SCALE = 0.3
 """Multiple of the connections of the long form."""
 
-SECONDS = 0.8
+SECONDS = 0.4
 """Time of each attack [s]."""
 
 

@@ -33,7 +33,7 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
-from darrm_opt.errors import BackendUnavailable, TooMuchWork
+from darrm_opt.errors import BackendUnavailable, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.search import largest_count_between
 
@@ -215,10 +215,19 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
     return _least({name: total.epsilon for name, total in totals.items()}, delta)
 
 
+def refuse_samples(mechanism: object, sampling: Sampling | None) -> None:
+    """Refuse samples where totals are those of releases that every record is in."""
+    if sampling is not None and not getattr(mechanism, "takes_samples", True):
+        raise InvalidInput(
+            "sampling", sampling, "None for a mechanism of private voters", "Its accounts are those of all voters."
+        )
+
+
 def _sampled_cost(
     mechanism: Accountable, releases: int, delta: float, sampling: Sampling, skip: Collection[str]
 ) -> Cost:
     """Return what releases cost whose records are drawn anew for each; as `cost`."""
+    refuse_samples(mechanism, sampling)
     if not releases:
         return cost_of_parts((), delta)
     # As functions: laws of any votes take seconds, and not every scheme asks for them.

@@ -24,7 +24,7 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import nats
-from darrm_opt.accounting.cost import Accountable, Parts
+from darrm_opt.accounting.cost import Accountable, Parts, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.labels.composition import MAX_RANGE, table_divergence
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
@@ -88,7 +88,7 @@ def as_pld(
     defines a dominating pair); the guard is ours.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    subject = _subject(released, fresh=fresh)
+    subject, fresh = _subject(released, fresh=fresh)
     if isinstance(subject, Release):
         if sampling is not None:
             raise InvalidInput("sampling", sampling.words, "None with a γ of private voters")
@@ -100,15 +100,18 @@ def as_pld(
     return library_distribution(*plds, guarded=True)
 
 
-def _subject(released: Releasing, *, fresh: bool) -> Release | Accountable:
-    """Return a γ with its problem, or a mechanism whose releases are all charged alike."""
-    check_fresh(fresh)
+def _subject(released: Releasing, *, fresh: bool) -> tuple[Release | Accountable, bool]:
+    """Return a γ with its problem, or a mechanism whose releases are all charged alike; and whether voters are fresh.
+
+    A mechanism says that itself, too.
+    """
+    fresh = check_fresh(fresh) or getattr(released, "fresh", False)
     certified = getattr(released, "release", None)
     if isinstance(certified, Release):
-        return certified
+        return certified, fresh
     if hasattr(released, "bounds"):
-        return cast("Accountable", released)
-    return Release.of(cast("Released", released))
+        return cast("Accountable", released), fresh
+    return Release.of(cast("Released", released)), fresh
 
 
 def _releases(mechanism: Accountable, queries: int) -> Parts:
@@ -141,9 +144,7 @@ def _parts(parts: Parts, step: float) -> list[Pld]:
 
 def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
     """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
-    _check_sampling(sampling)
-    if getattr(mechanism, "is_fixed", False):
-        raise InvalidInput("sampling", sampling.words, "None for voters that were trained once")
+    _check_sampling(mechanism, sampling)
     families = mechanism.triples(sampling)
     if families is None:
         release = mechanism.moved(mechanism.affected)
@@ -157,8 +158,9 @@ def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: flo
     return plds[::-1]  # first that of a record that is removed
 
 
-def _check_sampling(sampling: Sampling) -> None:
-    """Refuse samples of which a record is in several votes, queries or labels."""
+def _check_sampling(mechanism: Accountable, sampling: Sampling) -> None:
+    """Refuse samples of which a record is in several votes, queries or labels, and a mechanism that takes none."""
+    refuse_samples(mechanism, sampling)
     if sampling.scheme in (*EACH_VOTER, ALLOCATION) or sampling.labels > 1:
         raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
 
@@ -186,7 +188,7 @@ def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | N
     >>> bool(2.2 < both.get_epsilon(1e-5) < 2.3)  # the labels alone cost 2.06, as noisy counts 2.64
     True
     """
-    return _event_and_accountants()[0](_subject(released, fresh=fresh), fresh, sampling)
+    return _event_and_accountants()[0](*_subject(released, fresh=fresh), sampling)
 
 
 def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "ADD_OR_REMOVE_ONE") -> Any:
@@ -226,7 +228,7 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
     if isinstance(subject, Release):
         raise InvalidInput("released", "a γ of private voters", "a mechanism of voters that are not private")
     if sampling is not None:
-        _check_sampling(sampling)
+        _check_sampling(subject, sampling)
         families = subject.triples(sampling)
         if families is None or any(family.missing for family in families):
             raise InvalidInput("sampling", sampling.words, "None, or one for `pld_accountant`")

@@ -289,21 +289,13 @@ def _transcript(mechanism: VoteMechanism, releases: int, *, is_batch: bool) -> s
 
 
 def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | None, *, is_batch: bool) -> list[str]:
-    voters = []
-    if isinstance(mechanism, GroupTableMechanism):
-        voters = [group.voter for group in mechanism.problem.groups]
-    elif isinstance(mechanism, CertifiedNoiseFunction):
-        voters = [mechanism.problem.voter]
-    elif isinstance(mechanism, PlainVote):
-        voters = [mechanism.model]
-    # Nothing is assumed of voters that are not private: their votes may depend on each other in any way.
-    private = any(voter.epsilon < math.inf for voter in voters)
     found = []
     # Where each voter draws for itself a record may reach all of them: no layout to assume.
     if sampling is None or sampling.scheme not in EACH_VOTER:
         moved = count_text(mechanism.affected, "vote")
         found.append(f"One record moves at most {moved} of a query, by how the data are laid out.")
-    if private:
+    # Nothing is assumed of voters that are not private: their votes may depend on each other in any way.
+    if mechanism.private_voters:
         found.append(
             "Each voter is as private as is said, and voters answer independently of each other, given the data."
         )

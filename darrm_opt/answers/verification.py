@@ -302,6 +302,9 @@ def verify_options(
     # A mechanism that fits, of a question with fewer votes moved, proves nothing of this one.
     if (mechanism.K, mechanism.classes, mechanism.affected) != (problem.K, problem.classes, problem.affected):
         raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
+    # What fits because the voters are private proves nothing of these, which are not.
+    if mechanism.private_voters:
+        raise VerificationFailed("The answer has a mechanism for voters that are private themselves.")
     if answer.get("sampling") != (None if sampling is None else sampling.record()):
         raise VerificationFailed("The answer is for another sampling than was asked.")
     if not mechanism.fits(problem.target, queries, sampling):

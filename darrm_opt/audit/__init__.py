@@ -20,7 +20,6 @@ from darrm_opt.audit.claim import Audit, Claim, Counterexample, Counts, SampledB
 from darrm_opt.audit.exact import Laws, mechanism_laws, of_voters, proved_epsilon, read_table, table_laws, worst_event
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.randomness import SystemRandomness
 
@@ -85,15 +84,14 @@ def audit(
 
 def _audit_mechanism(mechanism: VoteMechanism, claim: Claim, samples: int, confidence: float) -> Audit:
     ours = type(mechanism).__module__.startswith("darrm_opt.")
-    private_voters = isinstance(mechanism, CertifiedNoiseFunction) and mechanism.problem.voter.epsilon < math.inf
     found = Audit(claim, "not refuted")
     if ours and claim.neighbours == "replace-one":  # what a package states of its mechanism is no proof
         cost = mechanism.cost(claim.releases, claim.privacy.delta)
         found = Audit(claim, "not refuted", cost.epsilon if cost.epsilon < math.inf else None, cost.account)
         if cost.epsilon <= claim.privacy.epsilon:
             return Audit(claim, "proved", cost.epsilon, cost.account)
-    # Neighbours of private voters are no vote counts (`darrm verify` shows a γ's worst ones), nor are those of groups.
-    if private_voters or type(mechanism).count is not VoteMechanism.count:
+    # Neighbours of private voters are no vote counts (`darrm verify` shows a γ's worst ones); groups count votes apart.
+    if mechanism.private_voters or type(mechanism).count is not VoteMechanism.count:
         return found
     counted = mechanism.cap is None or claim.releases == 1
     laws = mechanism_laws(mechanism, claim) if counted else None

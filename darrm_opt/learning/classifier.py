@@ -34,7 +34,7 @@ from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.groups import VoterGroup, simplest_problem
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
 from darrm_opt.teachers import ConstantVote, random_states, slot_partition
@@ -287,10 +287,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if shape != (K, len(self.classes_), overlap):
             raise InvalidInput("release_log", str(path), accepted)
         # What it supposes of private voters must be true of these, and, as they are trained once, for one release only.
-        supposed = getattr(mechanism, "problem", None)
-        groups = supposed.groups if isinstance(supposed, GroupProblem) else ()
-        voters = [supposed.voter] if isinstance(supposed, Problem) else [group.voter for group in groups]
-        if supposed is not None and any(voter.epsilon < math.inf for voter in voters):
+        supposed: Any = getattr(mechanism, "problem", None)
+        if mechanism.private_voters:
             shown = {"classes": mechanism.classes, "affected": overlap}
             abstains = getattr(supposed, "abstention", False)
             ours = simplest_problem(self._voter_groups(K), supposed.target, **shown, abstention=abstains)

@@ -110,6 +110,7 @@ class VoteMechanism(ABC):
         affected: votes that one record can move.
         cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
         fresh: whether totals suppose that private voters are fresh (`accounting.freshness.FRESH`).
+        takes_samples: whether totals are known where records are drawn anew for every release.
         models: privacy of each model and how many one record reaches, where these, charged once, cover all releases:
             of private voters that were trained once. None: each release is charged.
     """
@@ -128,11 +129,17 @@ class VoteMechanism(ABC):
     affected: int
     cap: int | None = None
     fresh: bool = False
+    takes_samples: bool = True
 
     @property
     def models(self) -> tuple[Privacy, int] | None:
         """None: each release is charged."""
         return None
+
+    @property
+    def private_voters(self) -> tuple[Privacy, ...]:
+        """(ε, Δ) of the voters that its proofs suppose to be private; none where votes may be anything."""
+        return ()
 
     def count(self, votes: NDArray[Any]) -> VoteTable:
         """Return the votes that `draw_many` takes: those for each class, shape (N, C).

@@ -7,13 +7,14 @@ closed forms of the paper (`darrm_opt.baselines`), each with one parameter.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds
+from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.quota import is_proved, most_releases
@@ -114,6 +115,8 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
     Source: Algorithm 1 and Lemma 3.4 of the paper; what many releases cost: `accounting.total`.
     """
 
+    takes_samples = False
+
     def __init__(self, release: Release, *, fresh: bool = False) -> None:
         super().__init__(release.noise, affected=int(release.problem.affected))
         self.release, self.fresh = release, check_fresh(fresh)
@@ -138,6 +141,10 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
         charged_once = effective_voters(self.problem, MAX_RELEASES, fresh=self.fresh) is not self.problem
         return (self.problem.voter, int(self.problem.affected)) if charged_once else None
 
+    @property
+    def private_voters(self) -> tuple[Privacy, ...]:
+        return (self.problem.voter,) if self.problem.voter.epsilon < math.inf else ()
+
     def bounds(self, releases: int) -> Parts:
         """Return what is proved of so many releases: the target of each, or the laws of voters that are not private."""
         if self.models is not None and releases > 1:
@@ -146,17 +153,19 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
         """Return what so many releases cost together at δ, by the least of the accounts of `total_privacy`."""
-        _refuse_sampling(sampling)
+        refuse_samples(self, sampling)
         total = total_privacy(self.release, releases, delta, fresh=self.fresh)
-        epsilons = {name: one.epsilon for name, one in total.totals.items()}
-        return Cost(total.best.epsilon, delta, total.method, epsilons)
+        # The sums of ε and δ have a δ of their own: above this one they say nothing of it.
+        epsilons = {name: one.epsilon for name, one in total.totals.items() if one.delta <= delta}
+        account = min(epsilons, key=lambda name: epsilons[name], default="none")
+        return Cost(epsilons.get(account, math.inf), delta, account, epsilons)
 
     def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        _refuse_sampling(sampling)
+        refuse_samples(self, sampling)
         return is_proved(self.release, releases, budget, fresh=self.fresh)
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        _refuse_sampling(sampling)
+        refuse_samples(self, sampling)
         return most_releases(self.release, budget, fresh=self.fresh)
 
     def record(self) -> dict[str, Any]:
@@ -233,13 +242,6 @@ class RandomizedResponse(NoiseFunctionMechanism):
 @lru_cache(maxsize=64)
 def _bit_pairs(noise: NoiseFunction, affected: int) -> BitPairs:
     return BitPairs.of_gamma(noise, affected)
-
-
-def _refuse_sampling(sampling: Sampling | None) -> None:
-    if sampling is not None:
-        raise InvalidInput(
-            "sampling", sampling, "None for a γ with its problem", "Its accounts are those of all voters."
-        )
 
 
 def _two_classes(name: str, classes: int) -> None:

@@ -36,6 +36,10 @@ class PlainVote(VoteMechanism):
         self.model = model  # (ε, Δ) of the training of one model
 
     @property
+    def private_voters(self) -> tuple[Privacy, ...]:
+        return (self.model,)
+
+    @property
     def description(self) -> str:
         return f"the class of most votes, of models that are each {guarantee(self.model)}"
 

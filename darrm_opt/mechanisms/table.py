@@ -17,7 +17,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from darrm_opt.accounting.cost import MAX_RELEASES, Cost, Parts, Quota, ReleaseBounds, cost_of_parts, most_releases
+from darrm_opt.accounting.cost import (
+    MAX_RELEASES,
+    Cost,
+    Parts,
+    Quota,
+    ReleaseBounds,
+    cost_of_parts,
+    most_releases,
+    refuse_samples,
+)
 from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.sampling import Sampling
@@ -156,6 +165,7 @@ class GroupTableMechanism(TableMechanism):
 
     name = "group_table"
     kind = GROUP_KIND
+    takes_samples = False
 
     problem: GroupProblem
 
@@ -174,9 +184,13 @@ class GroupTableMechanism(TableMechanism):
         return np.hstack([count_checked(part, self.classes) for part in np.split(votes, ends, axis=1)])
 
     @property
+    def private_voters(self) -> tuple[Privacy, ...]:
+        return tuple(group.voter for group in self.problem.groups if group.voter.epsilon < math.inf)
+
+    @property
     def is_fixed(self) -> bool:
         """Whether voters that are private were trained once: their earlier answers tell of later ones."""
-        return not self.fresh and any(group.voter.epsilon < math.inf for group in self.problem.groups)
+        return not self.fresh and bool(self.private_voters)
 
     @property
     def models(self) -> tuple[Privacy, int] | None:
@@ -225,12 +239,6 @@ class GroupTableMechanism(TableMechanism):
     def bounds(self, releases: int) -> Parts:
         return _bounds(self.everyone, releases, fixed=self.is_fixed)
 
-    def moved(self, votes: int) -> ReleaseBounds:
-        return ReleaseBounds(self.problem.target if votes <= self.affected else None)
-
-    def triples(self, sampling: Sampling) -> None:
-        """Return None: no account of samples is known."""
-
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
         return self.reach_cost(self.everyone, releases, delta, sampling)
 
@@ -244,10 +252,7 @@ class GroupTableMechanism(TableMechanism):
 
     def reach_cost(self, reach: VoterReach, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
         """Return what so many releases cost those whom a record reaches, at δ."""
-        if sampling is not None:
-            raise InvalidInput(
-                "sampling", sampling, "None for a table of groups", "Its accounts are those of all voters."
-            )
+        refuse_samples(self, sampling)
         found = cost_of_parts(_bounds(reach, releases, fixed=self.is_fixed), delta)
         if not (self.is_fixed and releases):
             return found

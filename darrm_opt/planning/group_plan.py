@@ -129,8 +129,9 @@ def plain_option(question: Question, problem: GroupProblem) -> Option | None:
     if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
         return None
     why = f"What {problem.affected} of the voters answer is within the total, and what is computed from it too."
-    account = "votes" if question.fresh else "post-processing"
-    return Option.fitting("majority", question, why, (1.0, 1.0), spent, account)
+    # Fresh votes are paid for one by one; what is computed from models that were trained once has no limit.
+    account, queries = ("votes", question.queries) if question.fresh else ("post-processing", None)
+    return Option.fitting("majority", question, why, (1.0, 1.0), spent, account, queries=queries)
 
 
 def _tables(question: Question, problem: GroupProblem, goal: PluralityObjective, end: float) -> list[Option]:

@@ -317,16 +317,10 @@ def _group_text(number: int, group: dict[str, Any]) -> str:
 def assumption(log: ReleaseLog) -> str:
     """Return what the total of a release log takes its voters to be."""
     from darrm_opt.design.report import count_text
-    from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
-    from darrm_opt.mechanisms.table import GroupTableMechanism
 
-    mechanism, voters = log.mechanism, []
-    if isinstance(mechanism, CertifiedNoiseFunction):
-        voters = [mechanism.problem.voter]
-    elif isinstance(mechanism, GroupTableMechanism):
-        voters = [group.voter for group in mechanism.problem.groups]
+    mechanism = log.mechanism
     return (
-        assumed_text(voters, log.limit, fresh=log.fresh)
+        assumed_text(mechanism.private_voters, log.limit, fresh=log.fresh)
         or f"A record moves at most {count_text(mechanism.affected, 'vote', 'votes')}."
     )
 

@@ -102,7 +102,8 @@ def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta:
     profile = majority.profile
     lines = profile.epsilons[np.linspace(0, len(profile.epsilons) - 1, MAX_PROFILE_POINTS).astype(int)]
     epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
-    points = [(epsilon, profile.delta(epsilon)) for epsilon in epsilons]
+    # A plain majority of votes that are not private has a δ of 1 everywhere: nothing is proved of it.
+    points = [(epsilon, delta) for epsilon in epsilons if (delta := profile.delta(epsilon)) < 1]
     with suppress(DeltaTooSmall):  # none at the δ of its target
         points.append((majority.privacy.epsilon, majority.privacy.delta))
     best, errors = None, []
@@ -117,7 +118,7 @@ def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta:
         except DeltaTooSmall as err:
             errors.append(err)
     if best is None:
-        raise min(errors, key=lambda err: err.floor)
+        raise min(errors, key=lambda err: err.floor, default=DeltaTooSmall(total_delta, 1.0, LEAK))
     return best
 
 

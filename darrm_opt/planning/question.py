@@ -315,7 +315,12 @@ class Question:
 
     @property
     def released(self) -> Problem:
-        """The voters as in `effective_voters`, so that all releases compose; the target is the total."""
+        """The voters as in `effective_voters`, so that all releases compose; the target is the total.
+
+        Among three or more classes what is released supposes nothing of them.
+        """
+        if self.classes > 2:
+            return Problem(self.K, Privacy(math.inf), self.total, self.affected)
         return effective_voters(self.voters, self.queries, fresh=self.fresh)
 
     def accuracy(self, noise: NoiseFunction) -> float:
@@ -345,6 +350,8 @@ class Question:
             affected = f"chance decides how many of the {self.K} voters one record affects, {mean:.3g} on average"
         if not self.private:
             return f"The voters are not private: {affected}, and every release uses fresh randomness of its own."
+        if self.classes > 2:
+            return f"Votes are taken as not private: {affected}, and every release uses fresh randomness of its own."
         if self.queries == 1:
             return "There is only one release, so nothing was released before it: the voters' own privacy holds."
         if self.fresh:

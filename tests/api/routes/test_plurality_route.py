@@ -20,6 +20,7 @@ from darrm_opt.answers.plurality import options_to_dict, verified_table, verify_
 from darrm_opt.answers.verification import verify_options
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
+from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_table
 from darrm_opt.record import canonical_json, digest
@@ -121,6 +122,9 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
         verify_options(told, PluralityProblem(5, 3, Privacy(2.0, 1e-3), affected=2), 2)
     with pytest.raises(VerificationFailed, match="where a mechanism should be"):
         verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
+    # Of models that are said to show nothing the plain vote would fit; these voters are not private.
+    with pytest.raises(VerificationFailed, match="private themselves"):
+        verify_options({**told, "mechanism": PlainVote(5, 3, Privacy(0.0)).record()}, problem, 2)
 
 
 SAMPLED: dict[str, Any] = {

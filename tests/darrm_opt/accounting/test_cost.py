@@ -17,9 +17,10 @@ from darrm_opt import Privacy, Problem, solve
 from darrm_opt.accounting.cost import ReleaseBounds, cost, cost_of_parts, fits, most_releases
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import total_privacy
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
-from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 
 PARAMETERS = {
     "permute_and_flip": 0.3,
@@ -109,3 +110,19 @@ def test_without_delta_releases_cost_their_largest_losses(rate: float) -> None:
     for queries in range(1, 8):
         assert mechanism.epsilon(queries, 0.0) == pytest.approx(queries * largest, rel=1e-9)
         assert mechanism.epsilon(queries, 0.0) >= queries * largest * (1 - 1e-13)
+
+
+def test_each_account_of_a_cost_is_at_its_delta() -> None:
+    """The sums of ε and δ have a δ of their own, 0.04 here: at a smaller one they prove nothing."""
+    solution = solve(Problem(3, Privacy(0.5, 0.01), Privacy(0.6, 0.02)))
+    found = CertifiedNoiseFunction(Release.of(solution), fresh=True).cost(2, 1e-3)
+    assert "simple" not in found.epsilons
+    assert found.epsilon == min(found.epsilons.values(), default=math.inf)
+    assert CertifiedNoiseFunction(Release.of(solution), fresh=True).cost(2, 0.0).account == "none"
+
+
+def test_of_a_plain_majority_of_trained_models_nothing_fits_but_the_models() -> None:
+    mechanism = CertifiedNoiseFunction(Release.of(solve(Problem(3, Privacy(0.1), Privacy(1.5)))))
+    assert mechanism.gamma.values == pytest.approx(np.ones(4))  # one record may show itself with certainty
+    assert mechanism.most_releases(Privacy(0.31)).account == "models"
+    assert mechanism.most_releases(Privacy(0.25, 1e-3)).queries <= 1

@@ -20,6 +20,12 @@ from darrm_opt.tables.solver import TableSolution, solve_table
 GROUPS = [(2, 0.1, 0.0), (2, 0.5, 0.0)]
 
 
+@pytest.mark.parametrize(("fresh", "queries"), [(True, 3), (False, None)])
+def test_the_plurality_of_fresh_votes_is_for_so_many_answers(*, fresh: bool, queries: int | None) -> None:
+    best = plan_groups([(2, 0.1), (2, 0.2)], 3, Privacy(3.0), fresh=fresh).options[0]
+    assert (best.name, best.queries) == ("majority", queries)
+
+
 @pytest.mark.parametrize("queries", [1, 2])
 def test_options_are_within_the_total_and_the_best_table_is_first(queries: int) -> None:
     total = Privacy(0.7, 1e-3)

@@ -366,3 +366,10 @@ def test_a_mechanism_that_is_a_table_has_suggestions_too() -> None:
     assert set(found.options[0].parameters) == {"rate", "epsilon", "delta"}  # the table, where it is better
     assert found.verdict == "none"
     assert found.suggestions[0].accuracy >= 0.6
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_three_classes_of_fresh_private_voters_are_taken_as_not_private(queries: int) -> None:
+    found = typed_plan(3, Privacy(1.0), queries, Privacy(0.9, 1e-3), 1, classes=3, fresh=True)
+    fixed = typed_plan(3, None, queries, Privacy(0.9, 1e-3), 1, classes=3)
+    assert [(one.name, one.spent) for one in found.options] == [(one.name, one.spent) for one in fixed.options]

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import settings
+from hypothesis import find, settings
+from hypothesis.strategies import just
 
 # Set before NumPy is loaded, and inherited by what tests start: threads of BLAS that wait for each other in several
 # processes on few processors take three times the processor time.
@@ -60,6 +61,8 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 
 def pytest_collection_finish() -> None:
     """Collect garbage from here on, but not among what was imported and collected."""
+    # Hypothesis makes its generator with its first example, and warns of one that only frozen objects refer to.
+    find(just(0), lambda _: True)
     gc.freeze()
     gc.enable()
 

@@ -262,9 +262,6 @@ class GroupTableMechanism(TableMechanism):
         best = found.epsilons.get(account, math.inf)
         return Cost(best, delta, account if best < math.inf else "none", found.epsilons)
 
-    def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        return self.cost(releases, budget.delta, sampling).epsilon <= budget.epsilon
-
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
         if self.is_fixed and self.fits(budget, MAX_RELEASES, sampling):
             return Quota(MAX_RELEASES, "models")

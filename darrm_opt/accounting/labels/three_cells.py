@@ -133,9 +133,8 @@ class CellFamily:
     # lower and upper bounds on the probabilities of a, b and another class at each (α, β), shape (n, 3); one pair of
     # arrays for each way of breaking ties
     bounds: Callable[[Array, Array], list[tuple[Array, Array]]]
-    another: Callable[
-        [Array, Array], Array
-    ]  # upper bound on that of another class, shape (n,), however ties are broken
+    # upper bound on that of another class, shape (n,), however ties are broken
+    another: Callable[[Array, Array], Array]
     least: float  # least α and β inside the triangle
     spacing: float = 0.0  # of the noise [σ], at most ½; 0 if it is continuous
     charge: float = 0.0  # relative, for sums over a lattice that stand for integrals

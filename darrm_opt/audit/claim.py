@@ -88,9 +88,8 @@ class Audit:
     epsilon: float | None = None  # ε of all releases at the claimed δ that is proved [nats]; None where nothing is
     account: str = ""  # what proves it; "" where nothing does
     counterexample: Counterexample | None = None  # what refutes it, or the worst event; None where none was looked for
-    exact: bool = (
-        False  # whether the counterexample's chances were computed; from samples they hold with the confidence
-    )
+    # whether the counterexample's chances were computed; from samples they hold with the confidence
+    exact: bool = False
     sampled: SampledBound | None = None  # what samples show; None where none were drawn
 
     def as_dict(self) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
             privacy = bagging_guarantee(n, k, models, replacement=replacement)
             right = [
                 # Accuracy on public data, of which nothing is released: seeded, so that it can be repeated.
-                _bagged_accuracy(shown, k, models, replacement, SeededRandomnessForTestsOnly(run))
+                _bagged_accuracy(shown, k, models, SeededRandomnessForTestsOnly(run), replacement=replacement)
                 for run in range(seed, seed + (2 if quick else 20))
             ]
             how = "with" if replacement else "without"
@@ -302,7 +302,7 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
     )
 
 
-def _bagged_accuracy(data: BundledData, k: int, models: int, replacement: bool, source: RandomSource) -> float:  # noqa: FBT001 — one call
+def _bagged_accuracy(data: BundledData, k: int, models: int, source: RandomSource, *, replacement: bool) -> float:
     votes = np.zeros(len(data.truth))
     for rows in draw_subsamples(len(data.y), k, models, replacement=replacement, source=source):
         if len(set(data.y[rows].tolist())) < 2:

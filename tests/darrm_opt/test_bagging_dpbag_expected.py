@@ -23,19 +23,8 @@ from support.two_class_moments import epsilon_from_moments, law_moments, noisy_v
 
 from darrm_opt.bagging import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.errors import InvalidInput
+from darrm_opt.literature import moments_accountant as accountant
 from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count
-from darrm_opt.literature.moments_accountant import (
-    StarRule,
-    moment_increment,
-    moments_epsilon,
-    pure_epsilon,
-    record_weights,
-    saa_label_budget,
-    saa_lam_for,
-    spread_floor,
-    star_spread,
-    vote_spread,
-)
 from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 from darrm_opt.teachers import Partition
@@ -114,13 +103,13 @@ def case(i: dict[str, Any]) -> tuple[Any, Any, int]:
 
 def weights(i: dict[str, Any]) -> list[float]:
     chunk, votes, C = case(i)
-    return [float(S) for S in record_weights(votes, chunk, C)]
+    return [float(S) for S in accountant.record_weights(votes, chunk, C)]
 
 
-def star_weight(rule: StarRule) -> Compute:
+def star_weight(rule: accountant.StarRule) -> Compute:
     def compute(i: dict[str, Any]) -> float:
         _, votes, C = case(i)
-        return float((star_spread(votes, C, rule) ** 2).sum())
+        return float((accountant.star_spread(votes, C, rule) ** 2).sum())
 
     return compute
 
@@ -138,7 +127,7 @@ def dpbag_epsilon(i: dict[str, Any]) -> float:
     worst = max(weights(i))
     if i["star"] != "none":
         worst = max(worst, star_weight(STARS[i["star"]])(i))
-    return moments_epsilon(worst, i["lam"], i["delta"], orders(i))
+    return accountant.moments_epsilon(worst, i["lam"], i["delta"], orders(i))
 
 
 def dpbag_labels(rule: Literal["paper", "strict"]) -> Compute:
@@ -155,7 +144,7 @@ def dpbag_labels(rule: Literal["paper", "strict"]) -> Compute:
 
 
 def strict(i: dict[str, Any]) -> int:
-    return saa_label_budget(i["epsilon"], i["delta"], i["lam"], orders=orders(i))
+    return accountant.saa_label_budget(i["epsilon"], i["delta"], i["lam"], orders=orders(i))
 
 
 def overspending(i: dict[str, Any]) -> int:
@@ -166,7 +155,9 @@ def spread(i: dict[str, Any]) -> float:
     """m of one record whose teachers' votes have the given shares."""
     k = 20
     own = np.repeat(range(len(i["vote_fractions"])), [round(share * k) for share in i["vote_fractions"]])
-    return float(vote_spread(own[:, None, None], np.zeros((1, k), dtype=int), len(i["vote_fractions"]))[0, 0])
+    return float(
+        accountant.vote_spread(own[:, None, None], np.zeros((1, k), dtype=int), len(i["vote_fractions"]))[0, 0]
+    )
 
 
 COMPUTE: dict[tuple[str, str], Compute] = {
@@ -187,12 +178,12 @@ COMPUTE: dict[tuple[str, str], Compute] = {
         i["n"], delta=i["delta"], epsilon=i["epsilon"], replacement=i["replacement"]
     ),
     ("bagging", "raises"): lambda i: bagging(i, "paper"),
-    ("saa", "eps_hat"): lambda i: moments_epsilon(i["n_labels"], i["lam"], i["delta"], orders(i)),
-    ("saa", "lambda_for"): lambda i: saa_lam_for(i["n_labels"], i["epsilon"], i["delta"], orders=orders(i)),
-    ("saa", "moment_bound"): lambda i: moment_increment(i["lam"], i["l"], i["m"]),
+    ("saa", "eps_hat"): lambda i: accountant.moments_epsilon(i["n_labels"], i["lam"], i["delta"], orders(i)),
+    ("saa", "lambda_for"): lambda i: accountant.saa_lam_for(i["n_labels"], i["epsilon"], i["delta"], orders=orders(i)),
+    ("saa", "moment_bound"): lambda i: accountant.moment_increment(i["lam"], i["l"], i["m"]),
     ("saa", "n_labels(rule=paper)"): overspending,
     ("saa", "n_labels(rule=strict)"): strict,
-    ("saa", "pure_epsilon_per_query"): lambda i: pure_epsilon(i["lam"]),
+    ("saa", "pure_epsilon_per_query"): lambda i: accountant.pure_epsilon(i["lam"]),
     ("saa", "smallest_max_order_reproducing_tables"): smallest_order,
     ("saa_exact_binary(extension)", "alpha_exact"): lambda i: law_moments(
         noisy_vote_laws(i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous"), [i["l"]]
@@ -205,10 +196,10 @@ COMPUTE: dict[tuple[str, str], Compute] = {
     ("pate", "q"): lambda i: wrong_winner_bound(i["margins"], i["lam"]),
     ("pate", "moment_bound_data_dependent"): lambda i: data_dependent_moment(i["margins"], i["lam"], i["l"]).formula,
     ("pate", "moment_bound_conjecture"): lambda i: conjectured_moment(i["margins"], i["lam"], i["l"], i["m"]).formula,
-    ("dpbag", "m_lower_bound"): lambda i: spread_floor(i["n_partitions"], i["n_classes"]),
+    ("dpbag", "m_lower_bound"): lambda i: accountant.spread_floor(i["n_partitions"], i["n_classes"]),
     ("dpbag", "m"): spread,
-    ("dpbag", "m[:4,0]"): lambda i: vote_spread(case(i)[1], case(i)[0], i["n_classes"])[:4, 0].tolist(),
-    ("dpbag", "moment_increment"): lambda i: moment_increment(i["lam"], i["l"], i["m"]),
+    ("dpbag", "m[:4,0]"): lambda i: accountant.vote_spread(case(i)[1], case(i)[0], i["n_classes"])[:4, 0].tolist(),
+    ("dpbag", "moment_increment"): lambda i: accountant.moment_increment(i["lam"], i["l"], i["m"]),
     ("dpbag", "checksum chunk.sum()"): lambda i: int(case(i)[0].sum()),
     ("dpbag", "checksum votes.sum()"): lambda i: int(case(i)[1].sum()),
     ("dpbag", "S.max()"): lambda i: max(weights(i)),
@@ -219,7 +210,7 @@ COMPUTE: dict[tuple[str, str], Compute] = {
     ("dpbag", "eps_hat after all queries"): dpbag_epsilon,
     ("dpbag", "n_labels(rule=paper)"): dpbag_labels("paper"),
     ("dpbag", "n_labels(rule=strict)"): dpbag_labels("strict"),
-    ("dpbag_naive", "eps_hat after all queries"): lambda i: moments_epsilon(
+    ("dpbag_naive", "eps_hat after all queries"): lambda i: accountant.moments_epsilon(
         i["queries"], i["lam"], i["delta"], orders(i)
     ),
     ("dpbag_naive", "n_labels(rule=paper)"): overspending,

@@ -55,7 +55,7 @@ def baselines() -> dict[str, NoiseFunction]:
 
 
 @pytest.fixture(scope="module")
-def found() -> Comparison:
+def comparison() -> Comparison:
     return compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3), fresh=True)
 
 
@@ -179,25 +179,25 @@ def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: 
         check_drawable("png")
 
 
-def test_mechanisms_are_bars_beside_their_gammas(found: Comparison) -> None:
-    figure = mechanisms_figure(found)
+def test_mechanisms_are_bars_beside_their_gammas(comparison: Comparison) -> None:
+    figure = mechanisms_figure(comparison)
     bars, curves = figure.axes
-    fitting = [row for row in found.rows if row.noise is not None]
-    assert len(fitting) < len(found.rows)
+    fitting = [row for row in comparison.rows if row.noise is not None]
+    assert len(fitting) < len(comparison.rows)
     widths = [bar.get_width() for bar in bars.patches]  # type: ignore[attr-defined]  # bars are rectangles
     assert sorted(widths) == sorted(row.tv_error for row in fitting if row.tv_error is not None)
     labels = [label.get_text() for label in bars.get_yticklabels()]
     assert AT_ONCE in labels
-    assert sum(text.get_text() == "does not fit" for text in bars.texts) == len(found.rows) - len(fitting)
+    assert sum(text.get_text() == "does not fit" for text in bars.texts) == len(comparison.rows) - len(fitting)
     assert "Laplace noise (SAA)" in labels
     assert len(curves.lines) == len(fitting)
     title = figure.get_suptitle()
     assert title == "K = 5 voters, each 0.5-DP; 4 releases, together (1, 0.001)-DP"
-    assert render(figure, "svg") == render(mechanisms_figure(found), "svg")
+    assert render(figure, "svg") == render(mechanisms_figure(comparison), "svg")
 
 
 def test_no_text_of_a_figure_crosses_another_or_the_edge(
-    solution: Solution, baselines: dict[str, NoiseFunction], found: Comparison
+    solution: Solution, baselines: dict[str, NoiseFunction], comparison: Comparison
 ) -> None:
     ms = [1.0, 2.0]
     errors: dict[str, Any] = {"optimal": {"tv_error": [0.2, 0.1], "disagreement": [0.3, 0.2]}}
@@ -207,7 +207,7 @@ def test_no_text_of_a_figure_crosses_another_or_the_edge(
         comparison_figure(solution, baselines),
         errors_figure(solution, baselines),
         allowance_figure(solution.problem, ms, errors),
-        mechanisms_figure(found),
+        mechanisms_figure(comparison),
     ]
     for figure in figures:
         figure.draw_without_rendering()  # lays it out

@@ -77,7 +77,10 @@ message = marshal.dumps(([], {program!r}, sys.argv[1:], os.getcwd(), dict(os.env
 channel.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, frame: channel.send(bytes([number])))
-code = os.waitstatus_to_exitcode(int.from_bytes(channel.recv(4), sys.byteorder))
+status = channel.recv(4)
+if not status:
+    sys.exit("the fork server has ended")
+code = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
 if code < 0:
     signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)

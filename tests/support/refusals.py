@@ -24,11 +24,16 @@ def refused(argument: str, value: str | None = None) -> Iterator[pytest.Exceptio
 
 
 def refuses(call: Callable[..., object], valid: Mapping[str, Any], /, **wrong: Iterable[Any]) -> None:
-    """Expect that each wrong value of each argument is refused by the argument's name, where the others are valid."""
+    """Expect that each wrong value of each argument is refused by the argument's name, where the others are valid.
+
+    A plain value is the one that the refusal shows; of a list or an array that may be a part.
+    """
+    assert all(wrong.values())
 
     @for_each(("argument", "value"), [(argument, value) for argument, values in wrong.items() for value in values])
     def check(argument: str, value: Any) -> None:
-        with refused(argument):
+        shown = repr(value) if isinstance(value, int | float | str) else None
+        with refused(argument, shown):
             call(**{**valid, argument: value})
 
     check()

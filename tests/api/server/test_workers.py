@@ -58,12 +58,13 @@ def test_files_in_the_current_folder_are_not_imported_by_a_worker(
         (folder / f"{name}.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(folder)
     (tmp_path / "run").mkdir()
-    end = threading.Timer(
-        60, os.kill, (os.getpid(), signal.SIGTERM)
-    )  # or a worker that cannot begin is replaced for ever
+    # Or a worker that cannot begin would be replaced for ever.
+    end = threading.Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     end.start()
-    assert supervised(worker_lives.asks_for_the_end, tmp_path / "run", monkeypatch)
-    end.cancel()
+    try:
+        assert supervised(worker_lives.asks_for_the_end, tmp_path / "run", monkeypatch)
+    finally:
+        end.cancel()
     assert "ended" not in caplog.text
 
 

@@ -17,26 +17,28 @@ TOTAL = Privacy(2.0, 1e-5)
 BETWEEN_TWO = {"fewer_voters", "optimal_sequence"}
 
 
-def asked(question: Question) -> set[str]:
+def option_names(question: Question) -> set[str]:
     """Return the names of the options for a question."""
     return {option.name for option in ranked_options(question)}
 
 
 def test_under_samples_mechanisms_that_have_a_parameter_are_asked_and_tables() -> None:
     question = Question.of(3, None, 2, TOTAL, 1, None, classes=3, ensemble=Sampling(100, 10))
-    assert asked(question) == {"optimal", *calibrated_names()}
+    assert option_names(question) == {"optimal", *calibrated_names()}
 
 
 def test_what_is_for_two_classes_is_not_asked_of_three() -> None:
-    assert asked(Question.of(3, None, 1, TOTAL, 1, None, classes=3)) == set(MECHANISMS) - BETWEEN_TWO - {CONFIDENT}
-    assert asked(Question.of(3, None, 1, TOTAL, 1, None)) == set(MECHANISMS) - {CONFIDENT}
+    assert option_names(Question.of(3, None, 1, TOTAL, 1, None, classes=3)) == set(MECHANISMS) - BETWEEN_TWO - {
+        CONFIDENT
+    }
+    assert option_names(Question.of(3, None, 1, TOTAL, 1, None)) == set(MECHANISMS) - {CONFIDENT}
 
 
 @pytest.mark.parametrize(("price", "delta"), [(1.0, 1e-5), (0.0, 1e-5), (1.0, 0.0)])
 def test_a_checked_maximum_is_asked_where_wrong_answers_cost_and_its_total_has_a_delta(
     price: float, delta: float
 ) -> None:
-    names = asked(Question.of(3, None, 1, Privacy(2.0, delta), 1, None, classes=3, price=price))
+    names = option_names(Question.of(3, None, 1, Privacy(2.0, delta), 1, None, classes=3, price=price))
     assert (CONFIDENT in names) == (price > 0 and delta > 0)
 
 

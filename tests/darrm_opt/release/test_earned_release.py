@@ -25,7 +25,7 @@ TOTAL = Privacy(4.5, 1e-4)
 
 
 @cache
-def proposed() -> Proposal:
+def proposal_of_batch() -> Proposal:
     return propose(MECHANISM.batch(30), TOTAL)
 
 
@@ -39,12 +39,12 @@ EARN, FAIL = votes(60), votes(30)
 
 
 def log_of(folder: Path) -> ReleaseLog:
-    return ReleaseLog.open_or_create(folder / "log", MECHANISM, proposal=proposed())
+    return ReleaseLog.open_or_create(folder / "log", MECHANISM, proposal=proposal_of_batch())
 
 
 def test_all_labels_leave_in_one_line_if_the_test_passes(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    assert (log.budget, log.limit, log.spent, log.passed, log.proposal) == (TOTAL, 30, 0, None, proposed())
+    assert (log.budget, log.limit, log.spent, log.passed, log.proposal) == (TOTAL, 30, 0, None, proposal_of_batch())
     assert log.cost(0, 1e-4).epsilon == 0
     labels = PrivateVote(MECHANISM, log).release_many(EARN, "batch")
     assert (labels == np.arange(30) % 3).mean() > 0.9
@@ -62,7 +62,7 @@ def test_a_batch_that_does_not_pass_is_charged_and_never_tested_again(tmp_path: 
         with pytest.raises(BatchWithheld) as withheld:
             PrivateVote(MECHANISM, log_of(tmp_path)).release_many(votes, name)
         assert withheld.value.total == TOTAL
-        assert withheld.value.test == proposed().failed(TOTAL.delta)
+        assert withheld.value.test == proposal_of_batch().failed(TOTAL.delta)
     log = log_of(tmp_path)
     assert (log.left, log.passed, log.labels) == (0, False, 0)
     with pytest.raises(BatchWithheld):
@@ -134,19 +134,19 @@ def test_processes_at_once_draw_one_test(tmp_path: Path) -> None:
 
 
 def test_a_counter_releases_a_batch_once() -> None:
-    counter = ReleaseCounter(30, proposed())
+    counter = ReleaseCounter(30, proposal_of_batch())
     copy = pickle.loads(pickle.dumps(counter))  # noqa: S301 — our own
-    assert (copy.left, copy.proposal) == (0, proposed())
+    assert (copy.left, copy.proposal) == (0, proposal_of_batch())
     vote = PrivateVote(MECHANISM, counter)
     with refused("votes"):
         vote.release_many(EARN[:29])
     assert len(vote.release_many(EARN)) == 30
-    for budget, error in ((counter, BudgetSpent), (ReleaseCounter(30, proposed()), BatchWithheld)):
+    for budget, error in ((counter, BudgetSpent), (ReleaseCounter(30, proposal_of_batch()), BatchWithheld)):
         with pytest.raises(error):
             PrivateVote(MECHANISM, budget).release_many(FAIL)
         assert budget.left == 0
     with refused("limit"):
-        ReleaseCounter(29, proposed())
+        ReleaseCounter(29, proposal_of_batch())
 
 
 @pytest.mark.slow
@@ -154,13 +154,13 @@ def test_labels_leave_as_often_as_the_test_passes() -> None:
     """By the same distance: the share that leaves is the chance that is stated, at 5 standard deviations."""
     batch = votes(45)
     counts = np.stack([(batch == label).sum(axis=1) for label in range(3)], axis=1)
-    chance = proposed().pass_chance(proposed().unpublished_distance(counts))
+    chance = proposal_of_batch().pass_chance(proposal_of_batch().unpublished_distance(counts))
     assert 0.02 < chance < 0.98
     source: RandomSource = SeededRandomnessForTestsOnly(5)
     left = 0
     for _ in range(300):
         try:
-            PrivateVote(MECHANISM, ReleaseCounter(30, proposed()), source=source).release_many(batch)
+            PrivateVote(MECHANISM, ReleaseCounter(30, proposal_of_batch()), source=source).release_many(batch)
             left += 1
         except BatchWithheld:
             continue
@@ -176,11 +176,11 @@ def test_what_a_log_is_not_for_is_refused(tmp_path: Path) -> None:
     new = tmp_path / "new"
     other = NoisyMaximum(60, 3, 6.0)
     for argument, make in (
-        ("budget", lambda: ReleaseLog.create(new, MECHANISM, budget=TOTAL, proposal=proposed())),
-        ("queries", lambda: ReleaseLog.create(new, MECHANISM, queries=30, proposal=proposed())),
-        ("proposal", lambda: ReleaseLog.create(new, other, proposal=proposed())),
+        ("budget", lambda: ReleaseLog.create(new, MECHANISM, budget=TOTAL, proposal=proposal_of_batch())),
+        ("queries", lambda: ReleaseLog.create(new, MECHANISM, queries=30, proposal=proposal_of_batch())),
+        ("proposal", lambda: ReleaseLog.create(new, other, proposal=proposal_of_batch())),
         ("proposal", lambda: ReleaseLog.create(new, MECHANISM, proposal=TOTAL)),  # type: ignore[arg-type]
-        ("proposal", lambda: PrivateVote(other, ReleaseCounter(30, proposed()))),
+        ("proposal", lambda: PrivateVote(other, ReleaseCounter(30, proposal_of_batch()))),
         (
             "proposal",
             lambda: ReleaseLog.open_or_create(

@@ -145,13 +145,13 @@ def test_take_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, in
             file.write(b'0123 {"count":3')
         disk["flushed"] = 0
 
-    def spent() -> int:
+    def read() -> int:
         return log.spent
 
     log, number = begun(tmp_path / "log"), 0
     other = ReleaseLog(log.path)
     add()
-    for asked, _ in enumerate(interrupts(spent, *SOURCES), 1):
+    for asked, _ in enumerate(interrupts(read, *SOURCES), 1):
         check_both_go_on(log, disk)
         number += 1
         assert log.spent == 3 * number

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, Tradeoff
-    from darrm_opt.answers.plurality import VerifiedTable
+    from darrm_opt.answers.tables import VerifiedTable
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
@@ -461,8 +461,8 @@ class DarrmClient:
         timeout: float | None,
     ) -> Plan:
         """Return the plan of votes among classes, or of groups of voters."""
+        from darrm_opt.answers.class_plans import verify_group_plan
         from darrm_opt.answers.library_types import table_plan_of
-        from darrm_opt.answers.plurality import verify_group_plan
         from darrm_opt.planning.group_plan import group_question
         from darrm_opt.planning.question import Question
         from darrm_opt.tables.groups import GroupProblem
@@ -524,7 +524,7 @@ class DarrmClient:
         Raises:
             AnswerNotFound: the client reads a table file, which has no table for these voters.
         """
-        from darrm_opt.answers.plurality import verified_table
+        from darrm_opt.answers.tables import verified_table
         from darrm_opt.tables.objective import as_table_objective
         from darrm_opt.tables.problem import PluralityProblem
         from darrm_opt.tables.record import TableSpec

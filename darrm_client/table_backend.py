@@ -27,7 +27,7 @@ from darrm_client.errors import (
 )
 from darrm_client.http_backend import HttpBackend, Transport
 from darrm_opt.answers import DRAW
-from darrm_opt.answers.plurality import shown_baselines, stored_table, table_spec, utilities_to_dict
+from darrm_opt.answers.tables import shown_baselines, stored_table, table_spec, utilities_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, Problem
@@ -305,7 +305,7 @@ class TableBackend:
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases
-        from darrm_opt.answers.plurality import design_options, options_argument, plan_group_options
+        from darrm_opt.answers.class_plans import design_options, options_argument, plan_group_options
 
         if "groups" in body:
             return plan_group_options(body, _no_report)

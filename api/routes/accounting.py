@@ -25,7 +25,7 @@ from api.schemas.design import design_of
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import ACCOUNT_TIMES, Pending
 from darrm_opt.answers.accounting import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
-from darrm_opt.answers.plurality import group_plan_seconds
+from darrm_opt.answers.class_plans import group_plan_seconds
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,

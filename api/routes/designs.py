@@ -28,7 +28,7 @@ from api.schemas.designs import (
 )
 from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from api.service.design_service import DesignService
-from darrm_opt.answers.plurality import stored_table
+from darrm_opt.answers.tables import stored_table
 from darrm_opt.tables.record import GROUP_KIND, KIND
 from solver_cache.database.designs import StoredDesign
 from solver_cache.solve import load_record

@@ -29,14 +29,8 @@ from api.schemas.plurality import (
     TableRequest,
 )
 from api.service.design_service import ACCOUNT_TIMES, DesignService
-from darrm_opt.answers.plurality import (
-    group_answer_seconds,
-    options_argument,
-    options_seconds,
-    plurality_seconds,
-    stored_table,
-    table_spec,
-)
+from darrm_opt.answers.class_plans import options_argument, options_seconds
+from darrm_opt.answers.tables import group_answer_seconds, plurality_seconds, stored_table, table_spec
 from darrm_opt.tables.record import GROUP_KIND, KIND, TableSpec, problem_record
 
 router = create_router("design")

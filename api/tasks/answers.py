@@ -16,7 +16,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, ClassVar, Self
 
@@ -29,7 +29,7 @@ from api.schemas.design import GammaAnswer, VerifyAnswer
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
 from api.tasks.design import compute_least, compute_tradeoff, recheck_tradeoff
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, curves, plurality, verification
+from darrm_opt.answers import accounting, class_plans, curves, tables, verification
 from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.model import Spec
 from solver_cache.solve import load_records, save_records
@@ -72,6 +72,15 @@ def _profile(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]
     return {**{name: argument[name] for name in ("problem", "gamma", "nearest", "id", "warnings")}, **result}
 
 
+_table_kind = partial(
+    AnswerKind,
+    compute=tables.design_table,
+    recheck=tables.recheck_table,
+    answer=tables.answer_to_dict,
+    designs=lambda argument, _: [tables.table_spec(argument)],
+    solutions=lambda result: [result["rule"]],
+)
+
 KINDS: dict[str, AnswerKind] = {
     "compare": AnswerKind(CompareAnswer, accounting.compare_mechanisms, accounting.recheck_comparison),
     "plan": AnswerKind(PlanAnswer, accounting.plan_releases, accounting.recheck_plan),
@@ -89,23 +98,9 @@ KINDS: dict[str, AnswerKind] = {
     "verify": AnswerKind(
         VerifyAnswer, verification.certify, verification.recheck_certificate, verification.certificate_to_dict
     ),
-    "plurality": AnswerKind(
-        PluralityAnswer,
-        plurality.design_table,
-        plurality.recheck_table,
-        plurality.answer_to_dict,
-        lambda argument, _: [plurality.table_spec(argument)],
-        lambda result: [result["rule"]],
-    ),
-    "table": AnswerKind(
-        TableDesignAnswer,
-        plurality.design_table,
-        plurality.recheck_table,
-        plurality.answer_to_dict,
-        lambda argument, _: [plurality.table_spec(argument)],
-        lambda result: [result["rule"]],
-    ),
-    "plurality/options": AnswerKind(PluralityOptionsAnswer, plurality.design_options, plurality.recheck_options),
+    "plurality": _table_kind(PluralityAnswer),
+    "table": _table_kind(TableDesignAnswer),
+    "plurality/options": AnswerKind(PluralityOptionsAnswer, class_plans.design_options, class_plans.recheck_options),
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
 

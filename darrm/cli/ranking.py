@@ -128,7 +128,7 @@ def _voters(K: str | None) -> int:
 
 def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
     """Print every option under a law of votes, and say what was written."""
-    from darrm_opt.answers.plurality import options_to_dict
+    from darrm_opt.answers.class_plans import options_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
     from darrm_opt.tables.priors import PastVotes
 

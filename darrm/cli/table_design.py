@@ -76,7 +76,7 @@ def show_table_design(
 ) -> None:
     """Solve, write and print."""
     from darrm.cli.files import write_json
-    from darrm_opt.answers.plurality import (
+    from darrm_opt.answers.tables import (
         MAX_GROUP_VOTERS,
         shown_baselines,
         table_seconds,

@@ -157,7 +157,7 @@ def solve_seconds(request: DesignSpec | TableSpec) -> float:
     if isinstance(request, DesignSpec):
         return _cut_seconds(request.problem) + _scenario_seconds(request)
     # Tables take long to load, and who asks for one has them already.
-    from darrm_opt.answers.plurality import table_seconds
+    from darrm_opt.answers.tables import table_seconds
 
     return table_seconds(request.problem)
 

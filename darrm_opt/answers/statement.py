@@ -17,7 +17,7 @@ from typing import Any
 from darrm_opt._version import __version__
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
-from darrm_opt.answers.plurality import record_in_answer
+from darrm_opt.answers.tables import record_in_answer
 from darrm_opt.design.report import count_text, text_above, voters_text
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism

@@ -19,7 +19,7 @@ from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting import Sampling
 from darrm_opt.accuracy import disagreement
-from darrm_opt.answers.plurality import options_to_dict, plan_group_options, verify_group_plan
+from darrm_opt.answers.class_plans import options_to_dict, plan_group_options, verify_group_plan
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.learning.release_plan import voting_plan

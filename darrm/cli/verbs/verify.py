@@ -153,7 +153,7 @@ def _record_in(document: Any) -> Any:
     """Return the record in a service's answer; what is none of these as it is, with nothing more loaded."""
     if not isinstance(document, dict) or document.keys().isdisjoint(("rule", "mechanism", "design")):
         return document
-    from darrm_opt.answers.plurality import record_in_answer
+    from darrm_opt.answers.tables import record_in_answer
 
     return record_in_answer(document)
 

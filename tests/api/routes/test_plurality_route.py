@@ -15,8 +15,9 @@ from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.accounting import Sampling
+from darrm_opt.answers.class_plans import options_to_dict
 from darrm_opt.answers.library_types import table_plan_of
-from darrm_opt.answers.plurality import options_to_dict, verified_table, verify_table_answer
+from darrm_opt.answers.tables import verified_table, verify_table_answer
 from darrm_opt.answers.verification import verify_options
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record

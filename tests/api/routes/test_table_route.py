@@ -11,7 +11,7 @@ from support.patient import patient
 
 from api.app import create_app
 from darrm_opt import InvalidInput, NotPrivate, Privacy
-from darrm_opt.answers.plurality import group_seconds, plurality_seconds, verified_table, verify_table_answer
+from darrm_opt.answers.tables import group_seconds, plurality_seconds, verified_table, verify_table_answer
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.tables.groups import GroupProblem, group_of

@@ -15,7 +15,7 @@ from support.group_exact import Enumeration, exponential, random_problem
 from support.refusals import refused, refuses
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
-from darrm_opt.answers.plurality import table_to_dict
+from darrm_opt.answers.tables import table_to_dict
 from darrm_opt.design.solution import Status
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table

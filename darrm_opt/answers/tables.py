@@ -1,0 +1,271 @@
+"""Designs of tables, of voters that are alike or of groups: their task, expected times, and results as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from darrm_opt.answers import Report
+from darrm_opt.answers.verification import member, members
+from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
+from darrm_opt.mechanisms.base import planned_fields
+from darrm_opt.planning.table_baselines import Baseline, table_baselines
+from darrm_opt.problem import Privacy
+from darrm_opt.reprove import ReproofFailed
+from darrm_opt.tables.corners import check_reach, corner_count, key_count
+from darrm_opt.tables.groups import MAX_CELLS, GroupProblem, TableProblem
+from darrm_opt.tables.objective import TableObjective, check_objective
+from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
+from darrm_opt.tables.record import (
+    TableSpec,
+    objective_from_record,
+    objective_record,
+    problem_from_record,
+    problem_record,
+    read_table,
+    reprove_table,
+    table_from_record,
+    table_solution_record,
+)
+from darrm_opt.tables.solver import TableSolution, solve_table
+from darrm_opt.tables.table import Table
+
+CELLS_CUBED_SECONDS = 8e-10
+"""Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""
+
+MEAN_VALUES = 4.5
+"""About how many different counts a partition has, at most."""
+
+
+def plurality_seconds(problem: PluralityProblem) -> float:
+    """Return about how long a design takes [s], most of it in the program; sizes grow with what a record can move."""
+    if not has_table(problem.K, problem.classes):
+        return 0.0  # refused at once, with the reason
+    cells = partition_count(problem.K, problem.classes) * min(problem.classes, MEAN_VALUES)
+    return 0.05 + CELLS_CUBED_SECONDS * cells**3 * problem.affected**2
+
+
+MAX_GROUP_VOTERS = 200
+"""Most voters, of all groups, whose corners are counted before a service answers."""
+
+MAX_SWEEPS, CELLS_PER_SWEEP = 40, 6
+"""Sweeps of a solve: two, and one more for so many cells; at most so many."""
+
+SETUP_SECONDS, SWEEP_SECONDS, VOTER_SECONDS, LOSS_SECONDS = 2e-3, 1.5e-3, 2e-4, 6e-9
+"""Time [s] of a solve and of a sweep whatever the size; of a sweep for each voter, and for each loss that it takes."""
+
+LAW_SECONDS, KEY_SECONDS, GROUP_CELLS_CUBED_SECONDS = 1.6e-7, 1.5e-8, 1.2e-8
+"""Time [s] of a solve over the probabilities in the corners' laws, the digits of the keys by which these are listed,
+and the cube of the table's cells, which the programs take."""
+
+
+def group_seconds(problem: GroupProblem) -> float:
+    """Return about how long a design takes [s]; refuse what is out of reach.
+
+    Of 60 random problems 56 take a third of it to three times as long, and 59 within a factor of five.
+    """
+    if problem.K > MAX_GROUP_VOTERS:
+        raise InvalidInput("groups", f"{problem.K} voters", f"at most {MAX_GROUP_VOTERS} voters in all groups")
+    cells = len(problem.cells.owners)
+    if cells > MAX_CELLS:
+        raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
+    laws, keys = check_reach(problem), key_count(problem)
+    losses = corner_count(problem, swept=True) * problem.outputs
+    sweeps = min(MAX_SWEEPS, 2 + cells / CELLS_PER_SWEEP)
+    swept = sweeps * (SWEEP_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * losses)
+    return SETUP_SECONDS + LAW_SECONDS * laws + KEY_SECONDS * keys + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
+
+
+def table_seconds(problem: TableProblem) -> float:
+    """Return about how long a design takes [s]; refuse what is out of reach."""
+    return plurality_seconds(problem) if isinstance(problem, PluralityProblem) else group_seconds(problem)
+
+
+MAX_COMPARED_SECONDS = 0.15
+"""Expected seconds of a solve for groups up to which an answer compares its table with the mechanisms people use."""
+
+COMPARISON_SECONDS, COMPARISON_SOLVES = 0.1, 6
+"""About how long that comparison takes [s], and how many solves more."""
+
+
+def shown_baselines(
+    problem: TableProblem, objective: TableObjective, most: float = MAX_COMPARED_SECONDS
+) -> tuple[Baseline, ...]:
+    """Return what else people release at the same privacy; nothing where a solve for groups takes ``most`` [s]."""
+    if isinstance(problem, GroupProblem) and (problem.K > MAX_GROUP_VOTERS or group_seconds(problem) > most):
+        return ()
+    return table_baselines(problem, objective)
+
+
+def group_answer_seconds(problem: GroupProblem, *, stored: bool) -> float:
+    """Return about how long the answer of `design_table` takes [s] for groups; refuse what is out of reach."""
+    solve = group_seconds(problem)
+    others = COMPARISON_SECONDS + COMPARISON_SOLVES * solve if solve <= MAX_COMPARED_SECONDS else 0.0
+    return others + (0.0 if stored else solve)
+
+
+def design_table(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the best table of a ``problem`` for an objective, and the utility of each mechanism at the same privacy.
+
+    At most ``time_limit`` seconds are in the making. "known" holds the record of the table, where that is stored and
+    proved already. "doubts" holds why a store would not believe the table: empty unless something is wrong with this
+    program.
+    """
+    report(None)
+    spec = table_spec(argument)
+    is_plurality = isinstance(spec.problem, PluralityProblem)
+    _ = spec.problem.cells  # what is wrong with the voters is no fault of the prior
+    try:
+        check_objective(spec.problem, spec.objective)
+    except InvalidInput as err:  # a prior of other voters or classes
+        name = err.argument if err.argument == "weights" else "prior" if is_plurality else "objective"
+        raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
+    (known,) = argument.get("known", [None])
+    if known is None:
+        solution, doubt = solve_table(spec.problem, spec.objective, time_limit=argument["time_limit"]), ""
+        record = table_solution_record(solution)
+        try:
+            reprove_table(read_table(record), spec)
+        except (ReproofFailed, NotPrivate) as err:
+            doubt = str(err)
+    else:
+        solution, record, doubt = read_table(known), known, ""
+    baselines = shown_baselines(spec.problem, spec.objective)
+    return {**table_to_dict(solution), **utilities_to_dict(spec.problem, baselines), "rule": record, "doubts": [doubt]}
+
+
+def table_spec(argument: dict[str, Any]) -> TableSpec:
+    """Return the table that an argument of `design_table` asks for."""
+    problem = problem_from_record(argument["problem"])
+    return TableSpec(problem, objective_from_record(problem, argument))
+
+
+def table_to_dict(solution: TableSolution) -> dict[str, Any]:
+    """Return what the doors show of a table: the answer, and of groups the counts with the chance of each output."""
+    problem, certificate = solution.problem, solution.certificate
+    objective = objective_record(problem, solution.objective)
+    answer = {
+        "utility": solution.utility,
+        "upper_bound": solution.upper_bound,
+        "gap": solution.gap,
+        "status": solution.status.value,
+    }
+    if isinstance(problem, PluralityProblem):
+        return {"problem": problem_record(problem), **objective, **answer, "margin": certificate.margin}
+    return {
+        **problem_record(problem),
+        **objective,
+        **answer,
+        "table": _shown_chances(problem, solution.table),
+        "certificate": table_solution_record(solution)["certificate"],
+        "corners": certificate.checked,
+        "seconds": solution.statistics.seconds,
+    }
+
+
+def _shown_chances(problem: GroupProblem, table: Table) -> list[dict[str, Any]]:
+    chances, cells = table.chances, problem.cells
+    return [
+        {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
+        # One count of each orbit: a table treats the classes alike, so the others follow by renaming.
+        for place in cells.first.tolist()
+    ]
+
+
+def utilities_to_dict(problem: TableProblem, baselines: Sequence[Baseline]) -> dict[str, Any]:
+    """Return the utility of each mechanism by name, and of voters that are not private its rate."""
+    utilities = {"utilities": {one.name: one.utility for one in baselines}}
+    rates = {"rates": {one.name: one.rate for one in baselines}}
+    return utilities | rates if isinstance(problem, PluralityProblem) else utilities
+
+
+def answer_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a result of `design_table`, with its id and whether it was stored before."""
+    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
+    return {"id": table_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+
+
+def stored_table(id: str, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored table, given its proved record, as the answer to its id: without mechanisms beside it."""
+    return {"id": id, "cached": True, **table_to_dict(read_table(record)), "rule": record}
+
+
+@dataclass(frozen=True)
+class VerifiedTable(TableSolution):
+    """Table that came from elsewhere and was proved by this process, with its origin."""
+
+    id: str  # content key of what was asked
+    cached: bool  # whether the other side had it before
+    utilities: dict[str, float]  # of every mechanism at the same privacy, by name: the other side's word
+
+
+def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
+    """Return the table of an answer under a certificate of this process, with its utility recomputed.
+
+    Guarantees: The table is private for ``spec.problem``, exactly as its bits are.
+    """
+    verify_table_answer(answer, spec.problem)
+    try:
+        solution = reprove_table(read_table(answer["rule"]), spec)
+    except ReproofFailed as err:
+        raise VerificationFailed(f"The answer does not hold: {err}.") from err
+    utilities = answer.get("utilities", {})
+    members(utilities, dict)
+    return VerifiedTable(**solution.__dict__, id=spec.key, cached=answer.get("cached") is True, utilities=utilities)
+
+
+def verify_table_answer(answer: Any, problem: TableProblem) -> dict[str, Any]:
+    """Return an answer whose table is proved private, here, for the problem that was asked, and is the one shown."""
+    try:
+        its_problem, table, _ = table_from_record(member(answer, "rule"))
+    except InvalidInput as err:
+        raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
+    if its_problem != problem:
+        raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
+    if isinstance(problem, PluralityProblem):
+        member(answer, "utilities")
+    elif answer.get("table") != _shown_chances(problem, table):
+        raise VerificationFailed("The answer shows another table than that of its rule.")
+    return dict(answer)
+
+
+def recheck_table(argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove a stored table again; raises as `verify_table_answer`."""
+    verify_table_answer(result, problem_from_record(argument["problem"]))
+
+
+SHOWN = (
+    *("problem", "classes", "groups", "target_epsilon", "delta", "affected", "abstention", "objective", "prior"),
+    *("ties", "price", "weights", "utility", "upper_bound", "table"),
+)
+"""What an answer shows of its rule, as far as it has these fields."""
+
+
+def record_in_answer(answer: Any) -> Any:
+    """Return the record of the table or mechanism in a service's answer, unproved; anything else as it is.
+
+    A stored design has that of its design. The mechanism of a plan names the plan's queries and total beside it.
+    """
+    if isinstance(answer, dict) and "tags" in answer and isinstance(answer.get("design"), dict):
+        answer = answer["design"]
+    if not isinstance(answer, dict) or "kind" in answer:
+        return answer
+    rule, mechanism = answer.get("rule"), answer.get("mechanism")
+    try:
+        if isinstance(rule, dict):
+            shown = table_to_dict(read_table(rule))
+            # A reader trusts what is shown, and only the rule is proved: both must be the same table.
+            other = [name for name in SHOWN if name in shown and answer.get(name, shown[name]) != shown[name]]
+            if other:
+                raise VerificationFailed(f"The answer shows another {other[0]} than that of its rule.")
+            return rule
+        if isinstance(mechanism, dict) and isinstance(answer.get("options"), list):
+            # What is proved of a mechanism depends on how records are drawn.
+            if answer.get("sampling") != mechanism.get("sampling"):
+                raise VerificationFailed("The answer shows another sampling than that of its mechanism.")
+            total = Privacy(answer["total"]["epsilon"], answer["total"]["delta"])
+            return mechanism | planned_fields(answer["queries"], total)
+    except (LookupError, TypeError, ReproofFailed) as err:
+        raise VerificationFailed("The answer has something else where a table or a mechanism should be.") from err
+    return answer

@@ -34,22 +34,21 @@ from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import MAX_CLASSES
+from darrm_opt.planning.question import MAX_QUERIES
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
 from darrm_opt.record import DesignSpec
 
-MAX_QUERIES = 10**9
-"""Most releases of one account, as in the core."""
-
 Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MAX_QUERIES)]
+
+
+TotalEpsilon = Annotated[FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)]
 
 
 class BudgetFields(RequestModel):
     """Releases, and the privacy of all of them together."""
 
     queries: Queries = 1
-    total_epsilon: Annotated[
-        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
-    ]
+    total_epsilon: TotalEpsilon
     total_delta: Annotated[
         FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
     ] = 0.0
@@ -57,8 +56,7 @@ class BudgetFields(RequestModel):
     def total(self) -> Privacy:
         """Return the privacy of all releases; refuse a number of them, or of the total, that is out of its range."""
         check_queries(self.queries)
-        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
-            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
+        check_total_epsilon(self.total_epsilon)
         probability(self.total_delta, "total_delta")
         return Privacy(self.total_epsilon, self.total_delta)
 
@@ -159,6 +157,12 @@ def check_queries(queries: int) -> None:
         raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MAX_QUERIES}")
 
 
+def check_total_epsilon(epsilon: float) -> None:
+    """Refuse an ε of all releases that is out of its range."""
+    if not 0 < epsilon <= MAX_TARGET_EPSILON:
+        raise InvalidInput("total_epsilon", epsilon, ACCEPTED["total_epsilon"])
+
+
 def probability(value: float, field: str) -> float:
     """Return ``value`` if it is in [0, 1)."""
     if not 0 <= value < 1:
@@ -245,9 +249,8 @@ class MechanismRequest(SampledRequest):
             mechanism_class(self.mechanism)
         except InvalidInput as err:
             raise FieldError("mechanism", err) from err
-        total = self.total_epsilon
-        if total is not None and not 0 < total <= MAX_TARGET_EPSILON:
-            raise InvalidInput("total_epsilon", total, f"a number of nats above 0, at most {MAX_TARGET_EPSILON:g}")
+        if self.total_epsilon is not None:
+            check_total_epsilon(self.total_epsilon)
         for name in ("delta", "total_delta"):
             if (value := getattr(self, name, None)) is not None:
                 probability(value, name)
@@ -283,9 +286,7 @@ class CostRequest(MechanismRequest):
 class CalibrateRequest(MechanismRequest):
     """Which parameter of a mechanism fits in a total? The most useful one; voters are not private."""
 
-    total_epsilon: Annotated[
-        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
-    ]
+    total_epsilon: TotalEpsilon
 
 
 class CostPoint(AnswerModel):

@@ -21,8 +21,9 @@ from api.schemas.fields import (
     Ties,
     described,
 )
-from api.schemas.plurality import Groups, PluralityOptionsRequest, voter_groups
+from api.schemas.plurality import Groups, LeastAccuracy, PluralityOptionsRequest, check_search, voter_groups
 from darrm_opt.accounting.sampling import Scheme
+from darrm_opt.bagging import checked_bags
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names
@@ -79,8 +80,6 @@ class CompareRequest(TotalRequest):
         spec = self.voters_spec(self.objective)
         if self.prior is not None:
             prior_of(self.prior, self.K)
-        from darrm_opt.bagging import checked_bags
-
         bags = checked_bags(spec.problem, **self.draw())
         if bags is not None:
             bags.affected_distribution(self.K)
@@ -251,10 +250,7 @@ class GroupPlanRequest(BudgetFields):
     ] = None
     ties: Ties = "excluded"
     price: Annotated[FiniteFloat, described("Cost of a wrong label [labels].", minimum=0)] = 0.0
-    least_accuracy: Annotated[
-        FiniteFloat | None,
-        described("Below this an answer is of no use, from 1/classes on [probability].", exclusiveMaximum=1),
-    ] = None
+    least_accuracy: LeastAccuracy = None
     time_limit: SearchLimit = None
 
     def alike(self) -> ReleasePlanRequest | PluralityOptionsRequest | None:
@@ -275,6 +271,7 @@ class GroupPlanRequest(BudgetFields):
 
     def problem(self) -> GroupProblem:
         """Return the problem of the groups, the total its target."""
+        check_search(self.least_accuracy, self.classes, self.time_limit)
         voters, abstention = voter_groups(self.groups), self.price > 0
         return GroupProblem(self.classes, voters, self.total(), self.affected, abstention=abstention)
 

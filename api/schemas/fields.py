@@ -21,7 +21,7 @@ from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import forms
 from darrm_opt.design.sweep import MAX_DIGITS, MIN_DIGITS, Parameter
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES
-from darrm_opt.problem import FRESH
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 from solver_cache.database.designs import MAX_LISTED
 from solver_cache.database.jobs import PAGE_SIZE, State
 
@@ -304,7 +304,7 @@ ACCEPTED = {
     "problems": "a list of problems",
     "queries": "a whole number of releases, at least 1",
     "slack": "a probability in [0, 1)",
-    "total_epsilon": "a number of nats above 0",
+    "total_epsilon": f"a number of nats above 0, at most {MAX_TARGET_EPSILON:g}",
     "total_delta": "a probability in [0, 1)",
     "n": "a number of records, at least 2",
     "subsample_size": "a number of records, at least 1",

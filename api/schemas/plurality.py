@@ -40,6 +40,11 @@ TableEpsilon = Annotated[FiniteFloat, described("ε of the release [nats].", min
 TableDelta = Annotated[FiniteFloat, described("δ of the release [probability].", minimum=0, exclusiveMaximum=1)]
 
 
+LeastAccuracy = Annotated[
+    FiniteFloat | None,
+    described("Below this an answer is of no use, from 1/classes on [probability].", exclusiveMaximum=1),
+]
+
 MAX_GROUPS = 8
 """Most groups of a request."""
 
@@ -101,10 +106,7 @@ class PluralityRequest(PluralityFields):
 class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     """Queries and a total: which mechanism for all of them is the best?"""
 
-    least_accuracy: Annotated[
-        FiniteFloat | None,
-        described("Below this an answer is of no use, from 1/classes on [probability].", exclusiveMaximum=1),
-    ] = None
+    least_accuracy: LeastAccuracy = None
     time_limit: Annotated[
         FiniteFloat | None,
         described("About how long to search [s]: then the options are what was found, all proved.", exclusiveMinimum=0),
@@ -113,13 +115,18 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     def problem(self) -> PluralityProblem:
         """Return the problem with the total as its target."""
         total, sampling = self.total(), self.as_sampling()
-        if self.least_accuracy is not None and not 1 / self.classes <= self.least_accuracy < 1:
-            raise InvalidInput("least_accuracy", self.least_accuracy, "a probability from 1/classes to below 1")
-        check_time_limit(self.time_limit)
+        check_search(self.least_accuracy, self.classes, self.time_limit)
         if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
             prior_of(self.prior, self.K)
             return PluralityProblem(self.K, 2, total, self.affected)
         return self.within(total)
+
+
+def check_search(least_accuracy: float | None, classes: int, time_limit: float | None) -> None:
+    """Refuse an accuracy that is no more than a guess, or a limit that no search can keep: now, and not by a job."""
+    if least_accuracy is not None and not 1 / classes <= least_accuracy < 1:
+        raise InvalidInput("least_accuracy", least_accuracy, "a probability from 1/classes to below 1")
+    check_time_limit(time_limit)
 
 
 class PluralityProblemAnswer(AnswerModel):

@@ -14,10 +14,12 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from support import refusals
 from support.patient import patient
 
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
+from api.schemas.comparison import GroupPlanRequest
 from api.schemas.fields import OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
@@ -422,6 +424,23 @@ def test_what_cannot_be_is_refused_by_its_field(client: TestClient, path: str) -
     asked, changes = CANNOT_BE[path]
     for change, field in changes:
         assert refused(client.post(path, json=asked | change))["field"] == field, change
+
+
+def test_the_largest_total_is_named_where_one_is_too_large(client: TestClient) -> None:
+    voters = {"K": 5, "epsilon": "inf", "total_epsilon": 501.0, "total_delta": 1e-5}
+    for path, asked in {
+        "plan": voters,
+        "compare": voters,
+        "calibrate": {"mechanism": "laplace", "K": 5, "total_epsilon": 501.0},
+    }.items():
+        assert "at most 500" in refused(client.post(f"/v1/{path}", json=asked))["detail"], path
+
+
+@pytest.mark.parametrize("wrong", [{"least_accuracy": 0.4}, {"time_limit": 0.0}])
+def test_a_search_for_groups_that_cannot_be_is_refused_by_its_request(wrong: dict[str, float]) -> None:
+    groups = [{"K": 2, "epsilon": 0.1}, {"K": 1, "epsilon": 1.0}]
+    with refusals.refused(*wrong):
+        GroupPlanRequest.model_validate({"groups": groups, "total_epsilon": 1.0, **wrong}).problem()
 
 
 # ------------------------------------------------------------------------------------------------------ estimates

@@ -90,6 +90,33 @@ def may_solve() -> bool:
     return client is None or client.role != "reader"
 
 
+_CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
+
+
+def set_current_prefix(prefix: str) -> None:
+    """Set the prefix of the links that are made in this context."""
+    _CURRENT_PREFIX.set(prefix)
+
+
+def current_prefix() -> str:
+    """Return what stands before the path of every link; "" where the service is at the root."""
+    return _CURRENT_PREFIX.get()
+
+
+def forwarded_prefix(headers: Headers) -> str | None:
+    """Return the prefix that a proxy says in X-Forwarded-Prefix; None where it says none that can be used.
+
+    >>> [forwarded_prefix([(b"x-forwarded-prefix", text)]) for text in (b"/darrm/", b"//evil.example", b"/")]
+    ['/darrm', None, '']
+    """
+    values = [value for name, value in headers if name == b"x-forwarded-prefix"]
+    if len(values) != 1:
+        return None
+    text = values[0].decode("latin-1").strip().removesuffix("/")
+    valid = len(text) <= MAX_PREFIX_LENGTH and (not text or PREFIX_PATTERN.fullmatch(text))
+    return text if valid else None
+
+
 def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Rejection | None:
     """Return a rejection of who may not ask this here; else set the client, in the request's scope and its context."""
     headers, path = scope["headers"], scope["path"]
@@ -219,6 +246,13 @@ def client_at(address: str | None) -> Client:
     return Client(f"address {prefix}", local=ip.is_loopback)
 
 
+@lru_cache(maxsize=1024)
+def is_trusted(address: str | None, networks: tuple[str, ...]) -> bool:
+    """Tell whether an address is one of the trusted proxies'."""
+    ip = _parse(address)
+    return ip is not None and any(ip in ipaddress.ip_network(network) for network in networks)
+
+
 def _parse(address: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return an address as a number, as IPv4 where it is that in IPv6's form; None if it is none."""
     try:
@@ -246,37 +280,3 @@ def _unauthorized(detail: str, challenge: bytes) -> Rejection:
 
 def _invalid(error: bytes) -> bytes:
     return CHALLENGE + b', error="' + error + b'"'
-
-
-_CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
-
-
-def set_current_prefix(prefix: str) -> None:
-    """Set the prefix of the links that are made in this context."""
-    _CURRENT_PREFIX.set(prefix)
-
-
-def current_prefix() -> str:
-    """Return what stands before the path of every link; "" where the service is at the root."""
-    return _CURRENT_PREFIX.get()
-
-
-def forwarded_prefix(headers: Headers) -> str | None:
-    """Return the prefix that a proxy says in X-Forwarded-Prefix; None where it says none that can be used.
-
-    >>> [forwarded_prefix([(b"x-forwarded-prefix", text)]) for text in (b"/darrm/", b"//evil.example", b"/")]
-    ['/darrm', None, '']
-    """
-    values = [value for name, value in headers if name == b"x-forwarded-prefix"]
-    if len(values) != 1:
-        return None
-    text = values[0].decode("latin-1").strip().removesuffix("/")
-    valid = len(text) <= MAX_PREFIX_LENGTH and (not text or PREFIX_PATTERN.fullmatch(text))
-    return text if valid else None
-
-
-@lru_cache(maxsize=1024)
-def is_trusted(address: str | None, networks: tuple[str, ...]) -> bool:
-    """Tell whether an address is one of the trusted proxies'."""
-    ip = _parse(address)
-    return ip is not None and any(ip in ipaddress.ip_network(network) for network in networks)

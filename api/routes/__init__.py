@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from api.routes import accounting, curves, designs, documents, gamma, jobs, operations, plurality
 
-_PARTS = (gamma, curves, accounting, plurality, designs, jobs, operations, documents)
-
-ROUTERS: tuple[APIRouter, ...] = tuple(part.router for part in _PARTS)
+ROUTERS: tuple[APIRouter, ...] = tuple(
+    part.router for part in (gamma, curves, accounting, plurality, designs, jobs, operations, documents)
+)
 """Every router of the application, in the order of its documentation."""

@@ -169,9 +169,9 @@ class DesignService:
         """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
 
         What is expected to be short is computed at once, unless it is a γ, on the lane for its length. Where it takes
-        `ESTIMATE_ERROR` times as much processor time, it moves to the next lane, and becomes a job in the end; so does,
-        for `MISJUDGED_SECONDS`, whatever this client asks of that kind. A job is waited for ``wait_seconds`` [s], None
-        for the operator's setting. Errors are those of `api.errors.problem_details`.
+        more processor time than a lane allows (`Lane.processor_limit`), it moves to the next lane, and becomes a job in
+        the end; so does, for `MISJUDGED_SECONDS`, whatever this client asks of that kind. A job is waited for
+        ``wait_seconds`` [s], None for the operator's setting. Errors are those of `api.errors.problem_details`.
         """
         audit.mention_question(task.key)
         seconds = None

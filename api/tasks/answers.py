@@ -37,7 +37,7 @@ from solver_cache.task_loop import PoolFunction
 
 _LOG = logging.getLogger("api.jobs")
 
-ESTIMATE_ERROR = 2.0
+MAX_OVERRUN = 2.0
 """Factor by which a job may exceed the most time that is admitted before it is stopped: estimates are rough."""
 
 
@@ -154,7 +154,7 @@ class AnswerTask:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Compute the result, and store the designs in it; return its job's result and the result (`Task.compute`)."""
         kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
-        seconds, processor = limits or (ESTIMATE_ERROR * context.settings.max_work_seconds, math.inf)
+        seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
         if kind.designs is not None and (specs := kind.designs(argument, None)):
             # What is stored is handed to the process, proved again, and not designed once more.
             known = await context.read(load_records, specs, context.store)

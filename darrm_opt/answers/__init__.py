@@ -1,8 +1,13 @@
 """Answers as plain data: what a service, an offline table and the command line say in the same words.
 
-    curves        errors over p and over the allowance, privacy profiles
-    accounting    totals of many releases, comparisons, plans, labelling experiments
-    running_time  what a design, a plan or a comparison would cost, before anything is solved
+    curves         errors over p and over the allowance, privacy profiles, the inverse of a trade-off
+    accounting     totals of many releases, costs of mechanisms, comparisons, plans between two classes
+    tables         the best table of alike voters or of groups, among any number of classes
+    class_plans    plans among any number of classes
+    running_time   what a design, a plan or a comparison would cost, before anything is solved
+    statement      what a release shows and what it supposes, in sentences
+    verification   answers from elsewhere, proved by this process
+    library_types  the same answers in the types of the library
 
 A function with the arguments ``(argument, report)`` takes and returns plain data, so that a worker process can run it.
 Requests are stated here in the form of the REST interface.

@@ -16,6 +16,7 @@ from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of
 from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of, sampling_record, voters_body
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging import Bags
+from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.base import CHECKS
@@ -95,7 +96,6 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
 
 def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return every mechanism for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
-    from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.planning.compare import compare
 
     report(None)

@@ -190,7 +190,7 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
     settings = service.settings
     if params.K > MAX_ESTIMATED_VOTERS:  # before the objective is looked at, for so many
         raise InvalidInput("K", params.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
-    spec = params.spec()
+    spec = params.task().spec  # refuses what the design would refuse
     cost, stored = estimate_cost(spec, params.method), service.store.get(spec.key) is not None
     allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate({**estimate_to_dict(spec, cost, stored=stored), "allowed": stored or allowed})

@@ -459,6 +459,8 @@ def test_an_estimate_solves_nothing(client: TestClient) -> None:
     large = client.get("/v1/estimate", params={**MNIST, "K": 100_000}).json()
     assert (large["allowed"], large["constraints"]) == (False, math.comb(100_007, 7))
     assert refused(client.get("/v1/estimate", params={**MNIST, "K": 100_001}))["field"] == "K"
+    assert refused(client.get("/v1/estimate", params={**MNIST, "time_limit": 0}))["field"] == "time_limit"
+    assert refused(client.get("/v1/estimate", params={**MNIST, "gap": 1}))["field"] == "gap"
     many = refused(client.get("/v1/estimate", params={**MNIST, "objective": "minimax(points=10000)"}))
     assert (many["type"], many["field"]) == ("urn:darrm-opt:problem:too-much-work", "objective")
     assert "at most 9090 scenarios or points for 11 voters" in many["detail"]

@@ -140,11 +140,9 @@ class ComposeRequest(RequestModel):
 
     def each(self) -> tuple[float, float]:
         """Return (ε, δ) of one release, where no problem is given."""
-        for name in ("m", "affected", "target_epsilon", "gamma", "fresh"):
-            if (value := getattr(self, name) or None) is not None:
+        for name in ("m", "affected", "target_epsilon", "gamma", "fresh", "Delta"):
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
-        if self.Delta != 0:
-            raise InvalidInput("Delta", self.Delta, "no Delta without K", "epsilon and delta are those of one release.")
         if not 0 <= nats(self.epsilon) <= MAX_TARGET_EPSILON:
             accepted = f"a number of nats from 0 to {MAX_TARGET_EPSILON:g}"
             raise InvalidInput("epsilon", self.epsilon, accepted)

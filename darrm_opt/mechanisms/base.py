@@ -357,6 +357,7 @@ class VoteMechanism(ABC):
 
         precision = precision if total.delta else PURE_PRECISION
         share = total.epsilon / affected / (5 * math.sqrt(releases) if total.delta else 2 * releases)
+        share = max(share, 2.0**-1000)  # of less, products and quotients are 0, subnormal or infinite
         if sampling is not None:
             share = min(1.0, share / sampling.chance)
             if total.delta:

@@ -20,7 +20,8 @@ import numpy as np
 
 from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.cost import Parts, ReleaseBounds, estimated_epsilon
-from darrm_opt.accounting.labels.lattice_cells import LatticeNoise, lattice_label_estimate
+from darrm_opt.accounting.labels.lattice_cells import END, LatticeNoise, lattice_label_estimate
+from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.sampled_cells import (
     check_of_any_votes,
@@ -80,6 +81,9 @@ MAX_NODES, MAX_NODES_SMOOTH = 24, 8
 
 SMOOTH_SCALE = 4.0
 """Scale of noise [votes] from which one count more or less changes the chances little."""
+
+WIDE_SIGMA = 2.0**18
+"""Standard deviation [votes] from which chances of discrete noise are those of its density, within 1e-12."""
 
 MAX_REACH, MAX_ROWS = 400, 300
 """Largest reach of noise, and most vote counts, whose chances are computed for every class."""
@@ -253,13 +257,13 @@ class NoisyMaximum(VoteMechanism):
 
     def class_chances(self, counts: CountTable) -> Array | None:
         """Return Pr[each class is released], and Pr[⊥] last with a threshold; None where σ is small or large."""
-        noise = LatticeNoise(self.sigma, 0.0)
-        if len(counts) > MAX_ROWS or noise.end < self.K or noise.end > MAX_REACH:
+        reach = math.ceil(END * self.sigma)
+        if len(counts) > MAX_ROWS or not self.K <= reach <= MAX_REACH:
             return None
-        chances = class_chances(counts, noise, noise.end)
+        chances = class_chances(counts, LatticeNoise(self.sigma, 0.0), reach)
         if self.threshold is None or self.check_sigma is None:
             return chances
-        check = LatticeNoise(self.check_sigma, 0.0)
+        check = _gaussian_noise(self.check_sigma)
         least = np.ceil(self.threshold - counts[:, :1]).astype(np.intp)
         if np.any(np.abs(least) >= check.end):
             return None
@@ -267,7 +271,7 @@ class NoisyMaximum(VoteMechanism):
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders has the largest noisy count], shape (N,): where no check fails."""
-        noise, step = LatticeNoise(self.sigma, 0.0), max(1, math.floor(self.sigma / 4))
+        noise, step = _gaussian_noise(self.sigma), max(1, math.floor(self.sigma / 4))
         # Beyond 9σ there is less than 1e-18; at steps of σ/4 a sum over a Gaussian density is its integral to double
         # precision.
         return leader_chances(counts, noise, step, math.ceil(9 * self.sigma / step), self.sigma)
@@ -447,8 +451,32 @@ class _LaplaceLattice:
         return np.where(k <= 0, tail * self._q, 1 - tail)
 
 
+class _WideGaussian:
+    """Discrete Gaussian noise of `WIDE_SIGMA` or more, as `LatticeNoise`: between two whole numbers its density."""
+
+    def __init__(self, sigma: float) -> None:
+        self.end = math.ceil(END * sigma)
+        self._sigma = sigma
+
+    def at(self, k: CountTable) -> Array:
+        """Return Pr[X = k]."""
+        return np.asarray(np.exp(-((k / self._sigma) ** 2) / 2) / (self._sigma * math.sqrt(2 * math.pi)))
+
+    def below(self, k: CountTable) -> Array:
+        """Return Pr[X < k]."""
+        return normal_cdf((k - 0.5) / self._sigma)
+
+    def at_least(self, k: CountTable) -> Array:
+        """Return Pr[X ≥ k]."""
+        return normal_cdf((0.5 - k) / self._sigma)
+
+
+def _gaussian_noise(sigma: float) -> LatticeNoise | _WideGaussian:
+    return LatticeNoise(sigma, 0.0) if sigma < WIDE_SIGMA else _WideGaussian(sigma)
+
+
 def leader_chances(
-    counts: CountTable, noise: LatticeNoise | _LaplaceLattice, step: int, reach: int, scale: float
+    counts: CountTable, noise: LatticeNoise | _WideGaussian | _LaplaceLattice, step: int, reach: int, scale: float
 ) -> Array:
     """Return Pr[one of the leaders has the largest noisy count], ties broken uniformly.
 
@@ -508,7 +536,7 @@ def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, rea
 def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
     """Return Pr[largest count + discrete Gaussian noise σ ≥ threshold], same shape as ``largest``."""
     least_noise = np.ceil(threshold - largest).astype(np.intp)
-    return np.asarray(LatticeNoise(sigma, 0.0).at_least(least_noise))
+    return np.asarray(_gaussian_noise(sigma).at_least(least_noise))
 
 
 def _is_bit(mechanism: VoteMechanism, noise: VoteNoise) -> bool:

@@ -15,10 +15,11 @@ from support.plurality_exact import favoured_law, neighbours, vote_counts
 from support.refusals import refused
 
 from darrm_opt import Privacy
+from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.composition.optimal import optimal_delta
 from darrm_opt.accounting.labels import VoteReleases, composed_epsilon, table_divergence, vote_cost
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.mechanisms import mechanism_class, noisy_maximum
 from darrm_opt.mechanisms.base import CountTable
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, pass_chances
 from darrm_opt.noise import Array
@@ -342,3 +343,21 @@ def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
         if isinstance(option.mechanism, RuleMechanism):
             assert 3 * option.parameters["epsilon"] <= 1.5
             assert option.parameters["delta"] == 0
+
+
+def test_the_chances_of_wide_noise_are_those_of_its_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    sigma, counts = 2.0**14, np.array([[40, 0, 0], [15, 15, 10], [14, 13, 13]])
+    exact = leads_at(counts, sigma), pass_chances(counts[:, 0], sigma, sigma)
+    monkeypatch.setattr(noisy_maximum, "WIDE_SIGMA", 1.0)
+    for each, found in zip(exact, (leads_at(counts, sigma), pass_chances(counts[:, 0], sigma, sigma)), strict=True):
+        assert found == pytest.approx(each, rel=0, abs=0.05 / sigma**2)
+        assert (found != each).any()
+
+
+@for_each("total", [Privacy(5e-324), Privacy(1e-310), Privacy(1e-9, 1e-12)])
+@for_each(("classes", "ensemble"), [(2, None), (5, None), (5, Sampling(100, 10))])
+def test_the_least_totals_have_a_plan(total: Privacy, classes: int, ensemble: Sampling | None) -> None:
+    found = plan(3, None, 1, total, 1, classes=classes, ensemble=ensemble)
+    assert found.verdict == "none"
+    for option in fitting(found).values():
+        assert option.spent.epsilon <= total.epsilon

@@ -140,4 +140,4 @@ def exp_bounds(epsilon: float) -> tuple[int, int]:
     context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
     nearest = context.exp(Decimal(epsilon))
     below, above = Fraction(context.next_minus(nearest)), Fraction(context.next_plus(nearest))
-    return math.floor(below * 2**EXPONENT_BITS), math.ceil(above * 2**EXPONENT_BITS)
+    return max(1 << EXPONENT_BITS, math.floor(below * 2**EXPONENT_BITS)), math.ceil(above * 2**EXPONENT_BITS)

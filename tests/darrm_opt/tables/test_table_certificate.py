@@ -28,9 +28,10 @@ def random_rule(rng: np.random.Generator, problem: PluralityProblem) -> Table:
     return Table.normalised(problem.cells, weights / sums[cells.owners])
 
 
-@for_each("epsilon", [0.0, 1e-9, 0.2676, 1.0, 20.0, 500.0])
+@for_each("epsilon", [0.0, 5e-324, 1e-9, 0.2676, 1.0, 20.0, 500.0])
 def test_the_bounds_of_the_exponential_enclose_it_tightly(epsilon: float) -> None:
     low, high = exp_bounds(epsilon)
+    assert low >= 1 << EXPONENT_BITS
     above = exp_above(epsilon)  # by less than 2e-45 of it
     assert Fraction(low, 2**EXPONENT_BITS) <= above
     assert above / (1 + Fraction(2, 10**45)) <= Fraction(high, 2**EXPONENT_BITS)

@@ -6,6 +6,7 @@ charged is their training, and one release *is* one training with all answers th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class PlainVote(VoteMechanism):
 
     @property
     def private_voters(self) -> tuple[Privacy, ...]:
-        return (self.model,)
+        return (self.model,) if self.model.epsilon < math.inf else ()
 
     @property
     def description(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 from support.cases import for_each
 from support.paths import ROOT
 
+from darrm_opt import Privacy
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record, mechanism_names
+from darrm_opt.mechanisms.plain_vote import PlainVote
 
 OURS = (
     "permute_and_flip",
@@ -90,3 +93,8 @@ def test_a_package_brings_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "a subclass of darrm_opt.mechanisms.VoteMechanism" in run.stdout
+
+
+def test_models_that_are_not_private_are_supposed_to_be_nothing() -> None:
+    assert PlainVote(3, 2, Privacy(0.5)).private_voters == (Privacy(0.5),)
+    assert PlainVote(3, 2, Privacy(math.inf)).private_voters == ()

@@ -27,6 +27,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# And with this set, as in many a container, none of them begins as a copy (`support.forkserver`).
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Derandomised, so that a red build is red again; no deadline, because a busy machine is not a failure;
 # no example database, because a run must not depend on the runs before it.
 settings.register_profile("reproducible", derandomize=True, deadline=None, database=None, print_blob=True)

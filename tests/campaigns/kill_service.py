@@ -24,14 +24,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 from support.paths import SEARCH_PATH
-from support.service import Service, children, command_line, gone
+from support.service import Service, gone, workers_of
+from support.waiting import until
 
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
@@ -167,8 +167,8 @@ class Campaign:
             self.service.kill()
             self.service = self._serve()
         else:
-            solvers = self.service.solvers
-            pids = solvers if victim == "solver" else self._workers(solvers)
+            server = self.service.process.pid
+            pids = self.service.solvers if victim == "solver" else until(lambda: workers_of(server))
             if not pids:
                 return
             with_pid = self.random.choice(pids)
@@ -178,12 +178,6 @@ class Campaign:
                 return
             gone([with_pid])
         self.outcome.kills[victim] += 1
-
-    def _workers(self, solvers: Sequence[int]) -> list[int]:
-        """Return the processes that answer requests: those that have solver processes, or will."""
-        child_pids = children().get(self.service.process.pid, [])
-        server_pids = [pid for pid in child_pids if b"spawn_main" in command_line(pid)]
-        return [pid for pid in server_pids if pid not in solvers]
 
     def _serve(self) -> Service:
         return Service(self.url, self.folder, port=self.port, **SETTINGS)

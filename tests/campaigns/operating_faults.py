@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from support.service import Service, children, family, gone
+from support.service import Service, family, gone, workers_of
 
 from campaigns.pages import publish, read_options
 from darrm_opt import Problem
@@ -400,12 +400,7 @@ def worker_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None],
     site = Site(folder, DARRM_WORKERS="2")
 
     def begin() -> None:
-        solvers = site.service.solvers
-        own = [
-            pid
-            for pid in children().get(site.service.process.pid, [])
-            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes() and pid not in solvers
-        ]
+        own = workers_of(site.service.process.pid)
         os.kill(own[0], signal.SIGKILL)
         gone(own[:1])
 

@@ -74,7 +74,7 @@ def refused(*arguments: str, given: str = "") -> str:
 
 def start(*arguments: str, cwd: Path, program: Sequence[str] = PROGRAM, **settings: str) -> subprocess.Popen[str]:
     """Start a program, `darrm` itself if none is named, in ``cwd``, with ``settings`` in its environment."""
-    ours = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": ""}
+    ours = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     environment = {**os.environ, **ours, **settings}
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*program, *arguments], cwd=cwd, env=environment, text=True, encoding="utf-8", **streams)

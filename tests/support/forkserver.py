@@ -41,8 +41,8 @@ from solver_cache.process_pool import _BOOTSTRAP
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT, TESTS
 
-POOL_PROCESS = "pool process"
-"""Name of a pool's process that is a copy."""
+POOL_PROCESS, WORKER = "pool process", "worker"
+"""Names of a pool's process and of a server's worker that are copies."""
 
 CLONE_PARENT = 0x8000
 CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220}
@@ -193,7 +193,8 @@ def _become(
     random.seed()
     if _SPAWNED in program:
         _count_in_files()
-    Path("/proc/self/comm").write_text(POOL_PROCESS if program == _BOOTSTRAP else "darrm", encoding="ascii")
+    name = POOL_PROCESS if program == _BOOTSTRAP else WORKER if _SPAWNED in program else "darrm"
+    Path("/proc/self/comm").write_text(name, encoding="ascii")
     return _with_fork_server(program) if {"serve", "precompute"} & {*arguments} else program
 
 

@@ -18,7 +18,7 @@ import httpx
 from solver_cache.process_pool import _BOOTSTRAP
 from support import waiting
 from support.darrm_runner import PROGRAM
-from support.forkserver import POOL_PROCESS
+from support.forkserver import POOL_PROCESS, WORKER
 from support.paths import ROOT
 
 QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
@@ -130,12 +130,22 @@ def gone(pids: list[int], seconds: float = 30) -> None:
     waiting.until(lambda: not any(alive(pid) for pid in pids), seconds)
 
 
+def workers_of(pid: int) -> list[int]:
+    """Return the workers of a server: the processes that answer requests, where it has several."""
+    return [child for child in children().get(pid, []) if _is(child, WORKER, "spawn_main")]
+
+
 def _is_of_pool(pid: int) -> bool:
+    return _is(pid, POOL_PROCESS, _BOOTSTRAP)
+
+
+def _is(pid: int, name: str, words: str) -> bool:
+    """Whether a process is a copy of that name, or was started with these words."""
     try:
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+        own_name = Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
     except OSError:
         return False
-    return name == POOL_PROCESS or _BOOTSTRAP.encode() in command_line(pid)
+    return own_name == name or words.encode() in command_line(pid)
 
 
 def children() -> dict[int, list[int]]:

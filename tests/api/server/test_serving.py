@@ -17,7 +17,7 @@ import pytest
 from support.darrm_runner import refused, run
 from support.paths import ROOT
 from support.served import Answer, Served, connected_from, received, serving, status_from
-from support.service import alive, children, command_line, gone
+from support.service import alive, gone, workers_of
 from support.waiting import until
 
 from api.access.keys import create_key, revoke_key
@@ -566,15 +566,13 @@ def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(shared: Served) ->
     assert shared.ask("/healthz", X_Forwarded_For="10.1.2.3").status == 200
 
 
-@pytest.mark.usefixtures("real_starts")  # the workers are told from other children by their command
 def test_a_killed_supervisor_leaves_its_port_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     surroundings = {"TMPDIR": str(tmp_path / "temporary"), "DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'store.sqlite'}"}
     with serving(tmp_path, "--workers", "2", **surroundings) as service:
         assert service.ask("/healthz").status == 200
         assert list((tmp_path / "temporary").glob("darrm-*"))
-        tree, port = children(), service.address[1]
-        workers = [pid for pid in tree[service.process.pid] if b"spawn_main" in command_line(pid)]
+        workers, port = workers_of(service.process.pid), service.address[1]
         with service.connect() as kept:  # of a client in the middle of its request
             kept.sendall(b"GET /healthz HTTP/1.1\r\n")
             service.process.kill()

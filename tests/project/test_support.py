@@ -13,6 +13,7 @@ from support import forkserver
 from support.cases import for_each
 from support.documented import shell_in
 from support.refusals import refuses
+from support.service import service
 
 from darrm_opt.errors import InvalidInput
 
@@ -50,7 +51,16 @@ def test_a_refusal_is_of_the_value_that_is_wrong() -> None:
             refuses(call, {}, **wrong)
 
 
-@pytest.mark.skipif(not forkserver.IS_SUPPORTED, reason="nothing begins as a copy")
+needs_copies = pytest.mark.skipif(not forkserver.IS_SUPPORTED, reason="nothing begins as a copy")
+
+
+@needs_copies
+def test_a_server_begins_as_a_copy(tmp_path: Path) -> None:
+    with service("memory", tmp_path, DARRM_SOLVE="off") as opened:
+        assert Path(f"/proc/{opened.process.pid}/comm").read_text(encoding="ascii").strip() == "darrm"
+
+
+@needs_copies
 def test_a_shell_sees_how_its_darrm_ended(tmp_path: Path) -> None:
     shell = shell_in(tmp_path)
 

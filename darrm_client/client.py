@@ -316,13 +316,14 @@ class DarrmClient:
         Args:
             problem: what must hold.
             gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-            arithmetic: "float" or "ball", as in `darrm_opt.verify`.
+            arithmetic: of both proofs, "float" or "ball", as in `darrm_opt.verify`; "ball" needs python-flint here.
 
         Raises:
+            BackendUnavailable: python-flint is not installed.
             NotPrivate: γ is not private for the problem.
             VerificationFailed: the other side says that it is not, and this process can prove that it is.
         """
-        proof = verify(problem, gamma)
+        proof = verify(problem, gamma, arithmetic=arithmetic)
         noise = NoiseFunction(gamma, problem.K)
         body = {**numbers(problem), "gamma": noise.values.tolist(), "arithmetic": arithmetic}
         verify_certificate(self._ask("verify", body, None), problem)

@@ -82,6 +82,7 @@ def test_curves_and_tables(client: DarrmClient) -> None:
 def test_a_certificate_for_a_gamma_of_ones_own(client: DarrmClient) -> None:
     gamma = solve(PROBLEM).gamma
     assert client.verify(PROBLEM, gamma) == verify(PROBLEM, gamma)
+    assert client.verify(PROBLEM, gamma, arithmetic="ball") == verify(PROBLEM, gamma, arithmetic="ball")
     with pytest.raises(NotPrivate):
         client.verify(PROBLEM, [1.0] * 12)
 

@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV ?= .venv
 UV ?= uv
 ARGS ?=
-# Tests run in one process more than there are processors, at most four, a whole file in one. JOBS=0: all in one.
+# Tests run in two processes more than there are processors, at most four, a whole file in one. JOBS=0: all in one.
 JOBS ?= logical
 
 BIN := $(VENV)/bin

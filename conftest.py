@@ -72,8 +72,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run one process more than there are processors: tests of servers wait more than they compute."""
-    return (os.cpu_count() or 1) + 1
+    """Run two processes more than there are processors: tests of servers wait more than they compute."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(trylast=True)

@@ -26,6 +26,7 @@ from support.browser import (  # noqa: F401
     paper,
     serve,
     server,
+    shared_form,
     small,
     visit,
     visiting,

@@ -10,6 +10,7 @@ import itertools
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -78,8 +79,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files of the service, whose tests wait, among the others, whose tests compute; both by their names."""
-    files = sorted({item.nodeid.partition("::")[0] for item in items}, key=lambda file: (file.rpartition("/")[2], file))
+    """Spread the files of the service, whose tests wait, among the others, whose tests compute.
+
+    Of both those with the most slow tests come first: what is left at the end is short, and no process works alone.
+    """
+    slow = Counter({item.nodeid.partition("::")[0]: 0 for item in items})
+    slow.update(item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("slow"))
+    files = sorted(slow, key=lambda file: (-slow[file], file.rpartition("/")[2], file))
     places: dict[str, float] = {}
     for waits in (True, False):
         group = [file for file in files if file.startswith("tests/api/") == waits]

@@ -63,6 +63,10 @@ ACCOUNTS = (
     *("accounting.bits.region", "accounting.bits.backward_step"),
     *("accounting.bits.adversary", "accounting.law_pairs", "accounting.sampling"),
     *("accounting.gaussian", "accounting.rdp", "accounting.interop"),
+    *("accounting.sampled", "accounting.allocation", "accounting.published_loss", "accounting.propose_test_release"),
+    *("accounting.labels.composition", "accounting.labels.power_divergence", "accounting.labels.gaussian_comparison"),
+    *("accounting.labels.vote_cost", "accounting.labels.noisy_bit", "accounting.labels.data_dependent"),
+    *("accounting.labels.lattice_cells", "accounting.labels.three_cells", "accounting.labels.sampled_cells"),
 )
 """All that accounts. Their tests are one folder: which of them execute a mutant's statement is measured."""
 
@@ -111,12 +115,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "design.separation.first_order": ("test_first_order.py",),
     **dict.fromkeys(ACCOUNTS, ("accounting",)),
-    "randomness": ("test_coins.py", "test_samplers.py", "test_source.py"),
-    "release.vote": ("test_majority.py", "test_release_log.py"),
-    "release.log": ("test_release_log.py", "test_class_releases.py"),
+    "randomness": ("test_coins.py", "test_samplers.py", "test_source.py", "test_inversion.py"),
+    "inversion": ("test_inversion.py",),
+    "mechanisms.vote_noise": ("mechanisms", "test_inversion.py"),
+    "mechanisms.selection": ("mechanisms", "test_inversion.py"),
+    **dict.fromkeys(("release.vote", "release.log", "release.sampler"), ("release", "learning")),
+    **dict.fromkeys(("learning.classifier", "learning.logistic_regression", "learning.release_plan"), ("learning",)),
     "planning.plain_majority": ("test_plain_majority.py",),
     "planning.ranking": ("planning",),
-    "tables.edge_program": ("tables",),
+    **dict.fromkeys(("tables.edge_program", "tables.corner_program", "tables.objective"), ("tables",)),
+    **dict.fromkeys(("tables.certificate", "tables.corners"), ("tables", "mechanisms")),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 

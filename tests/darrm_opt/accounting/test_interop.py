@@ -37,6 +37,7 @@ from darrm_opt.errors import BackendUnavailable
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
+from darrm_opt.rounding import ULP
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
 PROFILE = release_profile(SOLUTION.gamma, SOLUTION.problem)
@@ -279,6 +280,11 @@ def test_a_converted_sampled_mechanism_is_never_below_its_pairs(mechanism: VoteM
             pairs = [(laws[off], mixed[0]), (mixed[0], laws[off])] if neighbours == "add-remove" else [mixed]
             worst = max(excess(p, q, epsilon) for p, q in pairs)
             assert worst <= one.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+            if neighbours == "add-remove":
+                for pmf, (p, q) in zip((one._pmf_add, one._pmf_remove), pairs, strict=True):
+                    assert excess(p, q, epsilon) <= pmf.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+    removed, added = (each.get_delta_for_epsilon(0.4) for each in (one._pmf_remove, one._pmf_add))
+    assert removed > added if neighbours == "add-remove" else removed == added
     many = as_pld(mechanism, queries=50, discretisation=1e-3, sampling=sampling)
     assert many.get_epsilon_for_delta(1e-5) < as_pld(mechanism, queries=50).get_epsilon_for_delta(1e-5)
 
@@ -291,6 +297,27 @@ def test_rdp_of_a_mechanism_is_never_below_that_of_its_pairs(mechanism: VoteMech
     for place, order in enumerate(orders.tolist()):
         worst = max(renyi(laws[here], laws[there], order) for here, there in moves(4, 3))
         assert worst <= bound[place] * (1 + 1e-9)
+
+
+def test_rdp_of_a_sampled_mechanism_is_never_below_that_of_its_pairs() -> None:
+    orders = np.array([1.5, 2.0, 6.0, 30.0])
+    bound = renyi_divergences(SELECTION, Sampling(20, 5), orders)
+    laws = {counts: law(SELECTION, counts) for counts in vote_counts(4, 3)}
+    for place, order in enumerate(orders.tolist()):
+        mixed = [(laws[off], 0.75 * laws[off] + 0.25 * laws[on]) for off, on, _ in same_voter(4, 3)]
+        worst = max(renyi(*pair, order) for p, q in mixed for pair in ((p, q), (q, p)))
+        assert worst <= bound[place] * (1 + 1e-9)
+        assert bound[place] <= 1.5 * worst
+
+
+def test_rdp_is_rounded_up() -> None:
+    orders = np.array([1.5, 2.0, 6.0])
+    ((bounds, count),) = SMALL.bounds(1)
+    divergence = bounds.bound()
+    assert count == 1
+    assert divergence is not None
+    ratios = renyi_divergences(SMALL, None, orders) / divergence.renyi(orders)
+    assert np.all((ratios > 1 + 6 * ULP) & (ratios < 1 + 10 * ULP))
 
 
 @for_each("epsilon", [1.0, 30.0, 50.0, 100.0])
@@ -327,5 +354,11 @@ def test_what_cannot_be_converted_is_refused() -> None:
         rdp_accountant().compose(as_event(SOLUTION))
     with refused("neighbours"):
         pld_accountant(1e-3, "REPLACE_ONE").compose(as_event(SMALL, sampling=Sampling(20, 5)))
+    fixed_size = as_event(SMALL, sampling=Sampling(20, 5, scheme="without-replacement"))
+    with refused("neighbours"):
+        pld_accountant(1e-3).compose(fixed_size)
+    assert pld_accountant(1e-2, "REPLACE_ONE").compose(fixed_size).get_epsilon(0.01) > 0
+    with refused("sampling"):
+        renyi_divergences(SELECTION, Sampling(20, 5, labels=3), np.array([2.0]))
     with refused("released"):
         as_pld(NoisyMaximum(250, 10, 40.0, threshold=200.0, check_sigma=150.0), sampling=Sampling(2000, 500))

@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.refusals import refused
 
 from darrm_opt import NoiseFunction
 from darrm_opt.accounting.bits.region import spanned_region
-from darrm_opt.accounting.law_pairs import BitPairs
+from darrm_opt.accounting.law_pairs import MAX_VERTICES, BitPairs, LawPairs
 from darrm_opt.problem import MAX_TARGET_EPSILON
 from darrm_opt.rounding import ULP
 
@@ -84,3 +85,72 @@ def test_the_regions_are_those_of_all_pairs(seed: int, affected: int) -> None:
     assert votes.region.moves.tolist() == spanned_region(pairs).moves.tolist()
     assert votes.inner.moves.tolist() == spanned_region(pairs, "inner").moves.tolist()
     assert (votes.region.guaranteed, votes.inner.guaranteed) == (True, False)
+
+
+# ------------------------------------------------------------------------------------------ laws that err
+
+
+def laws_of(on_data: list[list[float]], on_neighbour: list[list[float]], error: float = 0.0) -> LawPairs:
+    return LawPairs(np.array(on_data), np.array(on_neighbour), error=error)
+
+
+def test_the_excess_of_laws_is_charged_to_the_unit() -> None:
+    """At ε = ln 2 the pair (1/2, 1/8) exceeds by 1/4; p is charged two units, 2q four, and the sum of two terms four."""
+    laws = laws_of([[0.5, 0.5]], [[0.125, 0.875]])
+    exact = Fraction(1, 4) + (1 + Fraction(4, 4) + Fraction(4, 4)) * U
+    assert Fraction(laws.delta(math.log(2))) == Fraction(laws.deltas(np.array([math.log(2)]))[0]) == exact
+    certain = laws_of([[1.0, 0.0]], [[0.0, 1.0]])
+    assert certain.delta(0.0) == certain.deltas(np.array([-3.0]))[0] == 1.0
+    error = 2.0**-20  # each chance may be off by that share: at worst 1/2 is above and 1/8 below
+    off = laws_of([[0.5, 0.5]], [[0.125, 0.875]], error=error)
+    worst = Fraction(1, 2) * (1 + Fraction(error)) - Fraction(1, 4) * (1 - Fraction(error))
+    for found in (off.delta(math.log(2)), off.deltas(np.array([math.log(2)]))[0]):
+        assert worst <= Fraction(found) <= worst + 8 * U
+
+
+def test_rare_answers_are_left_out_and_their_chance_lowers_the_slope() -> None:
+    laws = laws_of([[1 / 2, 7 / 16, 1 / 16]], [[1 / 8, 7 / 8, 0.0]])
+    kept, left_out = laws.deltas(np.array([math.log(2)])), laws.deltas(np.array([math.log(2)]), rare=1 / 8)
+    assert kept.tolist() == pytest.approx([1 / 4 + 1 / 16], rel=1e-14)
+    assert left_out.tolist() == pytest.approx([1 / 2 - (2 - 3 / 8) / 8], rel=1e-14)
+
+
+def test_the_affinity_is_the_least_of_a_pair() -> None:
+    assert laws_of([[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]).affinity == math.sqrt(0.5)
+    assert laws_of([[0.1] * 10], [[0.1] * 10]).affinity <= 1
+
+
+def test_the_region_of_chances_that_err_is_larger_by_their_errors_to_the_unit() -> None:
+    """A quarter of each chance: four units more where another leaves it of 1, and five for moving the vertices."""
+    found = laws_of([[0.25, 0.75]], [[0.5, 0.5]], error=0.25).region
+    exact = spanned_region([(Fraction(1, 4), Fraction(1, 2))])
+    above, below = 1.25 + 9 * ULP, 0.75 - 9 * ULP
+    assert found.moves.tolist() == (exact.moves * [above, above, below, below]).tolist()
+    assert found.guaranteed
+
+
+def test_a_region_of_many_pairs_is_drawn_with_fewer_lines_around_all_of_them() -> None:
+    chances = np.arange(1, 128) / 128
+    laws = [np.stack([chance, 1 - chance], axis=1) for chance in (1 - (1 - chances) ** 2, chances)]
+    found = LawPairs(np.concatenate(laws), np.concatenate(laws[::-1]), error=2.0**-40).region
+    assert found.moves.shape[0] <= 2 * MAX_VERTICES + 2
+    assert found.guaranteed
+    for slope in (1.0, 1.05, 1.2, 1.5, 1.9, 1.98):
+        exact = max(float(np.max(p - slope * q)) for p, q in (laws, laws[::-1]))
+        drawn = float(np.max(found.moves[:, 0] - slope * found.moves[:, 2]))
+        assert exact <= drawn <= exact + (1e-11 if slope == 1 else 1e-4)
+
+
+def test_epsilon_at_a_delta_is_the_loss_that_is_left_to_the_unit() -> None:
+    """At δ = 1/4 the pair (1/2, 1/8) leaves (1/2 − δ)/(1/8) = 2: seven units of it are charged, and eight of ln 2."""
+    votes = BitPairs.of_gamma(EIGHTHS, 1)
+    above = Fraction(votes.epsilon(0.25)) - Fraction(math.log(2))
+    assert (7 + 3) * U <= above <= (7 + 7) * U
+    for wrong in (1.0, 1.5, -0.1):
+        with refused("delta"):
+            votes.epsilon(wrong)
+
+
+def test_noise_has_a_chance_for_each_number_of_ones_and_one_of_a_tie() -> None:
+    for losses, K, exact in (([0.5, 0.25], 2, [0.25, 0.5, 0.75]), ([0.375, 0.25], 3, [0.25, 0.375, 0.625, 0.75])):
+        assert [float(each) for each in BitPairs.of_noise(losses, K, 1).chances] == exact

@@ -73,6 +73,7 @@ def test_the_heaviest_part_is_one_that_weighs_anything() -> None:
     parts = (CountGroup(1, 0.5), CountGroup(3, 0.25))
     average = MixtureTotal(parts, (lambda _: 0.0, lambda _: 0.6), 0.0, 2.0)
     assert average.heaviest(0.0) == parts[1]
+    assert MixtureTotal(parts, (lambda _: 0.0, lambda _: 0.0), 0.0, 2.0).heaviest(0.0) is None
 
 
 def test_an_average_has_an_epsilon_from_its_floor_on() -> None:
@@ -89,6 +90,11 @@ def test_voters_are_trained_once_unless_said_otherwise() -> None:
     assert mixture_total(GAMMA, PRIVATE, 4, LAW, points=101).epsilon(0.05) == epsilons[0]
     as_told = mixture_epsilon(GAMMA, PRIVATE, 4, 0.05, LAW, fresh=False, points=101)
     assert mixture_epsilon(GAMMA, PRIVATE, 4, 0.05, LAW, points=101) == as_told
+
+
+def test_a_law_of_other_voters_is_refused() -> None:
+    with refused("distribution"):
+        mixture_total(GAMMA, PRIVATE, 4, AffectedDistribution.binomial(5, 0.4))
 
 
 def test_one_release_needs_no_grid() -> None:

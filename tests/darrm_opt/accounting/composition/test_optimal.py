@@ -19,6 +19,7 @@ from darrm_opt.accounting.composition import optimal
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import (
     NEGLIGIBLE,
+    Losses,
     epsilon_at_delta,
     leak_of,
     least_epsilon,
@@ -289,6 +290,13 @@ def test_losses_of_classes_together_cover_their_products_and_sums() -> None:
         inexact += error > 0
     assert inexact > 0
     assert both.loss_error == ULP * sum(float(np.max(np.abs(each.losses))) for each in (one, both))
+
+
+def test_the_excess_of_a_loss_is_charged_for_its_rounding() -> None:
+    certain, other = np.array([1.0]), np.array([3.0])
+    assert 4 * ULP * (1 - 1e-9) <= Losses(certain, certain, 0.0, 0.0).delta(1.0) <= 5 * ULP  # 2 units of each of both
+    assert Losses(other, certain, 0.0, 1e-6).delta(3.0) == pytest.approx(1e-6, rel=1e-6)
+    assert Losses(np.array([800.0]), certain, 0.5, 0.0).delta(0.0) == 1.0  # a δ is a probability
 
 
 def test_what_classes_leave_out_adds_up() -> None:

@@ -263,6 +263,22 @@ def test_the_length_of_a_composition_is_known_before_it_is_made() -> None:
         assert high - low + 1 == one.repeated(k).masses.size
 
 
+@for_each("k", [2, 3, 3000])
+def test_a_transform_is_charged_by_the_longer_of_its_input_and_its_result(k: int) -> None:
+    """By the formula at the head of the module."""
+    one = pld_of(Privacy(0.25), 0.05)
+    many = one.repeated(k)
+    points = 2 * max(one.masses.size, many.masses.size)
+    stages = 4 * math.log2(points)
+    exact = math.expm1(k * one.mass_error) + math.sqrt(points) * ((k + 1) * stages + 8 * k) * ULP
+    assert exact <= many.mass_error <= exact * (1 + 20 * ULP)
+
+
+def test_a_loss_that_is_certain_stays_certain() -> None:
+    nothing = pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=1.0)
+    assert nothing.repeated(10).delta(0.1) < 1e-11
+
+
 def test_a_composition_is_composed_again() -> None:
     """A transform leaves masses a little below 0; there is one loss of 2 in 10⁴, and many of 0."""
     one = pld_from_profile(lambda x: 1e-4 * -np.expm1(np.minimum(x - 2, 0.0)), discretisation=0.5, max_loss=2.0)

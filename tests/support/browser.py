@@ -27,6 +27,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+VIEWPORT = {"width": 1280, "height": 900}
+
 PATIENT = 120_000
 """How long the browser waits for anything [ms]: a busy machine is not a failure."""
 
@@ -116,7 +118,7 @@ Visiting = Callable[..., Visit]
 @pytest.fixture(scope="module")
 def window(browser: Any) -> Iterator[Any]:
     """Yield a window whose tabs share what was fetched, as a person's do."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport=VIEWPORT)
     yield context
     context.close()
 
@@ -139,10 +141,26 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
     assert [complaint for visit in visits for complaint in visit.complaints] == []
 
 
+@pytest.fixture(scope="module")
+def shared_tab(window: Any, server: str) -> Iterator[Visit]:
+    """A tab, for `visit`."""
+    visit = Visit.open(window, server)
+    yield visit
+    visit.tab.close()
+
+
 @pytest.fixture
-def visit(visiting: Visiting) -> Visit:
-    """A tab."""
-    return visiting()
+def visit(shared_tab: Visit) -> Iterator[Visit]:
+    """A tab, which a test that opens the page in it need not leave as it was; a new one takes twice as long.
+
+    What a test adds to the tab itself stays (routes, clocks, handlers): such a test opens its own by `visiting`.
+    """
+    shared_tab.tab.bring_to_front()
+    yield shared_tab
+    shared_tab.tab.emulate_media(media="null", color_scheme="null")
+    shared_tab.tab.set_viewport_size(VIEWPORT)
+    complaints, shared_tab.complaints[:] = [*shared_tab.complaints], []
+    assert complaints == []
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.browser import Visit, browser, server, visit, visiting
+from support.browser import VIEWPORT, Visit, browser, server, shared_tab, visit, visiting
 
 pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second for a look
 
@@ -105,7 +105,7 @@ STATES = {
 @pytest.fixture(scope="module")
 def window(browser: Any) -> Iterator[Any]:
     """Yield a window in which axe may run: the page's policy would not let it."""
-    context = browser.new_context(bypass_csp=True, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
+    context = browser.new_context(bypass_csp=True, reduced_motion="reduce", viewport=VIEWPORT)
     yield context
     context.close()
 

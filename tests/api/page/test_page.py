@@ -27,6 +27,7 @@ from support.browser import (  # noqa: F401
     serve,
     server,
     shared_form,
+    shared_tab,
     small,
     visit,
     visiting,
@@ -658,7 +659,8 @@ def test_the_second_tab_begins_with_a_published_setting_and_fits_every_window(vi
         assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_nothing_is_fetched_from_elsewhere(visit: Visit) -> None:
+def test_nothing_is_fetched_from_elsewhere(visiting: Visiting) -> None:
+    visit = visiting()
     asked: list[str] = []
     visit.tab.on("request", lambda request: asked.append(request.url))
     visit.go()
@@ -667,7 +669,8 @@ def test_nothing_is_fetched_from_elsewhere(visit: Visit) -> None:
     assert all(url.startswith(visit.server) for url in asked)
 
 
-def test_a_busy_server_is_asked_again(visit: Visit) -> None:
+def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
+    visit = visiting()
     answers = iter([(429, "1"), (503, "1")])
 
     def busy(route: Any) -> None:
@@ -689,7 +692,8 @@ def test_a_busy_server_is_asked_again(visit: Visit) -> None:
     _expected_complaint(visit, 503)
 
 
-def test_a_server_that_is_down_is_said_to_be(visit: Visit) -> None:
+def test_a_server_that_is_down_is_said_to_be(visiting: Visiting) -> None:
+    visit = visiting()
     visit.go()
     visit.tab.route("**/v1/**", lambda route: route.abort("connectionrefused"))
     visit.tab.clock.install()

@@ -117,8 +117,9 @@ def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float
     floor = least_possible_delta(delta, k)
     if total_delta < floor:
         raise DeltaTooSmall(total_delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")
+    all_losses = multiple_up(k, epsilon)
     return Privacy(
-        least_epsilon(lambda total: _delta(epsilon, delta, k, total, floor), total_delta, multiple_up(k, epsilon)),
+        least_epsilon(lambda total: _delta(epsilon, delta, k, total, floor, all_losses), total_delta, all_losses),
         total_delta,
     )
 
@@ -133,7 +134,7 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     total_epsilon = nats(total_epsilon, "total_epsilon")
-    return _delta(epsilon, delta, k, total_epsilon, least_possible_delta(delta, k))
+    return _delta(epsilon, delta, k, total_epsilon, least_possible_delta(delta, k), multiple_up(k, epsilon))
 
 
 def add_leak(floor: float, log_no_leak: float, pure: float) -> float:
@@ -231,8 +232,8 @@ def nats(value: float, argument: str) -> float:
     return real_number(value, argument, "a number of nats, at least 0", least=0)
 
 
-def _delta(epsilon: float, delta: float, k: int, total_epsilon: float, floor: float) -> float:
-    if total_epsilon == math.inf or Fraction(total_epsilon) >= k * Fraction(epsilon):
+def _delta(epsilon: float, delta: float, k: int, total_epsilon: float, floor: float, all_losses: float) -> float:
+    if total_epsilon >= all_losses:  # the least double that is at least k·ε: as in exact numbers
         return floor
     return add_leak(floor, k * math.log1p(-delta), response_losses(epsilon, k).delta(total_epsilon))
 
@@ -258,9 +259,8 @@ def optimal_composition_of_sequence(events: Events, total_delta: float) -> Priva
         ((event, k),) = counts.items()
         return optimal_composition(event.epsilon, event.delta, k, total_delta)
     total_delta, _ = check_total_delta(counts, total_delta)
-    return Privacy(
-        least_epsilon(lambda total: _delta_of_sequence(counts, total), total_delta, total_loss(counts)), total_delta
-    )
+    delta_at, all_losses = _delta_of_sequence(counts), total_loss(counts)
+    return Privacy(least_epsilon(delta_at, total_delta, all_losses), total_delta)
 
 
 def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
@@ -268,7 +268,7 @@ def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
 
     Source: as `optimal_composition_of_sequence`.
     """
-    return _delta_of_sequence(count_events(events), nats(total_epsilon, "total_epsilon"))
+    return _delta_of_sequence(count_events(events))(nats(total_epsilon, "total_epsilon"))
 
 
 def count_events(events: Events) -> Counter[Privacy]:
@@ -331,12 +331,16 @@ def leak_of(counts: Mapping[Privacy, int]) -> float:
     return least_possible_delta_of_sequence((event.delta, count) for event, count in counts.items())
 
 
-def _delta_of_sequence(counts: Mapping[Privacy, int], total_epsilon: float) -> float:
-    floor = leak_of(counts)
-    if total_epsilon >= total_loss(counts):
-        return floor
+def _delta_of_sequence(counts: Mapping[Privacy, int]) -> Callable[[float], float]:
+    floor, all_losses = leak_of(counts), total_loss(counts)
     log_no_leak = math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
-    return add_leak(floor, log_no_leak, sequence_losses(counts).delta(total_epsilon))
+
+    def delta_at(total_epsilon: float) -> float:
+        if total_epsilon >= all_losses:
+            return floor
+        return add_leak(floor, log_no_leak, sequence_losses(counts).delta(total_epsilon))
+
+    return delta_at
 
 
 NEGLIGIBLE = 1e-300

@@ -35,7 +35,7 @@ def test_secants_find_what_doubling_and_bisection_find(boundary: float, power: f
 
     def excess(x: float) -> float:
         tried.append(x)
-        return x**power - boundary**power
+        return math.pow(x, power) - math.pow(boundary, power)
 
     found = largest_nonpositive_from(excess, 1e-3, 200.0, precision)
     if 0 < boundary < 200:

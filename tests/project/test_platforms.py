@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -18,19 +17,29 @@ from support.paths import ROOT
 # ------------------------------------------------------------------------------------------ without POSIX
 
 WITHOUT_POSIX = """
-import importlib, os, sys
+import importlib, json, os, sys
 
 OURS = ("darrm", "darrm_client", "darrm_opt", "solver_cache")
 for name in MODULES:
     importlib.import_module(name)  # and with them what they import of others
 for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
     del sys.modules[name]
+fork = os.fork
 for name in ABSENT:
     vars(os).pop(name, None)
 for name in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[name] = None
 for name in MODULES:
     importlib.import_module(name)
+codes = {}
+for name, code in CODES.items():
+    if not fork():
+        for number, stream in enumerate(("out", "err"), 1):
+            os.dup2(os.open(name + "." + stream, os.O_WRONLY | os.O_CREAT), number)
+        exec(code, {"sys": sys})
+        sys.exit()
+    codes[name] = os.waitstatus_to_exitcode(os.wait()[1])
+print(json.dumps(codes))
 """
 
 ABSENT = (
@@ -47,41 +56,20 @@ def module_names() -> list[str]:
     return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__")
 
 
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Run code in a process without POSIX, in a folder of its own, after it has imported every module."""
+LIBRARY = """
+from darrm_opt import PrivateVote, Problem, Solution, solve, verify
+solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1))
+solution.save("library.json")
+solution.save("library.json")  # over another file
+verify(solution.problem, Solution.load("library.json").gamma)
+print(PrivateVote(solution).release([1] * 11))
+"""
 
-    def run(code: str) -> subprocess.CompletedProcess[str]:
-        script = f"MODULES, ABSENT = {module_names()!r}, {ABSENT!r}\n{WITHOUT_POSIX}\n{code}"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-        command = [sys.executable, "-c", script]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-    return run
-
-
-Elsewhere = Callable[[str], subprocess.CompletedProcess[str]]
-
-
-def test_the_library_works_without_posix(elsewhere: Elsewhere) -> None:
-    done = elsewhere(
-        "from darrm_opt import PrivateVote, Problem, Solution, solve, verify\n"
-        "solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1))\n"
-        "solution.save('gamma.json')\n"
-        "solution.save('gamma.json')  # over another file\n"
-        "verify(solution.problem, Solution.load('gamma.json').gamma)\n"
-        "print(PrivateVote(solution).release([1] * 11))"
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.strip() in {"0", "1"}
-
-
-def test_the_command_works_without_posix(elsewhere: Elsewhere) -> None:
-    words = ["darrm", "solve", *SMALL, "--json", "--cache", "--output", "gamma.json"]
-    done = elsewhere(f"from darrm import main\nsys.argv = {words!r}\nmain()")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(json.loads(done.stdout)["gamma"]) == 6
-
+COMMAND = f"""
+from darrm import main
+sys.argv = {["darrm", "solve", *SMALL, "--json", "--cache", "--output", "command.json"]!r}
+main()
+"""
 
 NEEDS_POSIX = (
     ("A release log", "from darrm_opt.release.journal import create; create('log', {})"),
@@ -93,18 +81,52 @@ NEEDS_POSIX = (
     ("The service", "from darrm.cli.verbs.serve import serve; serve()"),
 )
 
+REFUSED = f"""
+from darrm_opt.errors import BackendUnavailable
+for code in {[code for _, code in NEEDS_POSIX]!r}:
+    try:
+        exec(code)
+    except BackendUnavailable as err:
+        print(err)
+"""
 
-def test_what_needs_posix_says_so(elsewhere: Elsewhere) -> None:
-    done = elsewhere(
-        "from darrm_opt.errors import BackendUnavailable\n"
-        f"for code in {[code for _, code in NEEDS_POSIX]!r}:\n"
-        "    try:\n"
-        "        exec(code)\n"
-        "    except BackendUnavailable as err:\n"
-        "        print(err)\n"
-    )
+Told = dict[str, tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Run programs without POSIX: copies of a process that has imported every module; how each ended and what it told."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    programs = {"library": LIBRARY, "command": COMMAND, "refused": REFUSED}
+    script = f"MODULES, ABSENT, CODES = {module_names()!r}, {ABSENT!r}, {programs!r}\n{WITHOUT_POSIX}"
+    cache = {"DARRM_CACHE_URL": f"sqlite:///{folder}/cache.sqlite"}
+    environment = {**os.environ, **cache, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    codes = json.loads(done.stdout)
+    return {
+        name: (codes[name], *(Path(folder, f"{name}.{stream}").read_text("utf-8") for stream in ("out", "err")))
+        for name in programs
+    }
+
+
+def test_the_library_works_without_posix(elsewhere: Told) -> None:
+    code, out, err = elsewhere["library"]
+    assert (code, err) == (0, "")
+    assert out.strip() in {"0", "1"}
+
+
+def test_the_command_works_without_posix(elsewhere: Told) -> None:
+    code, out, err = elsewhere["command"]
+    assert (code, err) == (0, "")
+    assert len(json.loads(out)["gamma"]) == 6
+
+
+def test_what_needs_posix_says_so(elsewhere: Told) -> None:
+    code, out, _ = elsewhere["refused"]
     said = [f"{feature} needs a POSIX system, such as Linux or macOS." for feature, _ in NEEDS_POSIX]
-    assert (done.returncode, done.stdout.splitlines()) == (0, said)
+    assert (code, out.splitlines()) == (0, said)
 
 
 # ------------------------------------------------------------------------------------------ the wheel's tag

@@ -131,7 +131,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
         if store.exists() or process.poll() is not None:
             break
         time.sleep(0.05)
-    time.sleep(1)
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     code, stdout, stderr = finished(process)
     assert (code, stdout) == (ExitCode.INTERRUPTED, "")

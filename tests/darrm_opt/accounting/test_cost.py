@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,20 @@ from support.enumeration import adaptive_bits_delta, vote_pairs
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.accounting.cost import ReleaseBounds, cost, cost_of_parts, fits, most_releases
+from darrm_opt.accounting.cost import (
+    CHEAP,
+    ReleaseBounds,
+    cost,
+    cost_of_parts,
+    estimated_shift,
+    fits,
+    most_releases,
+    refuse_samples,
+)
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import total_privacy
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
@@ -126,3 +137,53 @@ def test_of_a_plain_majority_of_trained_models_nothing_fits_but_the_models() -> 
     assert mechanism.most_releases(Privacy(0.11, 0.01)).account == "models"
     assert mechanism.most_releases(Privacy(0.05, 1e-3)).queries == 0
     assert mechanism.cost(2, 1e-3).account == "none"
+
+
+def of_parts(*parts: tuple[ReleaseBounds, int]) -> Any:
+    return SimpleNamespace(bounds=lambda _: parts)
+
+
+def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
+    """Of a Gaussian mechanism the affinity is e^(−μ²/8), and those of releases multiply."""
+    laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
+    known, unknown = ReleaseBounds(laws=lambda: laws), ReleaseBounds(Privacy(0.1))
+    bounded = ReleaseBounds(divergence=lambda: bounded_range_divergence(0.5))
+    distance = float(bounded_range_divergence(0.5).at(np.array([0.5]))[0])  # 4·(1 − affinity)
+    logs = [math.log(math.sqrt(1 / 8) + math.sqrt(3 / 8)), math.log(1 - distance / 4)]
+    assert estimated_shift(of_parts((known, 3)), 3) == pytest.approx(math.sqrt(-24 * logs[0]))
+    assert estimated_shift(of_parts((known, 3), (bounded, 2)), 5) == pytest.approx(
+        math.sqrt(-24 * logs[0] - 16 * logs[1])
+    )
+    assert estimated_shift(of_parts((known, 3), (unknown, 1)), 4) is None
+
+
+def test_bits_of_too_many_releases_are_not_composed_on_a_grid_that_is_too_coarse() -> None:
+    bits = BitPairs([Fraction(2, 5), Fraction(1, 2), Fraction(3, 5)], 1)
+    assert "bits" not in cost_of_parts([(ReleaseBounds(laws=lambda: bits), 10**5)], 1e-6).epsilons
+
+
+def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where_nothing_is_released() -> None:
+    sampling = Sampling(20, 5)
+    private = CertifiedNoiseFunction(Release.of(solve(Problem(3, Privacy(0.5, 0.01), Privacy(0.6, 0.02)))))
+    with refused("sampling"):
+        cost(private, 2, 1e-3, sampling)
+    refuse_samples(private, None)
+    refuse_samples(object(), sampling)
+    mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
+    nothing = cost(mechanism, 0, 1e-3, sampling)
+    assert (nothing.epsilon, nothing.account, nothing.epsilons) == (0.0, "nothing is released", {})
+
+
+def test_accounts_without_samples_hold_for_samples() -> None:
+    mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
+    found = cost(mechanism, 2, 1e-3, Sampling(20, 15))
+    for name, epsilon in cost(mechanism, 2, 1e-3).epsilons.items():
+        assert found.epsilons[f"{name}, unsampled"] == epsilon
+    assert found.epsilon == min(found.epsilons.values())
+    assert any("unsampled" not in name for name in found.epsilons)
+
+
+def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
+    mechanism: Any = SimpleNamespace(bounds=lambda releases: [(ReleaseBounds(Privacy(2.0**-10)), releases)])
+    most = most_releases(mechanism, Privacy(300.5 * 2.0**-10))
+    assert (most.queries, most.account in CHEAP) == (300, True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
 from support.cases import for_each
 from support.refusals import refused
 
+from darrm_opt import Problem, solve
 from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
-from darrm_opt.accounting.quota import epsilon_each, most_queries
+from darrm_opt.accounting.quota import epsilon_each, is_proved, most_queries, most_releases
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.problem import Privacy
 
@@ -83,3 +86,22 @@ def test_impossible_calibrations_are_named() -> None:
         epsilon_each(Privacy(1.0, 1e-5), 0.0, 0)
     with refused("budget"):
         epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)
+
+
+def test_none_fits_in_a_total_below_what_one_shows() -> None:
+    solution = solve(Problem(3, Privacy(math.inf), Privacy(0.6, 0.02), 1))
+    for budget in (Privacy(0.01, 1e-3), Privacy(0.01)):
+        for quick in (False, True):
+            assert most_releases(solution, budget, quick=quick).queries == 0
+        assert not is_proved(Release.of(solution), 1, budget, fresh=False)
+
+
+def test_each_account_of_a_count_is_proved_again() -> None:
+    solution = solve(Problem(3, Privacy(math.inf), Privacy(0.3, 0.01), 1))
+    assert inspect.signature(most_releases).parameters["quick"].default is False
+    for total, account in ((Privacy(1.0, 0.04), "optimal"), (Privacy(3.0, 0.2), "bits")):
+        for quick in (False, True):
+            found = most_releases(solution, total, quick=quick)
+            assert (found.account, found.queries >= 3) == (account, True)
+            assert is_proved(Release.of(solution), found.queries, total, fresh=False)
+            assert not is_proved(Release.of(solution), 2 * found.queries, total, fresh=False)

@@ -21,6 +21,7 @@ Proofs: docs/proofs.md, "What labels cost".
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,6 +47,8 @@ ORDER_INTERVALS = 400
 
 SHIFT_INTERVALS = 16
 """Intervals of the integral J."""
+
+_ENDS = np.arange(SHIFT_INTERVALS + 1.0)
 
 PRECISION, MAX_STEPS = 1e-6, 24
 """Relative distance of an increment from the least one, and most steps towards it; two are usual."""
@@ -178,13 +181,13 @@ def gaussian_increase(s: float, t: float, orders: Array) -> Array:
     first is bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear
     function is at least its value in the middle.
     """
-    r = np.arange(SHIFT_INTERVALS + 1) * (t / SHIFT_INTERVALS)
+    r = _ENDS * (t / SHIFT_INTERVALS)
     middle, bend = (r[1:] + r[:-1]) / 2, s * r / (s + r)
     exponent = np.multiply.outer((orders - 0.5) ** 2, (bend[1:] + bend[:-1]) / 4)
     exponent -= middle / 8
     with np.errstate(over="ignore"):
         sums = np.exp(exponent, out=exponent) @ (t / SHIFT_INTERVALS / 2 / np.sqrt(1 + middle / s))
-    return np.asarray(np.minimum(sums * (1 - ROUNDING), np.finfo(float).max))  # an overflow must not pass for infinite
+    return np.asarray(np.minimum(sums * (1 - ROUNDING), sys.float_info.max))  # an overflow must not pass for infinite
 
 
 def _increment(release: PowerDivergence, s: float, slack: float) -> float:
@@ -196,9 +199,9 @@ def _increment(release: PowerDivergence, s: float, slack: float) -> float:
 
     # Without the bend in r, J is √(s/(s+t/2))·(e^(ct) − 1)/(2c): solved for t a few times, that is where to start, and
     # shows which orders need most.
-    t = 0.0
+    t, squares = 0.0, (orders - 0.5) ** 2
     for _ in range(3):
-        c = ((orders - 0.5) ** 2 * (s / (s + t)) - 0.25) / 2
+        c = (squares * (s / (s + t)) - 0.25) / 2
         c = np.where(np.abs(c) < 1e-9, 1e-9, c)
         needed = np.log1p(np.maximum(2 * c * divergences * math.sqrt(1 + t / s / 2), -0.5)) / c
         t = min(most, float(np.max(needed)))

@@ -49,7 +49,7 @@ class PowerDivergence:
     within_gaussian: bool = True
 
     def __post_init__(self) -> None:
-        counts = self._gaussian(self.orders)
+        counts = self._where_bound(self.orders, gaussian_divergence(self.shift, self.orders))
         values = np.where(self.values < counts, self.values, counts)
         for array in (values, self.orders):
             array.setflags(write=False)
@@ -58,13 +58,13 @@ class PowerDivergence:
     def at(self, orders: Array) -> Array:
         """Return upper bounds on H_a at orders a ≥ ½, shape as given."""
         chords = np.exp(np.interp(orders, self.orders, np.log(self.values))) * (1 + INTERPOLATION_ERROR)
-        bounds = np.minimum(chords, self._gaussian(orders))
-        return np.asarray(np.where(orders <= self.orders[-1], bounds, gaussian_divergence(self.shift, orders)))
-
-    def _gaussian(self, orders: Array) -> Array:
-        """Return the bound by the Gaussian mechanism at orders where it is one; inf elsewhere."""
         counts = gaussian_divergence(self.shift, orders)
-        return np.asarray(np.where(self.within_gaussian | (orders >= 1), counts, np.inf))
+        bounds = np.minimum(chords, self._where_bound(orders, counts))
+        return np.asarray(np.where(orders <= self.orders[-1], bounds, counts))
+
+    def _where_bound(self, orders: Array, counts: Array) -> Array:
+        """Return the divergences of the Gaussian mechanism at orders where they are a bound; inf elsewhere."""
+        return counts if self.within_gaussian else np.where(orders >= 1, counts, np.inf)
 
     def scaled(self, factor: float) -> PowerDivergence:
         """Return about that where a record moves counts by ``factor`` times as many standard deviations: no bound."""

@@ -21,6 +21,7 @@ from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, So
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import BLOCK, CertifiedNoiseFunction
 from darrm_opt.release import ExactCoins, PrivateVote, SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.tables.votes import checked_votes
@@ -310,6 +311,17 @@ def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
         charged = PrivacyBudget(Privacy(2.0, 0.1))
         PrivateVote(solved(teachers), charged, fresh=fresh).release_many(np.ones((2, 3), dtype=int))
         assert charged.events == {teachers.target: 2}
+
+
+def test_a_budget_is_charged_what_is_stated_of_a_release_and_else_its_largest_loss() -> None:
+    """So that a budget that was saved goes on with events of the same kind."""
+    for name, is_stated in (("exponential", True), ("subsampling", False)):
+        mechanism, charged = mechanism_class(name).of(3, 2, 0.4), PrivacyBudget(Privacy(2.0))
+        ((bounds, _),) = mechanism.bounds(2)
+        loss = bounds.event()
+        assert (bounds.privacy is not None, bounds.privacy == loss) == (is_stated, False)
+        PrivateVote(mechanism, charged).release([1, 1, 1])
+        assert charged.events == {bounds.privacy if is_stated else loss: 1}
 
 
 def test_votes_that_are_refused_cost_nothing() -> None:

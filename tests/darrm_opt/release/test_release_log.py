@@ -251,6 +251,21 @@ def test_a_number_of_releases_is_proved_to_fit_in_a_budget_beside_it(tmp_path: P
     assert not (tmp_path / "other").exists()
 
 
+def test_a_number_of_releases_may_spend_a_budget_to_the_last_unit(tmp_path: Path) -> None:
+    mechanism = mechanism_class("exponential").of(3, 2, 0.4)
+    spent = mechanism.epsilon(2, 0.0)
+    assert ReleaseLog.create(tmp_path / "log", mechanism, budget=Privacy(spent), queries=2).limit == 2
+    with refused("queries", "2"):
+        ReleaseLog.create(tmp_path / "less", mechanism, budget=Privacy(math.nextafter(spent, 0.0)), queries=2)
+
+
+def test_answers_are_read_only_from_what_is_written() -> None:
+    assert log_module._decode("gA==", 1, None).tolist() == [1]
+    for text in ("!gA==", "gA", None, "gIA="):
+        with pytest.raises(ReleaseLogDamaged):
+            log_module._decode(text, 1, None)
+
+
 def test_a_release_log_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
     with pytest.raises(
         BudgetSpent, match="5 releases were asked and 4 are left: the budget, 4 releases, allows 4 in all"

@@ -30,9 +30,11 @@ from darrm_opt.accounting import BudgetUnreadable
 from darrm_opt.accounting.sampling import Sampling, Scheme
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample, SampleUsed
 from darrm_opt.release.journal import _line
+from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import Labels
 
 RARE = Sampling(1000, 20)
@@ -149,8 +151,9 @@ def test_where_nothing_is_charged_by_samples_none_is_taken(tmp_path: Path) -> No
     sample = EnsembleSampler(RARE, 5).draw()
     unsampled = ReleaseLog.create(tmp_path / "log", vote_of(), queries=5)
     for budget in (unsampled, None):
-        with pytest.raises(InvalidInput):
+        with refused_input("sample", "'a sample'") as caught:
             PrivateVote(vote_of(), budget).release([0] * 5, sample=sample)
+        assert caught.value.accepted == "None"
     assert (unsampled.spent, sample.left) == (0, 1)
 
 
@@ -218,6 +221,8 @@ def test_a_text_of_labels_is_one_release_of_one_sample(tmp_path: Path) -> None:
     assert len(asked) == 6
     with refused_input("sampler"):
         logged.release_sampled(sampler, votes)
+    with refused_input("release_id", "'text'"):
+        vote.release_text(sampler, ask, "text")
     logged.release_text(sampler, ask)
     with pytest.raises(BudgetSpent):
         logged.release_text(sampler, ask)  # before anybody is asked
@@ -274,6 +279,31 @@ def test_a_counter_is_not_used_from_within_one_of_its_releases() -> None:
             vote.release_sampled(sampler, ask)
         assert counter.left == left
     assert vote.release([0] * 5) is not None
+
+
+def test_a_child_is_refused_though_the_counter_was_in_use_when_it_was_forked() -> None:
+    """The child has a copy of the lock, which nobody there gives back."""
+    counter = ReleaseCounter(6)
+
+    def act() -> str:
+        signal.alarm(10)
+        try:
+            PrivateVote(vote_of(), counter).release([0] * 5)
+        except BudgetSpent:
+            return "refused"
+        return "released"
+
+    with counter._lock:
+        assert forked(act) == "refused"
+
+
+def test_a_cap_holds_within_a_text_and_its_first_label_is_not_beyond_it() -> None:
+    always = NoisyMaximum(5, 3, 2.0, threshold=-1000.0, check_sigma=2.0, cap=1)
+    vote = PrivateVote(always, ReleaseCounter(6))
+    sampler = EnsembleSampler(TEXTS, 5)
+    first, second = (vote.release_text(sampler, lambda *_: [0] * 5) for _ in range(2))
+    assert (first != ABSTENTION).tolist() == [True, False, False]
+    assert second.tolist() == [ABSTENTION] * 3
 
 
 def test_a_log_does_not_take_a_text_for_samples_of_its_labels(tmp_path: Path) -> None:

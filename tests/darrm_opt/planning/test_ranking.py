@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+from dataclasses import replace
+
 import pytest
+from support.cases import for_each
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.planning import design_within_total, plan
+from darrm_opt.planning import design_within_total, plan, ranking
 from darrm_opt.planning.option import MECHANISMS, Option
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.ranking import FRESH, NO_DELTA, ranked_options
@@ -51,7 +56,7 @@ def test_a_total_without_delta_is_told_of_where_several_queries_share_it(queries
 def test_a_design_that_is_kept_is_the_same_whoever_is_told_of_its_options() -> None:
     told: list[Option] = []
     first = design_within_total(3, 2, Privacy(1.25), 1, progress=told.append)
-    assert told
+    assert first.utility == pytest.approx(max(option.utility or 0.0 for option in told if option.fits), abs=1e-6)
     again = design_within_total(3, 2, Privacy(1.25), 1, progress=told.remove)
     assert again is first
     assert told
@@ -61,6 +66,37 @@ def test_a_design_that_is_kept_is_the_same_whoever_is_told_of_its_options() -> N
 def test_what_fresh_voters_must_do_is_said_where_they_are_asked_again(queries: int) -> None:
     found = plan(3, Privacy(0.5), queries, TOTAL, 3, fresh=True, mechanisms=("optimal",), time_limit=60.0)
     assert found.warnings == ((FRESH,) if queries > 1 else ())  # nor of the time, which was not up
+
+
+@for_each("places", [(0, 1), (1, 0)])
+def test_of_a_mechanism_and_its_table_the_better_one_is_kept(places: tuple[int, int]) -> None:
+    question = Question.of(3, None, 1, TOTAL, 1, None, classes=3)
+    pair = [
+        Option(name="laplace", voters=3, why="", right=right, wrong=0.1, utility=right, spent=TOTAL)
+        for right in (0.5, 0.7)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "calibrated_option", lambda *_: pair[places[0]])
+        patch.setattr(ranking, "table_options", lambda *_: [pair[places[1]]])
+        assert ranking._option("laplace", question, []) is pair[1]
+
+
+def test_an_answer_is_useful_from_the_least_accuracy_on_and_where_it_is_worth_more_than_none() -> None:
+    option = Option(name="laplace", voters=3, why="", right=0.75, wrong=0.25, utility=0.5)
+    for least, price, utility, is_useful in (
+        (0.75, 0.0, 0.5, True),
+        (math.nextafter(0.75, 1.0), 0.0, 0.5, False),
+        (0.75, 0.0, 0.0, True),
+        (0.75, 1.0, 0.0, False),
+        (0.75, 1.0, 0.5, True),
+    ):
+        question = Question.of(3, None, 1, TOTAL, 1, None, classes=3, price=price, least_accuracy=least)
+        assert ranking._is_useful(replace(option, utility=utility), question) == is_useful
+    assert not ranking._is_useful(Option.unfit("laplace", question, ""), question)
+
+
+def test_a_wrong_answer_costs_nothing_unless_said_otherwise() -> None:
+    assert inspect.signature(design_within_total).parameters["price"].default == 0.0
 
 
 def test_an_advice_has_the_reason_of_the_best_option_and_how_accurate_it_is() -> None:

@@ -17,7 +17,9 @@ from support.refusals import refused
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.accounting.cost import (
     CHEAP,
+    MAX_UPDATES,
     ReleaseBounds,
+    _affordable_points,
     cost,
     cost_of_parts,
     estimated_shift,
@@ -157,9 +159,10 @@ def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
     assert estimated_shift(of_parts((known, 3), (unknown, 1)), 4) is None
 
 
-def test_bits_of_too_many_releases_are_not_composed_on_a_grid_that_is_too_coarse() -> None:
+def test_a_grid_has_as_many_points_as_its_updates_allow() -> None:
     bits = BitPairs([Fraction(2, 5), Fraction(1, 2), Fraction(3, 5)], 1)
-    assert "bits" not in cost_of_parts([(ReleaseBounds(laws=lambda: bits), 10**5)], 1e-6).epsilons
+    vertices = bits.region.moves.shape[0]
+    assert _affordable_points([(bits.region, 10**5)]) == MAX_UPDATES // (10**5 * vertices)
 
 
 def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where_nothing_is_released() -> None:

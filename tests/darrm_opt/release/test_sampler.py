@@ -186,6 +186,7 @@ def test_a_text_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
         vote.release(votes(uncharged), "0", sample=uncharged)
     assert (log.spent, uncharged.left) == (0, 3)
     sample = sampler.draw_for("0", log)
+    assert json.loads(log.path.read_bytes().splitlines()[-1].split(b" ", 1)[1])["drawn"] == "0"
     vote.release(votes(sample), "0", sample=sample)
     assert (log.spent, sample.left) == (3, 2)
     vote.release_many([votes(sample)] * 2, "1", samples=(sample,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 
 import pytest
 from support.cases import for_each
@@ -24,6 +25,36 @@ def test_calibrate_returns_the_largest_value_that_fits() -> None:
     end = calibrate(lambda x: (x, math.exp(x) if x < 1 else math.inf), 100.0, 50.0, guess=30.0, precision=1e-4)
     assert end is not None
     assert 0.999 <= end.value < 1
+
+
+COSTS: dict[str, tuple[Callable[[float], float], float, int]] = {
+    "linear": (lambda x: x, 1.0, 32),
+    "square": (lambda x: x * x, 1.0, 56),
+    "root": (math.sqrt, 1.0, 73),
+    "exponential": (lambda x: math.expm1(8 * x), math.expm1(5.6), 78),
+    "steep": (lambda x: x**12, 1.0, 98),
+    "two powers": (lambda x: x + 5 * x**3, 1.0, 75),
+}
+"""A cost, a budget, and how many steps eight searches take together, from near and far: a ceiling, not to be raised."""
+
+
+@for_each("name", COSTS)
+def test_a_budget_is_met_from_near_and_far_in_a_few_steps(name: str) -> None:
+    cost, budget, most_steps = COSTS[name]
+    asked: list[float] = []
+
+    def make(value: float) -> tuple[None, float]:
+        asked.append(value)
+        return None, cost(value)
+
+    for guess in (0.01, 0.5, 0.9, 3.0):
+        for guess_error in (None, 0.01):
+            found = calibrate(make, budget, 9.0, guess=guess, precision=1e-6, guess_error=guess_error)
+            assert found is not None
+            assert found.value in asked
+            assert cost(found.value) == found.cost
+            assert budget * (1 - 3e-6) <= found.cost <= budget
+    assert len(asked) <= most_steps
 
 
 def test_a_guess_that_is_nearly_right_is_not_left_far_behind() -> None:

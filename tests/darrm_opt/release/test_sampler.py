@@ -84,6 +84,8 @@ def test_a_large_sample_is_one_of_all_records() -> None:
 def test_a_poisson_sample_may_be_of_more_records_and_another_of_no_others() -> None:
     assert EnsembleSampler(RARE, 5, records=0).draw().records.size == 0
     assert EnsembleSampler(Sampling(10, rate=1.0), 5, records=2000).draw().records.tolist() == list(range(2000))
+    with refused_input("records", "-1"):
+        EnsembleSampler(RARE, 5, records=-1)
     with refused_input("records", "11"):
         EnsembleSampler(Sampling(10, 5, scheme="without-replacement"), 5, records=11)
 

@@ -23,9 +23,11 @@ sklearn = pytest.importorskip("sklearn")
 
 from sklearn.base import BaseEstimator  # noqa: E402 — only where scikit-learn is there
 from sklearn.datasets import load_digits  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
+from sklearn.utils import get_tags  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 from support.refusals import refused, refuses  # noqa: E402
 
@@ -696,6 +698,18 @@ def test_the_minimum_is_as_near_as_is_said() -> None:
         minimum(rows, signs, 0.1, 1e-20)
 
 
+def test_a_minimum_that_rounding_may_have_moved_is_none() -> None:
+    """Sums of n and d terms, each at most 2 + |w| in size with room for a hundred, and √d of them in the norm."""
+    rng, strength = np.random.default_rng(2), 0.1
+    for n, d in ((16, 16), (200, 4)):
+        rows, signs = rng.normal(size=(n, d)) / 5, rng.choice([-1.0, 1.0], n)
+        size = float(np.linalg.norm(minimum(rows, signs, strength, 1e-9)))
+        rounding = (n + d + 100) * 2.0**-50 * (2 + size) * math.sqrt(d)
+        with pytest.raises(SolveFailed):
+            minimum(rows, signs, strength, 0.9 * rounding / strength)
+        minimum(rows, signs, strength, 1.5 * rounding / strength)
+
+
 def test_the_noise_is_what_privacy_needs_and_little_more() -> None:
     for epsilon, delta, shift in ((1.0, 1e-5, 1100.0), (8.0, 1e-6, 1030.0), (0.1, 1e-9, 2000.0)):
         sigma = smallest_sigma(Privacy(epsilon, delta), shift)
@@ -714,7 +728,7 @@ def test_released_weights_are_the_minimum_plus_that_noise() -> None:
         model = PrivateLogisticRegression(
             4.0, 1e-5, regularization=strength, data_norm=norm, source=SeededRandomnessForTestsOnly(seed)
         )
-        model.fit(X, y)
+        assert model.fit(X, y).privacy_ == Privacy(4.0, 1e-5)
         drawn.append(np.append(model.coef_[0], model.intercept_) - center)
     step = FINE * 2 / (n * strength)
     sigma = smallest_sigma(Privacy(4.0, 1e-5), 1 / FINE + math.sqrt(65)) * step * (1 + 2 * CLOSE)
@@ -737,6 +751,13 @@ def test_its_labels_and_numbers_are_checked() -> None:
     ):
         with pytest.raises(InvalidInput, match=said):
             PrivateLogisticRegression(**given).fit(X, y)
+    for labels in (np.arange(len(X)) % 3, np.zeros(len(X))):
+        with refused("y"):
+            PrivateLogisticRegression().fit(X, labels)
+    with pytest.raises(NotFittedError):
+        PrivateLogisticRegression().decision_function(X)
+    tags = get_tags(PrivateLogisticRegression())
+    assert (tags.non_deterministic, tags.classifier_tags.poor_score, tags.classifier_tags.multi_class) == (1, 1, 0)
 
 
 def test_a_long_fit_says_which_voter_it_trains(

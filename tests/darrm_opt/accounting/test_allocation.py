@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +18,16 @@ from support.refusals import refused, refuses
 from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
 
 from darrm_opt import Privacy
+from darrm_opt.accounting import allocation
 from darrm_opt.accounting.allocation import ORDERS, added_moments, in_most, removed_moments
 from darrm_opt.accounting.cost import cost, fits
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.sampled import SLACK_SHARE
 from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.noise import Array
 
 MECHANISMS = {
     **small_mechanisms(2, 2, 1.0, exponential=1.5, laplace=1.0, gnmax=1.2),
@@ -127,6 +132,35 @@ def test_moments_are_those_of_every_outcome_and_no_less(among: int) -> None:
         )
         found = (removed if sign > 0 else added)[place]
         assert math.log(exact) <= found <= math.log(exact) + 0.01 * (ORDERS[place] - 1)
+
+
+def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the record in one release of a round, without it in all of them: their chance is within what δ leaves."""
+    asked: dict[str, Any] = {"deltas": []}
+
+    def recorded(name: str) -> Callable[[Sequence[LawPairs], int, float], Array]:
+        def moments(_: Sequence[LawPairs], among: int, rare: float) -> Array:
+            asked[name] = (among, rare)
+            return np.ones(ORDERS.size)
+
+        return moments
+
+    def epsilon_of(_: Array, delta: float, __: Array) -> tuple[float, float]:
+        asked["deltas"].append(delta)
+        return 1.0, 2.0
+
+    for name in ("removed_moments", "added_moments"):
+        monkeypatch.setattr(allocation, name, recorded(name))
+    monkeypatch.setattr(allocation, "rdp_epsilon", epsilon_of)
+    two, four = (LawPairs(np.full((1, n), 1 / n), np.full((1, n), 1 / n)) for n in (2, 4))
+    for laws in ([two, four], [four, two]):
+        allocation._renyi(laws, laws, 6, 3, 0.0, 1e-5)
+    (among, rare), (of_all, less_rare) = asked["removed_moments"], asked["added_moments"]
+    assert (among, of_all, less_rare) == (6, 6, rare / 6)
+    left = 1e-5 * (1 - SLACK_SHARE)
+    assert 0.9 * SLACK_SHARE * left < 3 * 4 * rare <= SLACK_SHARE * left * (1 + 1e-12)
+    for delta in asked["deltas"]:
+        assert 0.99 * left < delta < left - 3 * 4 * rare * (1 - 1e-9)
 
 
 def test_any_votes_and_large_ensembles_have_an_account() -> None:

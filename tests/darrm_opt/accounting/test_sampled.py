@@ -19,16 +19,18 @@ from support.refusals import refused, refuses
 from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.accounting import PrivacyBudget
-from darrm_opt.accounting.cost import Accountable, Parts, cost, fits, most_releases
+from darrm_opt.accounting import PrivacyBudget, sampled
+from darrm_opt.accounting.cost import Accountable, Parts, ReleaseBounds, cost, fits, most_releases
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
+from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import SLACK_SHARE, LawTriples, direction_pld, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
+from darrm_opt.noise import Array
 from darrm_opt.release import PrivateVote
 
 HALF = Fraction(1, 2)
@@ -100,6 +102,51 @@ def test_never_below_every_sample_assignment_and_transcript(name: str, case: int
             found = cost(mechanism, queries, delta, sampling)
             for account, epsilon in found.epsilons.items():
                 assert worst_delta(pairs, queries, exp_fraction(min(epsilon, 50.0))) <= Fraction(delta), account
+
+
+def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def epsilon_of(_: Array, delta: float, __: Array) -> tuple[float, float]:
+        asked.append(delta)
+        return 1.0, 2.0
+
+    monkeypatch.setattr(sampled, "rdp_epsilon", epsilon_of)
+    laws = [LawPairs(np.full((1, n), 1 / n), np.full((1, n), 1 / n)) for n in (2, 4)]
+    sampled._renyi(laws, 7, 1e-5)
+    rare = sampled._rare(laws, 7, 1e-5)
+    assert 0.9e-5 * SLACK_SHARE < 7 * 4 * rare <= 1e-5 * SLACK_SHARE * (1 + 1e-12)
+    assert len(asked) == 2
+    for delta in asked:
+        assert 0.99e-5 < delta < 1e-5 - 7 * 4 * rare * (1 - 1e-9)
+
+
+def test_of_what_nothing_is_proved_there_is_no_total() -> None:
+    with pytest.raises(DeltaTooSmall):
+        sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
+    with pytest.raises(DeltaTooSmall) as caught:
+        sampled._reached(lambda _: ReleaseBounds(), 0.1, 0.2, 3, 5, 1e-5)
+    assert caught.value.floor == 1.0
+
+
+def test_without_a_delta_voters_that_draw_for_themselves_cost_what_all_of_them_show_by_the_chance_that_one_has_it() -> (
+    None
+):
+    mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
+    found = cost(mechanism, 1, 0.0, Sampling(20, 2, scheme="each-voter")).epsilon
+    release = mechanism.moved(3)
+    assert release is not None
+    event = release.event()
+    assert event is not None
+    exact = math.log1p((1 - 0.9**3) * math.expm1(event.epsilon))
+    assert exact <= found <= exact * (1 + 1e-9)
+
+
+def test_losses_are_looked_at_up_to_the_largest() -> None:
+    for chance, end in ((0.25, math.log(3)), (1e-40, sampled.MAX_LOSS)):
+        law = np.array([[chance, 1 - chance]])
+        knots = sampled._knots([LawPairs(law, law[:, ::-1]), LawPairs(law[:, ::-1], law)], 0.0)
+        assert knots[[0, -1]].tolist() == pytest.approx([-end, end], rel=1e-8)
 
 
 def test_random_totals() -> None:

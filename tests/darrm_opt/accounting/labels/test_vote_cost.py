@@ -35,12 +35,14 @@ from darrm_opt.accounting.labels import (
     three_cells,
     vote_cost,
 )
+from darrm_opt.accounting.labels import composition as labels_composition
 from darrm_opt.accounting.labels import gaussian_comparison as comparison
 from darrm_opt.accounting.labels import lattice_cells as lattice
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, loss_gradients, loss_term
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check
 from darrm_opt.noise import Array
+from darrm_opt.rounding import ULP
 
 RNG = np.random.default_rng(17)
 
@@ -806,6 +808,36 @@ def test_a_table_has_the_largest_divergence_of_its_pairs() -> None:
     assert table_divergence(spread[:1], spread[1:]).values[0] > 0  # an outcome that neither can have
 
 
+def test_the_largest_loss_of_a_table_is_charged_for_its_rounding() -> None:
+    table = table_divergence([[0.25, 0.75]], [[0.75, 0.25]], error=0.0)
+    units = (table.shift - math.log(3)) / ULP
+    assert 8 * (1 + math.log(3)) - 2 <= units <= 8 * (1 + math.log(3)) + 2
+    assert not labels_composition.TABLE_ORDERS.flags.writeable
+
+
+def test_a_sum_of_divergences_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two kinds by eight units for each and eight for their sum."""
+    given: list[Array] = []
+
+    def recorded(divergences: Array, _: float) -> tuple[float, float]:
+        given.append(divergences)
+        return 1.0, 2.0
+
+    monkeypatch.setattr(labels_composition, "rdp_epsilon", recorded)
+    one, two = (table_divergence([[x, 1 - x]], [[1 - x, x]]) for x in (0.51, 0.53))
+    labels_composition.renyi_epsilon([(one, 3), (two, 5)], 1e-5)
+    exact = np.array(
+        [
+            3 * Fraction(a) + 5 * Fraction(b)
+            for a, b in zip(*(x.renyi(ORDERS).tolist() for x in (one, two)), strict=True)
+        ]
+    )
+    units = np.array(
+        [float((Fraction(a) / b - 1) / Fraction(ULP)) for a, b in zip(given[0].tolist(), exact, strict=True)]
+    )
+    assert np.all((units > 24 - 3) & (units < 24 + 3))
+
+
 def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
     """Permute-and-flip among three classes, by its law on every edge: an account for any mechanism on votes."""
 
@@ -844,6 +876,7 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
         (lambda: vote_cost([], 1e-5, affected=0), "affected", "at least 1"),
         (lambda: table_divergence([[0.5, 0.5]], [[0.5, 0.4, 0.1]]), "on_neighbour", "as many laws"),
         (lambda: table_divergence([[1.5, -0.5]], [[0.5, 0.5]]), "on_data", "probabilities"),
+        (lambda: table_divergence([[0.5, 0.5]], [[1.5, -0.5]]), "on_neighbour", "probabilities"),
         (lambda: table_divergence([[1.0, 0.0]], [[0.5, 0.5]]), "on_neighbour", "same possible outcomes"),
         (lambda: composed_epsilon([(table_divergence([[0.5, 0.5]], [[0.5, 0.5]]), -1)], 1e-5), "count", "at least 0"),
     ],

@@ -59,9 +59,11 @@ class RandomSource(ABC):
             if number < n:
                 return number
 
-    def chance(self, probability: Fraction) -> bool:
-        """Return True with probability exactly ``probability``, in [0, 1]."""
-        return self.below(probability.denominator) < probability.numerator
+    def chance(self, probability: Fraction | int, among: int = 1) -> bool:
+        """Return True with probability exactly ``probability``/``among``, in [0, 1]."""
+        above, beneath = probability.numerator, probability.denominator * among
+        common = math.gcd(above, beneath)
+        return self.below(beneath // common) < above // common
 
 
 class SystemRandomness(RandomSource):
@@ -92,41 +94,51 @@ _T = TypeVar("_T")
 
 def exponential_chance(exponent: Fraction, source: RandomSource) -> bool:
     """Return True with probability exactly e^−exponent, exponent ≥ 0 (Algorithm 1)."""
-    while exponent > 1:
-        if not exponential_chance(Fraction(1), source):
+    return _exponential_chance(exponent.numerator, exponent.denominator, source)
+
+
+def _exponential_chance(above: int, beneath: int, source: RandomSource) -> bool:
+    """Return True with probability exactly e^(−above/beneath); in whole numbers, which are faster than fractions."""
+    while above > beneath:
+        if not _exponential_chance(1, 1, source):
             return False
-        exponent -= 1
+        above -= beneath
     # The first failure of chances x/1, x/2, x/3, … comes at an odd place with probability
     # 1 − x + x²/2! − … = e^−x.
     place = 1
-    while source.chance(exponent / place):
+    while source.chance(above, beneath * place):
         place += 1
     return place % 2 == 1
 
 
 def discrete_laplace(scale: Fraction, source: RandomSource) -> int:
     """Return a whole number x with probability exactly proportional to e^(−|x|/scale), scale > 0 (Algorithm 2)."""
-    t, s = scale.numerator, scale.denominator
+    return _discrete_laplace(scale.numerator, scale.denominator, source)
+
+
+def _discrete_laplace(t: int, s: int, source: RandomSource) -> int:
     while True:
         remainder = source.below(t)
-        if not exponential_chance(Fraction(remainder, t), source):
+        if not _exponential_chance(remainder, t, source):
             continue
         quotient = 0
-        while exponential_chance(Fraction(1), source):
+        while _exponential_chance(1, 1, source):
             quotient += 1
         # remainder + t·quotient is geometric with ratio e^(−1/t); in steps of s the ratio is e^(−s/t).
         magnitude = (remainder + t * quotient) // s
-        negative = source.chance(Fraction(1, 2))
+        negative = source.chance(1, 2)
         if magnitude or not negative:  # zero has one sign only
             return -magnitude if negative else magnitude
 
 
 def discrete_gaussian(variance: Fraction, source: RandomSource) -> int:
     """Return a whole number x with probability exactly proportional to e^(−x²/(2·variance)) (Algorithm 3)."""
-    t = math.isqrt(variance.numerator // variance.denominator) + 1
+    p, q = variance.numerator, variance.denominator
+    t = math.isqrt(p // q) + 1
     while True:
-        candidate = discrete_laplace(Fraction(t), source)
-        if exponential_chance((abs(candidate) - variance / t) ** 2 / (2 * variance), source):
+        candidate = _discrete_laplace(t, 1, source)
+        # (|x| − variance/t)²/(2·variance)
+        if _exponential_chance((abs(candidate) * q * t - p) ** 2, 2 * p * q * t * t, source):
             return candidate
 
 

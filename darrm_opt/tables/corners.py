@@ -20,6 +20,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations, permutations
 from typing import Any
 
@@ -68,9 +69,10 @@ class VoterMaps:
     # probability of each class, exactly up to 1e-60, one tuple of fractions a map
     before: tuple[tuple[Fraction, ...], ...]
     after: tuple[tuple[Fraction, ...], ...]  # the same on the neighbouring data set
-    moves: Array  # whether the two differ, shape (maps,)
+    moves: Array  # whether the two differ, shape (maps,), read-only
 
 
+@lru_cache(maxsize=64)
 def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     """Return the corners of one voter's pairs of laws.
 
@@ -106,6 +108,7 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
         for side in (0, 1)
     )
     moves = np.array([float(len(set(chosen)) > 1) for chosen in maps])
+    moves.setflags(write=False)
     return VoterMaps(tuple(maps), before, after, moves)
 
 

@@ -113,10 +113,7 @@ def _exponential_chance(above: int, beneath: int, source: RandomSource) -> bool:
 
 def discrete_laplace(scale: Fraction, source: RandomSource) -> int:
     """Return a whole number x with probability exactly proportional to e^(−|x|/scale), scale > 0 (Algorithm 2)."""
-    return _discrete_laplace(scale.numerator, scale.denominator, source)
-
-
-def _discrete_laplace(t: int, s: int, source: RandomSource) -> int:
+    t, s = scale.numerator, scale.denominator
     while True:
         remainder = source.below(t)
         if not _exponential_chance(remainder, t, source):
@@ -136,8 +133,8 @@ def discrete_gaussian(variance: Fraction, source: RandomSource) -> int:
     p, q = variance.numerator, variance.denominator
     t = math.isqrt(p // q) + 1
     while True:
-        candidate = _discrete_laplace(t, 1, source)
-        # (|x| − variance/t)²/(2·variance)
+        candidate = discrete_laplace(Fraction(t), source)
+        # (|x| − variance/t)²/(2·variance), of variance = p/q
         if _exponential_chance((abs(candidate) * q * t - p) ** 2, 2 * p * q * t * t, source):
             return candidate
 

@@ -20,6 +20,7 @@ from darrm_opt.accounting.propose_test_release import (
     Proposal,
     Reference,
     VoteBatch,
+    _least_threshold,
     check_that_it_pays,
     earned_epsilon,
     propose,
@@ -114,6 +115,18 @@ def least_threshold(total: Privacy, test_sigma: float) -> int:
             continue
         return threshold
     raise AssertionError
+
+
+@for_each("total", [Privacy(2.0, 0.3), Privacy(2.6, 0.15), Privacy(4.0, 0.05), Privacy(9.0, 1e-4)])
+def test_the_least_threshold_is_found(total: Privacy) -> None:
+    for test_sigma in (2.0, 3.0, 5.5):
+        assert _least_threshold(total, test_sigma) == least_threshold(total, test_sigma)
+
+
+def test_a_total_without_a_limit_or_of_nothing_has_no_test() -> None:
+    for epsilon in (0.0, math.inf):
+        with refused_input("epsilon", repr(epsilon)):
+            propose(VoteBatch(60, 3, 30, 5.0), Privacy(epsilon, 1e-4))
 
 
 def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,8 @@ def test_what_takes_too_long_is_refused_at_once_with_the_estimate_and_what_is_ad
     assert limits == [2 * 20.0]  # an estimate is right within a factor of two, mostly
 
 
-def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
+def test_the_client_follows_what_is_a_job_as_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm_client.jobs.MAX_POLL_INTERVAL", 0.1)  # not the second that the service asks for
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.3)
     for short in (0.0, 1.0):
         app = create_app(
@@ -243,13 +244,15 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
     with client_of(short_seconds=0.3) as client:
         assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
         monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
-        pools = client.app.state.service.resources.pools  # type: ignore[attr-defined]
-        stopped = {name: pools[name].killed for name in ("compute", "quick")}
-        jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
+        resources = client.app.state.service.resources  # type: ignore[attr-defined]
+        stopped = {name: resources.pools[name].killed for name in ("compute", "quick")}
+        with monkeypatch.context() as meanwhile:
+            for lane in resources.lanes:
+                meanwhile.setattr(lane, "processor_limit", 0.2)  # the libraries are loaded
+            jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
         assert [job.status_code for job in jobs] == [202, 202, 202]
-        pools = client.app.state.service.resources.pools  # type: ignore[attr-defined]
         for name, number in stopped.items():  # the first alone was tried there
-            assert pools[name].killed == number + 1
+            assert resources.pools[name].killed == number + 1
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         for job in jobs:
             client.delete(f"/v1/jobs/{job.json()['id']}").raise_for_status()

@@ -129,6 +129,7 @@ def test_refusal_names_a_true_counterexample() -> None:
     places = [[side.maps.index(chosen) for chosen in group] for side, group in zip(sides, corner.maps, strict=True)]
     before, after = exact_chances(problem, sides, places, pushed, corner.released)
     assert before > exponential(0.4) * after + Fraction(1e-4)
+    assert refused.value.excess == pytest.approx(float(before - exponential(0.4) * after) - 1e-4, rel=1e-6)
 
 
 def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from darrm_opt import NotPrivate, Privacy
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import ABSTENTION, PluralityProblem, Table, certify_table, solve_table, verify_table
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
-from darrm_opt.tables.certificate import Edge, EdgeProof
+from darrm_opt.tables.certificate import CornerProof, Edge, EdgeProof
+from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.problem import histograms
 from darrm_opt.tables.record import table_from_record, table_record, table_solution_record
 
@@ -67,6 +69,30 @@ def test_repair_proves_the_doubles_that_it_returns() -> None:
             rule.probabilities, problem.K, problem.classes, 1, problem.target.epsilon, problem.target.delta
         )
         assert exact <= Fraction(1, 10**40)  # the oracle's e^ε is a hair above
+
+
+@for_each("proof_of", [EdgeProof, CornerProof])
+@for_each("bound", [1e-9, 0.01, 0.9])
+def test_a_share_makes_an_excess_nothing_and_little_less(proof_of: Any, bound: float) -> None:
+    """The excess is convex in x: at a share s it is at most s of what it is, and 1 − s of the slack at x = 0."""
+    target = Privacy(0.5, 0.01)
+    if proof_of is EdgeProof:
+        proof = proof_of(PluralityProblem(5, 3, target))
+        slack = math.expm1(0.5) / 3 + 0.01
+    else:
+        proof = proof_of(GroupProblem(3, [group_of(3, 0.2)], target))
+        slack = (1 - math.exp(-0.5)) / 3 + math.exp(-0.5) * 0.01
+    share = proof.private_share(bound)
+    assert -1e-5 * slack <= share * bound - (1 - share) * slack <= 0
+
+
+def test_a_certificate_says_what_rounding_may_have_hidden() -> None:
+    problem = GroupProblem(3, [group_of(3, 0.2)], Privacy(1.0))
+    certificate = solve_table(problem).certificate
+    assert 0 < certificate.error == CornerProof(problem).error < 1e-9
+    assert certificate.as_dict()["error"] == certificate.error
+    edges = solve_table(PluralityProblem(3, 3, Privacy(1.0))).certificate
+    assert (edges.error, "error" in edges.as_dict()) == (0.0, False)
 
 
 def test_what_is_private_is_not_changed() -> None:

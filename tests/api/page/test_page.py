@@ -671,7 +671,7 @@ def test_nothing_is_fetched_from_elsewhere(visiting: Visiting) -> None:
 
 def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
     visit = visiting()
-    answers = iter([(429, "1"), (503, "1")])
+    answers = iter([(429, "1"), (503, "2")])
 
     def busy(route: Any) -> None:
         refused = next(answers, None)
@@ -684,8 +684,11 @@ def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
             )
 
     visit.tab.route("**/v1/gamma?*", busy)
+    visit.tab.clock.install()
     visit.tab.goto(visit.server)
-    visit.tab.wait_for_selector("#waiting:has-text('The server is busy; trying again in 1 s')")
+    for seconds in (1, 2):
+        visit.tab.wait_for_selector(f"#waiting:has-text('The server is busy; trying again in {seconds} s')")
+        visit.tab.clock.run_for(1000 * seconds)
     visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
     assert not visit.tab.is_visible("#waiting")
     _expected_complaint(visit, 429)

@@ -8,6 +8,7 @@ import contextlib
 import ipaddress
 import json
 import socket
+import sqlite3
 import ssl
 import subprocess
 import threading
@@ -548,6 +549,10 @@ def test_a_webhook_outlives_the_server_that_was_asked_and_is_tried_again(tmp_pat
             refused = [(1, "the receiver answered 500")]
             until(lambda: [(each["attempts"], each["reason"]) for each in states(served, job)] == refused)
             served.process.kill()  # between two attempts
+        with contextlib.closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
+            [(due, updated)] = database.execute("SELECT due, updated FROM darrm_webhooks").fetchall()
+            assert due - updated >= service.RETRY_DELAYS[0]
+            database.execute("UPDATE darrm_webhooks SET due = updated")  # which the delay would bring
         with serving(tmp_path, **settings_of(tmp_path)) as served:
             told = receiver.wait(2)
             assert {headers["webhook-id"] for headers, _ in told} == {hook["id"]}

@@ -785,6 +785,22 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
 # ------------------------------------------------------------------------------------------- any release
 
 
+def test_a_release_that_is_no_function_of_noisy_counts_is_charged_by_its_own_divergences() -> None:
+    """Below order 1 they may be above those of the Gaussian mechanism that bounds them from there on."""
+    shift = 0.1
+    one = gaussian_divergence(shift, np.array([0.5]))[0]
+    for factor, proved in ((1.5, True), (3.0, False)):
+        release = PowerDivergence(
+            np.array([0.5, 0.9]), np.array([factor, factor]) * one, shift, "by hand", within_gaussian=False
+        )
+        t = comparison._increment(release, 0.2, 1e-10)
+        assert math.isfinite(t) == proved  # more than twice those of counts is not looked for
+        if proved:
+            assert 1.4 * shift**2 < t < 1.7 * shift**2
+            orders = np.linspace(0.5, comparison.last_order(shift**2, 0.2, 1e-10), 1000)
+            assert np.all(release.at(orders) <= comparison.gaussian_increase(0.2, t, orders))
+
+
 @pytest.mark.parametrize(("epsilon", "count", "off"), [(0.02, 10_000, 1.01), (0.05, 500, 1.02), (0.3, 50, 1.05)])
 def test_randomised_response_against_its_exact_composition(epsilon: float, count: int, off: float) -> None:
     x = 1 / (1 + math.exp(-epsilon))

@@ -163,6 +163,20 @@ def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch)
         assert 0.99 * left < delta < left - 3 * 4 * rare * (1 - 1e-9)
 
 
+def test_a_round_is_charged_what_its_masses_and_its_laws_may_be_off_by() -> None:
+    """Where none of U is below y: δ = 1 − x of a record removed, and 0 of one added."""
+    round_profile = allocation.RoundProfile(0.5, np.zeros(9), np.zeros(9), error=0.01, atom_error=0.002)
+    for loss in (-1.0, -0.2, 0.0):
+        x = math.exp(loss)
+        removed, added = (float(side(np.array([loss]))[0]) for side in (round_profile.removed, round_profile.added))
+        assert removed == pytest.approx(1 - x + 0.01 * x + 0.002 * (1 + x), rel=1e-12)
+        assert added == pytest.approx(0.01 + 0.002 * (1 + x), rel=1e-12)
+
+
+def test_two_releases_of_a_round_have_an_account_of_their_own() -> None:
+    assert {"pld", "renyi"} <= cost(ONE, 2, 1e-3, allocated(2)).epsilons.keys()
+
+
 def test_any_votes_and_large_ensembles_have_an_account() -> None:
     sampling = Sampling(5452, scheme="random-allocation", among=136)
     many = NoisyMaximum(100, 10, 1.6)  # laws of any votes

@@ -122,8 +122,9 @@ def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_of_what_nothing_is_proved_there_is_no_total() -> None:
-    with pytest.raises(DeltaTooSmall):
+    with pytest.raises(DeltaTooSmall) as caught:
         sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
+    assert caught.value.floor == 0.5  # the chance to be in any of five samples
     with pytest.raises(DeltaTooSmall) as caught:
         sampled._reached(lambda _: ReleaseBounds(), 0.1, 0.2, 3, 5, 1e-5)
     assert caught.value.floor == 1.0

@@ -887,6 +887,8 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
         (lambda: vote_cost([], 0.0), "delta", "above 0"),
         (lambda: vote_cost([], 1e-5, classes=1), "classes", "at least 2"),
         (lambda: vote_cost([], 1e-5, affected=0), "affected", "at least 1"),
+        (lambda: vote_cost([], 1e-5, weight=0.0), "weight", "above 0"),
+        (lambda: vote_cost([], 1e-5, weight=math.inf), "weight", "above 0"),
         (lambda: table_divergence([[0.5, 0.5]], [[0.5, 0.4, 0.1]]), "on_neighbour", "as many laws"),
         (lambda: table_divergence([[1.5, -0.5]], [[0.5, 0.5]]), "on_data", "probabilities"),
         (lambda: table_divergence([[0.5, 0.5]], [[1.5, -0.5]]), "on_neighbour", "probabilities"),

@@ -7,6 +7,7 @@ import math
 import pickle
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,15 @@ from darrm_opt.accounting import BudgetUnreadable, Sampling  # noqa: E402
 from darrm_opt.accounting.gaussian import gaussian_delta  # noqa: E402
 from darrm_opt.accounting.total import exact_epsilon  # noqa: E402
 from darrm_opt.design.objective import as_objective  # noqa: E402
-from darrm_opt.design.solution import Solution  # noqa: E402
+from darrm_opt.design.solution import Solution, Status  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
-from darrm_opt.learning import PrivateLogisticRegression, PrivateVotingClassifier, VotingPlan, voting_plan  # noqa: E402
+from darrm_opt.learning import (  # noqa: E402
+    PrivateLogisticRegression,
+    PrivateVotingClassifier,
+    VotingPlan,
+    release_plan,
+    voting_plan,
+)
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
 from darrm_opt.learning.release_plan import SampledVoters  # noqa: E402
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
@@ -670,6 +677,21 @@ def test_any_base_estimator_will_do() -> None:
 def test_bad_parameters_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         PrivateVotingClassifier(**given).fit(*digits())
+
+
+def test_a_table_leaves_only_if_it_is_proved_within_the_total_and_not_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def table() -> object:
+        return release_plan._single_release([VoterGroup(3, Privacy(0.2))], 3, Privacy(1.0), 1, None, 0.0, solve)
+
+    assert isinstance(table(), GroupTableMechanism)
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupTableMechanism, "fits", lambda *_: False)
+        assert table() is None
+    solution = solve_table(GroupProblem(3, [VoterGroup(3, Privacy(0.2))], Privacy(1.0)))
+    monkeypatch.setattr(release_plan, "solve_table", lambda *_, **__: replace(solution, status=Status.TIME_LIMIT))
+    assert table() is None
 
 
 # ------------------------------------------------------------------------------------------ the private voter

@@ -400,6 +400,21 @@ def test_a_release_log_remembers_across_fits_and_copies(tmp_path: Path) -> None:
         PrivateVotingClassifier(n_voters=3, queries=6, release_log=tmp_path / "log").fit(X, y)
 
 
+@pytest.mark.parametrize(("sigma", "is_within"), [(2.0, False), (200.0, True)])
+def test_a_release_log_that_only_counts_is_taken_where_its_mechanism_is_within_the_total(
+    tmp_path: Path, sigma: float, is_within: bool
+) -> None:
+    X, y = digits()
+    path = tmp_path / str(sigma)
+    ReleaseLog.create(path, NoisyMaximum.of(3, 2, sigma), queries=5)
+    model = PrivateVotingClassifier(n_voters=3, queries=5, epsilon=1.0, delta=1e-5, release_log=path, random_state=0)
+    if is_within:
+        assert model.fit(X, y).plan_.queries == 5
+    else:
+        with refused("release_log"):
+            model.fit(X, y)
+
+
 def test_a_release_log_that_was_replaced_is_not_charged(tmp_path: Path) -> None:
     X, y = digits()
     asked: dict[str, Any] = {"n_voters": 3, "queries": 5, "random_state": 0}

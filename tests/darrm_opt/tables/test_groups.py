@@ -113,6 +113,35 @@ def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
         assert every.worst_excess(repaired.probabilities, case["epsilon"], case["delta"]) <= 0
 
 
+def test_a_sweep_in_blocks_names_each_corner_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [group_of(3, 0.5), group_of(1, 1.0, 1e-3), group_of(2, 0.2)]
+    problem = GroupProblem(3, groups, Privacy(0.4, 1e-4))
+    corners = Corners(problem, *problem.strictest)
+    chances = np.random.default_rng(5).dirichlet(np.ones(3), len(problem.cells.counts))
+    before, after = corners.output_laws(chances)
+    losses = before * math.exp(-0.4) - after
+    excess = np.maximum(losses, 0).sum(axis=1) + np.minimum(losses.max(axis=1), 0) - math.exp(-0.4) * 1e-4
+    monkeypatch.setattr("darrm_opt.tables.corners.BLOCK_NUMBERS", 1)  # a multiset of the reduced group at a time
+    found = corners.violations(chances, -math.inf, len(corners))
+    assert found.largest == pytest.approx(excess.max(), abs=1e-12)
+    sizes = [len(law.multisets) for law in corners.laws]
+    places = np.ravel_multi_index(tuple(found.corners.T), sizes)
+    assert len(places) == len({*places.tolist()}) >= len(corners.laws[corners.reduced].multisets)
+    assert found.excesses == pytest.approx(excess[places], abs=1e-12)
+
+
+def test_a_sweep_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = GroupProblem(3, [group_of(3, 0.5), group_of(4, 0.2)], TARGET)
+    corners, numbers = len(Corners(problem, *problem.strictest)), check_reach(problem)
+    for limit, most in (("MAX_CORNERS", corners), ("MAX_LAW_BYTES", 16 * 3 * numbers)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"darrm_opt.tables.corners.{limit}", most)
+            assert check_reach(problem) == numbers
+            patch.setattr(f"darrm_opt.tables.corners.{limit}", most - 1)
+            with refused("groups"):
+                check_reach(problem)
+
+
 def test_refusal_names_a_true_counterexample() -> None:
     problem = GroupProblem(3, [group_of(2, 0.5, 1e-3), group_of(2, 0.2)], Privacy(0.4, 1e-4))
     cells = problem.cells
@@ -230,6 +259,30 @@ def test_truth_weighs_votes_by_what_they_tell() -> None:
     chances = solve_table(problem, weighted).table.probabilities([(2, 0), (0, 1)])
     assert float(chances[1]) == pytest.approx(1.0, abs=1e-6)
     assert as_table_objective("truth(0.6,0.95)") == Truth((0.6, 0.95))
+
+
+def test_an_objective_judges_the_whole_plurality() -> None:
+    """Of a release of every leader alike all is right, however many lead; of half of it, half."""
+    cells = PluralityProblem(4, 3, TARGET, 1, abstention=True).cells
+    plurality = np.zeros(len(cells.values))
+    plurality[cells.starts] = 1 / cells.multiplicities[cells.starts]
+    prior = Dirichlet(1.0)
+    for objective in (
+        PluralityObjective(prior, "any"),
+        PluralityObjective(prior),
+        PluralityObjective(prior, "any", 0.5),
+    ):
+        weights, constant = objective.cell_weights(cells)
+        assert weights @ plurality + constant == pytest.approx(1.0)
+        silent = np.append(cells.starts[1:], len(cells.values)) - 1
+        assert weights[silent].sum() + constant == pytest.approx(0.0)
+    with refused("ties"):
+        PluralityObjective(Dirichlet(1.0), ties="broken")  # type: ignore[arg-type]
+    groups = GroupProblem(2, [group_of(2, 0.5), group_of(1, 0.1)], TARGET).cells
+    with refused("chances"):
+        Truth((0.9,)).worth(groups)
+    with refused("weights"):
+        PluralityObjective(prior, weights=(1.0, 2.0, 3.0)).worth(groups)
 
 
 def test_price_and_abstention() -> None:

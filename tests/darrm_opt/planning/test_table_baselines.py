@@ -15,6 +15,7 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, gaussian_table, laplace_table
 from darrm_opt.noise import Array
 from darrm_opt.planning import table_baselines as module
 from darrm_opt.planning.group_plan import plan_groups
@@ -159,3 +160,14 @@ def test_weights_give_each_group_an_epsilon_of_its_own(weight: float, epsilon: f
 def test_discrete_noise_has_no_weights() -> None:
     with refused("weight"):
         vote_cost([VoteReleases("label", 40, 10, "discrete")], 1e-5, weight=2.0)
+
+
+@for_each("rate", [0.05, 0.7, 3.0])
+def test_tables_of_noisy_counts_are_those_of_their_noise_between_two_classes(rate: float) -> None:
+    cells = histograms(7, 2, 1, abstention=False)
+    margins = 2 * cells.values - 7
+    laplace = [LaplaceNoise(1 / rate).wins(int(margin), "continuous") for margin in margins]
+    gaussian = [GaussianNoise.of_sigma(1 / rate).wins(int(margin), "continuous") for margin in margins]
+    assert laplace_table(cells, rate) == pytest.approx(laplace, abs=1e-9)
+    assert gaussian_table(cells, rate) == pytest.approx(gaussian, abs=1e-9)
+    assert laplace_table(cells, 0.0).tolist() == gaussian_table(cells, 0.0).tolist() == [0.5] * len(margins)

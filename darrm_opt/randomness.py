@@ -59,9 +59,9 @@ class RandomSource(ABC):
             if number < n:
                 return number
 
-    def chance(self, probability: Fraction | int, among: int = 1) -> bool:
-        """Return True with probability exactly ``probability``/``among``, in [0, 1]."""
-        above, beneath = probability.numerator, probability.denominator * among
+    def chance(self, numerator: Fraction | int, denominator: int = 1) -> bool:
+        """Return True with probability exactly ``numerator``/``denominator``, in [0, 1]."""
+        above, beneath = numerator.numerator, numerator.denominator * denominator
         common = math.gcd(above, beneath)
         return self.below(beneath // common) < above // common
 

@@ -15,9 +15,6 @@ RESOLUTION = 2.0**-48
 LEAST = math.ulp(0.0)
 """Finest absolute width: no double lies between two subnormal neighbours."""
 
-MAX_SECANTS, MAX_GROWTH = 30, 64.0
-"""Most secants, some eight are usual; and by how much the first value may grow at once."""
-
 
 def least_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
     """Return a value that fits, above the least one by at most ``precision`` of itself.
@@ -43,59 +40,20 @@ def largest_fitting(fits: Callable[[float], bool], low: float, high: float, prec
     return low
 
 
-def largest_nonpositive_from(
-    excess: Callable[[float], float], first: float, most: float, precision: float = RESOLUTION
+def largest_fitting_from(
+    fits: Callable[[float], bool], first: float, most: float, precision: float = RESOLUTION
 ) -> float:
-    """Return a value as `largest_fitting` does where ``excess`` ≤ 0 is what fits, from ``first`` on.
+    """Return a value as `largest_fitting` does, from ``first`` on: it is doubled while it fits and is below ``most``.
 
-    That is doubled while it fits and is below ``most``; 0 stands for "none does". Secants find first about where
-    a continuous excess that grows is 0, so that the bisection evaluates only what lies next to it.
+    0 stands for "none does".
 
-    >>> round(largest_nonpositive_from(lambda x: x * x - 2, 1e-3, 100.0), 9)
+    >>> round(largest_fitting_from(lambda x: x * x <= 2, 1e-3, 100.0), 9)
     1.414213562
     """
-    known = [0.0, math.inf]  # fits, and does not
-
-    def excess_at(value: float) -> float:
-        found = excess(value)
-        known[found > 0] = value
-        return found
-
-    def fits(value: float) -> bool:
-        if known[0] < value < known[1]:
-            excess_at(value)
-        return value <= known[0]
-
-    if (at_zero := excess_at(0.0)) < 0:
-        _by_secants(excess_at, at_zero, (first, most), precision, known)
     low, high = 0.0, first
     while high < most and fits(high):
         low, high = high, 2 * high
     return largest_fitting(fits, low, high, precision)
-
-
-def _by_secants(
-    excess: Callable[[float], float], at_zero: float, ends: tuple[float, float], precision: float, known: list[float]
-) -> None:
-    """Evaluate an excess about where it is 0, on both sides; ``known`` is the interval in which that lies."""
-    before, found_before, value = 0.0, at_zero, ends[0]
-    for count in range(MAX_SECANTS):
-        if value >= ends[1]:
-            return
-        found = excess(value)
-        slope = (found - found_before) / (value - before)
-        before, found_before = value, found
-        low, high = known
-        value = before - found / slope if slope > 0 else math.inf  # where the line through both is 0
-        if high == math.inf:  # not much further: a large value may cost much
-            value = min(max(value, low * (1 + precision)), low * (2.0 if count else MAX_GROWTH))
-        elif abs(value - before) <= precision * value:
-            for end in (value * (1 - precision / 4), value * (1 + precision / 4)):
-                if low < end < high:
-                    excess(end)
-            return
-        elif not low < value < high or count % 6 == 5:  # halve the interval
-            value = (low + high) / 2
 
 
 def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:

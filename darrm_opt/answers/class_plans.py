@@ -21,12 +21,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective
 from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
-from darrm_opt.tables.record import (
-    group_of_record,
-    group_records,
-    problem_from_record,
-    problem_record,
-)
+from darrm_opt.tables.record import group_of_record, group_records, problem_from_record, problem_record
 
 COMPOSED_SOLVES = 8
 """Solves of the optimum over several releases, beside the first."""

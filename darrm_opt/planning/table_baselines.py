@@ -31,7 +31,7 @@ from darrm_opt.mechanisms.vote_noise import checked_table
 from darrm_opt.noise import Array
 from darrm_opt.planning.question import end_of, remaining, stop_at
 from darrm_opt.problem import Privacy
-from darrm_opt.search import largest_nonpositive_from
+from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.certificate import certify_table, corners_of
 from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup, compositions
 from darrm_opt.tables.objective import (
@@ -174,18 +174,12 @@ def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array
     cells, target = problem.cells, problem.strictest_target
     c = math.exp(target.epsilon)
 
-    def excess(rate: float) -> float:
+    def fits(rate: float) -> bool:
         x = table(rate)
-        before, after = x[cells.left], x[cells.right]
-        outputs = cells.sizes * (before - c * after)
-        most = float(np.maximum(outputs, 0.0).sum(axis=1).max(initial=0.0))
-        over = (most or float(outputs.max())) - target.delta
-        if target.delta == 0:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                over = float(np.nanmax(np.log(before / after))) - target.epsilon  # nearly a line
-        return max(over, ROUNDING) if most > target.delta + ROUNDING else min(over, 0.0)
+        outputs = cells.sizes * np.maximum(x[cells.left] - c * x[cells.right], 0.0)
+        return float(outputs.sum(axis=1).max(initial=0.0)) <= target.delta + ROUNDING
 
-    return largest_nonpositive_from(excess, 1e-3, MAX_EDGE_RATE, precision)
+    return largest_fitting_from(fits, 1e-3, MAX_EDGE_RATE, precision)
 
 
 def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
@@ -302,10 +296,10 @@ def _largest_rate(problem: GroupProblem, chances: Any) -> float:
     """Return the largest rate at which the table is private but for rounding."""
     corners = corners_of(problem)
 
-    def excess(rate: float) -> float:
-        return corners.violations(chances(rate), math.inf, 1).largest - corners.error
+    def fits(rate: float) -> bool:
+        return corners.violations(chances(rate), math.inf, 1).largest <= corners.error
 
-    return largest_nonpositive_from(excess, 0.01, MAX_RATE, PRECISION)
+    return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 
 
 def _worst_group(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Array, str] | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,10 +26,8 @@ from darrm_opt.learning.release_plan import voting_plan
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning import Plan, group_plan, plan, ranking
+from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.group_plan import plan_groups
-from darrm_opt.planning.option import Option
-from darrm_opt.planning.question import Question as Planned
 from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
@@ -68,34 +65,6 @@ QUESTIONS = (
 
 NO_PRIOR = Question(11, 20, Privacy(1.0, 1e-5), "rectangular", 0.5830, 18.9919)
 """Asked without its prior, which is the one that is taken then."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def computed_once() -> Iterator[None]:
-    """Options of equal questions are computed once here: a door is what it asks. The service's process has its own."""
-    known: dict[str, Any] = {}
-    option, tables = ranking._option, group_plan._tables
-
-    def once(question: Planned, about: object, compute: Callable[[], Any]) -> Any:
-        law = question.law and question.law.objective
-        key = repr((replace(question, law=None), str(question.objective), law, about))
-        if key not in known:
-            known[key] = compute()
-        return known[key]
-
-    def one(name: str, question: Planned, earlier: list[Option]) -> Option:
-        seeds = [each.noise and each.noise.values.tolist() for each in earlier]
-        found: Option = once(question, (name, seeds), lambda: option(name, question, earlier))
-        return found
-
-    def of_groups(question: Planned, problem: GroupProblem, goal: PluralityObjective, end: float) -> list[Option]:
-        found: list[Option] = once(question, (problem, goal), lambda: tables(question, problem, goal, end))
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "_option", one)
-        patch.setattr(group_plan, "_tables", of_groups)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm_opt.search import (
-    largest_count,
-    largest_count_between,
-    largest_fitting,
-    largest_nonpositive_from,
-    least_fitting,
-)
+from darrm_opt.search import largest_count, largest_count_between, largest_fitting, least_fitting
 
 
 @given(st.floats(1e-6, 1e6), st.sampled_from([2.0**-48, 1e-6, 1e-2]))
@@ -25,26 +19,6 @@ def test_real_boundaries_are_found_to_the_precision_and_from_the_fitting_side(
     assert boundary <= high <= boundary * (1 + 2 * precision)
     low = largest_fitting(lambda x: x <= boundary, 0.0, 2e6, precision)
     assert boundary * (1 - 2 * precision) <= low <= boundary
-
-
-@pytest.mark.parametrize("boundary", [0.0, 1e-4, 0.3, 7.0, 149.0, 1e3])
-@pytest.mark.parametrize("power", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("precision", [1e-10, 1e-4])
-def test_secants_find_what_doubling_and_bisection_find(boundary: float, power: float, precision: float) -> None:
-    tried: list[float] = []
-
-    def excess(x: float) -> float:
-        tried.append(x)
-        return math.pow(x, power) - math.pow(boundary, power)
-
-    found = largest_nonpositive_from(excess, 1e-3, 200.0, precision)
-    if 0 < boundary < 200:
-        assert len(tried) < 25
-    assert max(tried) < 400
-    low, high = 0.0, 1e-3
-    while high < 200.0 and excess(high) <= 0:
-        low, high = high, 2 * high
-    assert found == largest_fitting(lambda x: excess(x) <= 0, low, high, precision)
 
 
 @pytest.mark.parametrize("boundary", [math.ulp(0.0), 3 * math.ulp(0.0)])

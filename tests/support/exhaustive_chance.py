@@ -29,9 +29,9 @@ class _Scripted(RandomSource):
     def below(self, n: int) -> int:
         return 0 if n == 1 else self._next([Fraction(1, n)] * n)
 
-    def chance(self, probability: Fraction | int, among: int = 1) -> bool:
+    def chance(self, numerator: Fraction | int, denominator: int = 1) -> bool:
         """Two branches, however large the denominator."""
-        probability = Fraction(probability, among)
+        probability = Fraction(numerator, denominator)
         if probability in (0, 1):
             return bool(probability)
         return bool(self._next([1 - probability, probability]))

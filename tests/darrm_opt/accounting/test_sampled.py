@@ -130,9 +130,8 @@ def test_of_what_nothing_is_proved_there_is_no_total() -> None:
     assert caught.value.floor == 1.0
 
 
-def test_without_a_delta_voters_that_draw_for_themselves_cost_what_all_of_them_show_by_the_chance_that_one_has_it() -> (
-    None
-):
+def test_without_a_delta_voters_that_draw_for_themselves_have_a_total() -> None:
+    """What all of them show, by the chance that one has the record."""
     mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
     found = cost(mechanism, 1, 0.0, Sampling(20, 2, scheme="each-voter")).epsilon
     release = mechanism.moved(3)

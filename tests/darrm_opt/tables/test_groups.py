@@ -262,7 +262,7 @@ def test_truth_weighs_votes_by_what_they_tell() -> None:
 
 
 def test_an_objective_judges_the_whole_plurality() -> None:
-    """Of a release of every leader alike all is right, however many lead; of half of it, half."""
+    """Of a release of every leader alike all is right, however many lead; no label is worth nothing."""
     cells = PluralityProblem(4, 3, TARGET, 1, abstention=True).cells
     plurality = np.zeros(len(cells.values))
     plurality[cells.starts] = 1 / cells.multiplicities[cells.starts]
@@ -277,7 +277,7 @@ def test_an_objective_judges_the_whole_plurality() -> None:
         silent = np.append(cells.starts[1:], len(cells.values)) - 1
         assert weights[silent].sum() + constant == pytest.approx(0.0)
     with refused("ties"):
-        PluralityObjective(Dirichlet(1.0), ties="broken")  # type: ignore[arg-type]
+        PluralityObjective(prior, ties="broken")  # type: ignore[arg-type]
     groups = GroupProblem(2, [group_of(2, 0.5), group_of(1, 0.1)], TARGET).cells
     with refused("chances"):
         Truth((0.9,)).worth(groups)

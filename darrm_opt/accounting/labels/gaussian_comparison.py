@@ -24,6 +24,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 
 import numpy as np
@@ -70,6 +71,7 @@ class GaussianCost:
     slack: float  # sum of the η, rounded up [probability]
 
 
+@lru_cache(maxsize=256)
 def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> GaussianCost:
     """Return the Gaussian mechanism that bounds ``releases`` adaptive releases, among any others; inf where none does.
 

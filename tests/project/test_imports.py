@@ -38,7 +38,7 @@ LAYERS = (
         "rounding",
         "search",
     },
-    {"problem", "noise", "priors", "baselines", "accuracy", "randomness"},
+    {"problem", "noise", "priors", "baselines", "accuracy", "randomness", "voters"},
     {"inversion"},
     {"design"},
     {"record"},

@@ -1,0 +1,233 @@
+"""Voters that state a privacy profile: several points (ε, δ) that hold at once, for one voter.
+
+A voter's answer is 1 with probability p on a dataset and p′ on its neighbour. A voter that is (ε_i, δ_i)-DP for each i
+has its pair (p′, p) in the polygon F = ∩ F(ε_i, δ_i), where F(ε, δ) = {p ≤ e^ε p′ + δ, p′ ≤ e^ε p + δ,
+1−p ≤ e^ε(1−p′) + δ, 1−p′ ≤ e^ε(1−p) + δ} ∩ [0,1]². The true region of a mechanism lies within F whatever points are
+left out, so a proof for F is a proof for the voter.
+
+The upper boundary of F runs from (0, 0) to (1, 1) and is concave. Its edges, in their order, are a pair of laws (P, Q)
+with finitely many outcomes in the order of their likelihood ratio: outcome j has the chances
+(p_{j+1} − p_j, p′_{j+1} − p′_j) of the j-th edge. Every pair of laws of the voter is a post-processing of (P, Q) and of
+(Q, P) (Blackwell 1953; Kairouz, Oh, Viswanath 2015 for one point).
+
+F is symmetric about the line p + p′ = 1, where the lines p = e^{ε_i} p′ + δ_i and their mirror images meet. One half of
+the boundary is therefore the lower envelope of these lines and of p = 1 − p′.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from darrm_opt.decimals import EPSILON_NOISE, MAX_DELTA, UP, delta_noise, delta_step, grid_delta, grid_point
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number
+from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+MAX_POINTS = 32
+"""Most points of a profile that bound its region. Each adds two vertices; more than a dozen change no answer."""
+
+MAX_STATED_POINTS = 10_000
+"""Most points in one statement, such as a file; of these, those that bound the region count."""
+
+MIN_BINDING = 8
+"""How far a point must bound the region to be kept, in units of what rounding may move the lines by. So the strictest
+and the loosest reading of a problem have the same vertices."""
+
+_POINTS = "points (epsilon, delta), each with epsilon ≥ 0 [nats] and delta in [0, 1]"
+
+
+@dataclass(frozen=True, init=False)
+class PrivacyProfile(Privacy):
+    """Several points (ε, δ) of one voter's privacy, all of which hold in both directions.
+
+    As a `Privacy` it is its last point: ``epsilon`` and ``delta`` are the largest ε and the least δ.
+
+    Args:
+        points: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1] [probability]; a `Privacy` is one pair.
+
+    Guarantees:
+        Frozen; equal and equally hashed when the points that bound the region are the same up to floating noise.
+        ``points`` are in increasing order of ε and lie on the decimal grid, each moved to the side of the weaker
+        guarantee; points that do not bound the region are dropped.
+
+    Raises:
+        InvalidInput: no points, a number outside its range, more than `MAX_STATED_POINTS` points, or more than
+            `MAX_POINTS` that bound the region.
+
+    Source: ours; docs, "Privacy profiles".
+
+    >>> PrivacyProfile([(0.1, 1e-5), (0, 0.013)]).points
+    ((0.0, 0.013), (0.1, 1e-05))
+    >>> PrivacyProfile([(0.1, 1e-5), (0.2, 1e-5)]).points
+    ((0.1, 1e-05),)
+    """
+
+    points: tuple[tuple[float, float], ...] = ()
+
+    def __init__(self, points: Iterable[Sequence[float]] | Privacy) -> None:
+        _set_points(self, _canonical(points))
+
+    def with_points(self, points: Iterable[tuple[float, float]]) -> PrivacyProfile:
+        """Return the profile of these points as they are: off the grid, such as the strictest reading of a problem."""
+        copy: PrivacyProfile = object.__new__(PrivacyProfile)
+        _set_points(copy, tuple(points))
+        return copy
+
+    def half_chain(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Return the vertices (p′, p) of the upper boundary with p + p′ ≤ 1, exact, from p′ = 0 on.
+
+        Args:
+            outward: whether e^ε is rounded up (by less than 2^−80), so that the region contains F; else down.
+        """
+        return _half_chain(self.points, outward)
+
+    def chain(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Return the vertices (p′, p) of the upper boundary from (0, 0) to (1, 1), exact and symmetric.
+
+        >>> [(float(p_prime), float(p)) for p_prime, p in PrivacyProfile([(0, 0.25)]).chain()]
+        [(0.0, 0.0), (0.0, 0.25), (0.75, 1.0), (1.0, 1.0)]
+        """
+        from fractions import Fraction
+
+        half = [(Fraction(0), Fraction(0)), *self.half_chain(outward=outward)]
+        if half[0] == half[1]:
+            half = half[1:]
+        mirrored = [(1 - p, 1 - p_prime) for p_prime, p in reversed(half)]
+        return (*half, *(mirrored[1:] if mirrored[0] == half[-1] else mirrored))
+
+    def vertices(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Return all vertices (p, p′) of the region, exact: (0, 0) and (1, 1), then the others in the chain's order.
+
+        The others come in pairs (p, p′), (p′, p): those of the upper chain, where p > p′, each followed by its mirror.
+        """
+        inner = self.chain(outward=outward)[1:-1]
+        zero = inner[0][0] * 0
+        return ((zero, zero), (zero + 1, zero + 1), *(pair for q, p in inner for pair in ((p, q), (q, p))))
+
+    def outcomes(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Return the pair of laws (P, Q) of the voter: (P_j, Q_j) of each outcome, exact, by decreasing P_j/Q_j.
+
+        Guarantees:
+            Each law sums to 1; the pair is symmetric: reversed and exchanged it is itself. Every pair of laws that
+            satisfies the points is a post-processing of it.
+
+        >>> [(float(p), float(q)) for p, q in PrivacyProfile([(0, 0.25)]).outcomes()]
+        [(0.25, 0.0), (0.75, 0.75), (0.0, 0.25)]
+        """
+        chain = self.chain(outward=outward)
+        return tuple((b[1] - a[1], b[0] - a[0]) for a, b in pairwise(chain))
+
+
+def profile_of(voter: Privacy) -> PrivacyProfile:
+    """Return a voter's privacy as a profile; that of a `Privacy` has its one point."""
+    return voter if isinstance(voter, PrivacyProfile) else PrivacyProfile([(voter.epsilon, voter.delta)])
+
+
+def _set_points(profile: PrivacyProfile, points: tuple[tuple[float, float], ...]) -> None:
+    object.__setattr__(profile, "points", points)
+    object.__setattr__(profile, "epsilon", points[-1][0])
+    object.__setattr__(profile, "delta", points[-1][1])
+
+
+def _canonical(points: Any) -> tuple[tuple[float, float], ...]:
+    """Return points on the grid that bound the region, by increasing ε."""
+    least: dict[float, float] = {}
+    for epsilon, delta in _stated(points):
+        least[epsilon] = min(delta, least.get(epsilon, 1.0))
+    if not any(delta < 1 and epsilon < math.inf for epsilon, delta in least.items()):
+        return ((math.inf, 0.0),)  # not private
+    kept = _envelope(sorted((e, d) for e, d in least.items() if d < 1 and e < math.inf))
+    if len(kept) > MAX_POINTS:
+        advice = "State fewer of them: each other point only adds to the guarantee."
+        raise InvalidInput("points", len(kept), f"at most {MAX_POINTS} points that bound the region", advice)
+    return kept
+
+
+def _stated(points: Any) -> Iterable[tuple[float, float]]:
+    """Yield the points of a statement on the grid."""
+    if isinstance(points, Privacy):
+        points = getattr(points, "points", None) or ((points.epsilon, points.delta),)
+    if isinstance(points, str) or not isinstance(points, Iterable):
+        raise InvalidInput("points", points, _POINTS)
+    count = 0
+    for point in points:
+        count += 1
+        if count > MAX_STATED_POINTS:
+            raise InvalidInput("points", f"more than {MAX_STATED_POINTS}", f"at most {MAX_STATED_POINTS} points")
+        try:
+            epsilon, delta = (point.epsilon, point.delta) if isinstance(point, Privacy) else point
+        except (TypeError, ValueError) as err:
+            raise InvalidInput("points", point, _POINTS) from err
+        epsilon = real_number(epsilon, "epsilon", "a number of nats, at least 0 (inf: not private)", least=0) + 0.0
+        delta = real_number(delta, "delta", "a probability in [0, 1]", least=0, most=1) + 0.0
+        if delta == 1 or epsilon == math.inf:
+            yield epsilon, delta  # says nothing
+            continue
+        epsilon, delta = grid_point(epsilon, UP), min(grid_delta(delta, UP), MAX_DELTA)
+        if epsilon == 0 and delta == 0:
+            advice = "A voter with epsilon = 0 and delta = 0 does not depend on the data: release the plain majority."
+            raise InvalidInput("points", point, "delta above 0 at epsilon = 0", advice)
+        yield epsilon, delta
+    if not count:
+        raise InvalidInput("points", (), "at least one point (epsilon, delta)")
+
+
+def _slope(epsilon: float, *, outward: bool) -> Fraction:
+    """Return e^ε as a fraction, above by less than 2^−80, or below."""
+    from fractions import Fraction
+
+    return Fraction(exp_bounds(epsilon)[outward], 1 << EXPONENT_BITS)
+
+
+def _envelope(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return the points whose lines bound the region by more than rounding may move them."""
+    from fractions import Fraction
+
+    # from the steepest line on, where p′ = 0; the last line is p = 1 − p′
+    kept: list[tuple[float, float, Fraction, Fraction]] = []
+    for epsilon, delta in reversed(points):
+        line = (epsilon, delta, _slope(epsilon, outward=True), Fraction(delta))
+        while kept and not _bounds(kept, line):
+            kept.pop()
+        kept.append(line)
+    antidiagonal = (0.0, 0.0, Fraction(-1), Fraction(1))
+    while len(kept) > 1 and not _bounds(kept, antidiagonal):
+        kept.pop()
+    return tuple((epsilon, delta) for epsilon, delta, _, _ in reversed(kept))
+
+
+def _bounds(kept: list[Any], line: Any) -> bool:
+    """Return whether the last line bounds the envelope of the one before it and of a flatter one."""
+    _, _, slope, height = line
+    epsilon, delta, last_slope, last_height = kept[-1]
+    if len(kept) == 1:  # before it there is only p′ = 0: it bounds there where it is the lower one
+        return bool(last_height < height)
+    _, _, first_slope, first_height = kept[-2]
+    p_prime = (height - first_height) / (first_slope - slope)
+    p = first_height + first_slope * p_prime
+    noise = p * (4 * (epsilon + 1) * 1e-12) + 4 * (delta_noise(delta) + delta_step(delta)) + 4 * EPSILON_NOISE
+    return bool(last_height + last_slope * p_prime < p - MIN_BINDING * type(p)(noise))
+
+
+@lru_cache(maxsize=256)
+def _half_chain(points: tuple[tuple[float, float], ...], outward: bool) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: FBT001 — a key
+    from fractions import Fraction
+
+    if points[-1][0] == math.inf:
+        return ((Fraction(0), Fraction(1)),)
+    lines = [(_slope(epsilon, outward=outward), Fraction(delta)) for epsilon, delta in reversed(points)]
+    chain = [(Fraction(0), lines[0][1])]
+    for (slope, height), (next_slope, next_height) in zip(
+        lines, [*lines[1:], (Fraction(-1), Fraction(1))], strict=True
+    ):
+        p_prime = (next_height - height) / (slope - next_slope)
+        chain.append((p_prime, height + slope * p_prime))
+    return tuple(chain[:-1] if lines[-1][0] == 1 else chain)  # a line of slope 1 is its own mirror image

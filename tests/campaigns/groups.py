@@ -67,7 +67,7 @@ def main() -> int:
         problem = problem_of(case)
         solution = solve_table(problem)
         every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
-        best = every.optimum(every.plurality_worth(), case["epsilon"], case["delta"])
+        best = every.optimum(every.plurality_worth(), (case["epsilon"], case["delta"]))
         excess = every.worst_excess(solution.table.probabilities, case["epsilon"], case["delta"])
         if excess > 0 or abs(solution.utility - best) > TOLERANCE or abs(solution.upper_bound - best) > TOLERANCE:
             failures.append(

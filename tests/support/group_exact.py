@@ -1,7 +1,8 @@
 """Groups of voters by full enumeration: every map of the outcomes, every multiset, every set of outputs, no symmetry.
 
-Nothing is shared with the product. A voter's corner is any of the C^4 maps (C^2 where Δ = 0) from the outcomes of the
-extremal pair to the classes, monotone or not; the program has one variable for each vote count and output.
+Nothing is shared with the product. A voter's region is the polygon of the points (ε, δ) that it states; its outcomes
+are the edges of the upper boundary. A voter's corner is any of the C^m maps from its m outcomes to the classes, or only
+a monotone one where that is asked for; the program has one variable for each vote count and output.
 """
 
 from __future__ import annotations
@@ -12,14 +13,21 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, groupby, pairwise, product
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+Point = tuple[float, float]
+Points = Sequence[Point]
 Group = tuple[int, float, float]  # K, ε, Δ
+ProfileGroup = tuple[int, Points]
+Pair = tuple[list[Fraction], list[Fraction]]  # chances of each class before and after
+
+NOTHING = Fraction(1, 10**50)
+"""Chances below this come from e^ε, which is not exact: an edge of this length is none."""
 
 
 def exponential(epsilon: float) -> Fraction:
@@ -28,17 +36,56 @@ def exponential(epsilon: float) -> Fraction:
         return Fraction(Decimal(epsilon).exp())
 
 
-def every_pair(epsilon: float, delta: float, classes: int) -> list[tuple[list[Fraction], list[Fraction]]]:
-    """The laws before and after of one voter at every map."""
-    a = Fraction(1) if math.isinf(epsilon) else exponential(epsilon) / (1 + exponential(epsilon))
-    d = Fraction(delta)
-    outcomes = [((1 - d) * a, (1 - d) * (1 - a)), ((1 - d) * (1 - a), (1 - d) * a)]
-    if delta:
-        outcomes += [(d, Fraction(0)), (Fraction(0), d)]
+def points_of(group: Group | ProfileGroup) -> Points:
+    """The points that a group's voters state."""
+    return group[1] if len(group) == 2 else [(group[1], group[2])]
+
+
+def polygon(points: Points) -> list[tuple[Fraction, Fraction]]:
+    """The vertices (after, before) of the upper boundary of every point's region, from (0, 0) to (1, 1).
+
+    They are those crossings of two lines at which no other line is lower.
+    """
+    zero, one = Fraction(0), Fraction(1)
+    lines = [(zero, one)]  # slope, height: no chance is above 1
+    for epsilon, delta in points:
+        if not math.isinf(epsilon):
+            slope = exponential(epsilon)
+            # Of an event, Pr[S | before] ≤ e^ε·Pr[S | after] + δ; of its complement, with the data sets exchanged.
+            lines += [(slope, Fraction(delta)), (1 / slope, 1 - (1 - Fraction(delta)) / slope)]
+    places = {zero, one}
+    for (a, b), (c, d) in combinations(lines, 2):
+        if a != c and 0 < (d - b) / (a - c) < 1:
+            places.add((d - b) / (a - c))
+    found = [(zero, zero)]
+    for place in sorted(places):
+        height = min(a * place + b for a, b in lines)
+        if max(abs(place - found[-1][0]), abs(height - found[-1][1])) < NOTHING:
+            continue
+        if len(found) > 1:
+            (x, y), (x2, y2) = found[-2:]
+            if abs((x2 - x) * (height - y) - (place - x) * (y2 - y)) < NOTHING:  # on one line
+                found.pop()
+        found.append((place, height))
+    return [*found, (one, one)] if found[-1] != (one, one) else found
+
+
+def outcomes(points: Points) -> list[tuple[Fraction, Fraction]]:
+    """The chances (before, after) of each outcome, by falling likelihood ratio."""
+    corners = polygon(points)
+    return [(b[1] - a[1], b[0] - a[0]) for a, b in pairwise(corners)]
+
+
+def every_pair(points: Points, classes: int, *, monotone: bool = False) -> list[Pair]:
+    """The laws before and after of one voter at every map, or at those where each class has one run of outcomes."""
+    edges = outcomes(points)
     pairs = []
-    for chosen in product(range(classes), repeat=len(outcomes)):
+    for chosen in product(range(classes), repeat=len(edges)):
+        runs = [c for c, _ in groupby(chosen)]
+        if monotone and len(runs) > len(set(runs)):
+            continue
         p, q = [Fraction(0)] * classes, [Fraction(0)] * classes
-        for (before, after), c in zip(outcomes, chosen, strict=True):
+        for (before, after), c in zip(edges, chosen, strict=True):
             p[c] += before
             q[c] += after
         pairs.append((p, q))
@@ -83,16 +130,25 @@ class Enumeration:
     pairs: list[list[tuple[list[Fraction], list[Fraction]]]]
 
     @classmethod
-    def of(cls, groups: Sequence[Group], classes: int, affected: int, *, abstention: bool = False) -> Enumeration:
-        counts = list(product(*(votes_of(K, classes) for K, _, _ in groups)))
-        pairs = [every_pair(epsilon, delta, classes) for _, epsilon, delta in groups]
+    def of(
+        cls,
+        groups: Sequence[Group | ProfileGroup],
+        classes: int,
+        affected: int,
+        *,
+        abstention: bool = False,
+        monotone: bool = False,
+    ) -> Enumeration:
+        counts = list(product(*(votes_of(group[0], classes) for group in groups)))
+        pairs = [every_pair(points_of(group), classes, monotone=monotone) for group in groups]
         listed = []
-        for (K, _, _), options in zip(groups, pairs, strict=True):
+        for (K, *_), options in zip(groups, pairs, strict=True):
             of_group = []
+            doubles = [[[float(x) for x in side] for side in option] for option in options]
             for chosen in combinations_with_replacement(range(len(options)), K):
                 moving = sum(options[i][0] != options[i][1] for i in chosen)
                 if moving <= affected:
-                    laws = [law_of([[float(x) for x in options[i][s]] for i in chosen], classes) for s in (0, 1)]
+                    laws = [law_of([doubles[i][s] for i in chosen], classes) for s in (0, 1)]
                     of_group.append((chosen, moving, laws))
             listed.append(of_group)
         corners: list[tuple[tuple[int, ...], ...]] = []
@@ -108,31 +164,51 @@ class Enumeration:
                     rows.append(law)
         return cls(classes, classes + abstention, counts, np.array(before), np.array(after), corners, pairs)
 
-    def optimum(self, worth: np.ndarray[Any, Any], epsilon: float, delta: float) -> float:
-        """The largest Σ worth·x over all private x, shape (counts, outputs), every set of outputs a row."""
+    def optimum(self, worth: np.ndarray[Any, Any], *targets: Point) -> float:
+        """The largest Σ worth·x over all x that are private for every target, shape (counts, outputs).
+
+        Every set of outputs is a row. Rows enter as they are violated, until none of any corner is.
+        """
         n, o = len(self.counts), self.outputs
-        difference = np.unique(np.round(self.before - math.exp(epsilon) * self.after, 14), axis=0)
-        sets = [s for size in range(1, o) for s in combinations(range(o), size)]
-        rows: Any = sparse.vstack(
-            [
-                sparse.kron(sparse.csr_array(difference), sparse.csr_array([[float(j in s) for j in range(o)]]))
-                for s in sets
-            ]
-        )
+        sets = [[float(j in s) for j in range(o)] for size in range(1, o) for s in combinations(range(o), size)]
+        losses = [
+            (np.unique(np.round(self.before - math.exp(epsilon) * self.after, 14), axis=0), delta)
+            for epsilon, delta in targets
+        ]
+        rows: list[Any] = []
+        limits: list[float] = []
+        seen: set[tuple[int, int, int]] = set()
         sums: Any = sparse.kron(sparse.eye_array(n), np.ones((1, o)))
-        answer = linprog(
-            -worth.ravel(),
-            A_ub=rows,
-            b_ub=np.full(rows.shape[0], delta),
-            A_eq=sums,
-            b_eq=np.ones(n),
-            bounds=(0, 1),
-            method="highs",
-            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-        )
-        assert answer.status == 0, answer.message
-        best: Any = answer.fun
-        return -float(best)
+        while True:
+            answer: Any = linprog(
+                -worth.ravel(),
+                A_ub=sparse.vstack(rows) if rows else None,
+                b_ub=limits or None,
+                A_eq=sums,
+                b_eq=np.ones(n),
+                bounds=(0, 1),
+                method="highs",
+                options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+            )
+            assert answer.status == 0, answer.message
+            x = answer.x.reshape(n, o)
+            before = len(seen)
+            for t, (loss, delta) in enumerate(losses):
+                excesses = loss @ x @ np.array(sets).T - delta  # of every corner and set
+                for s, column in enumerate(excesses.T):
+                    for corner in np.argsort(-column)[:50].tolist():
+                        if column[corner] > 1e-11 and (t, s, corner) not in seen:
+                            seen.add((t, s, corner))
+                            rows.append(sparse.csr_array(np.kron(loss[corner], sets[s])[None, :]))
+                            limits.append(delta)
+            if len(seen) == before:
+                return -float(answer.fun)
+
+    def least_delta(
+        self, probabilities: Callable[[Any], Sequence[Fraction]], epsilon: float, most: int = 4
+    ) -> Fraction:
+        """The least δ ≥ 0 with which a table is (ε, δ)-DP, exact at the ``most`` corners where doubles find it worst."""
+        return max(Fraction(0), self.worst_excess(probabilities, epsilon, 0.0, most))
 
     def worst_excess(
         self, probabilities: Callable[[Any], Sequence[Fraction]], epsilon: float, delta: float, most: int = 4

@@ -85,7 +85,7 @@ def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
     problem = problem_of(case)
     solution = solve_table(problem)
     every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
-    best = every.optimum(every.plurality_worth(), case["epsilon"], case["delta"])
+    best = every.optimum(every.plurality_worth(), (case["epsilon"], case["delta"]))
     assert solution.utility <= best + 1e-9
     assert best - 1e-9 <= solution.upper_bound <= best + 2e-9
     assert solution.status is Status.OPTIMAL

@@ -1,0 +1,73 @@
+"""Tables of voters that state a privacy profile: the oracle's own answers, and the product's against them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from support.cases import for_each
+from support.group_exact import Enumeration, Points, outcomes
+from support.paths import DATA
+
+Case = dict[str, Any]
+
+CASES: list[Case] = json.loads((DATA / "profile_optima.json").read_text(encoding="utf-8"))
+SMALL = [case for case in CASES if case["corners"] < 3000]
+
+
+def enumerated(case: Case, *, monotone: bool = True) -> float:
+    """The optimum of a case by enumeration."""
+    groups = [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
+    every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=monotone)
+    return every.optimum(every.plurality_worth(), *[tuple(point) for point in case["target"]])
+
+
+@for_each("case", SMALL)
+def test_recorded_optima_are_those_of_enumeration(case: Case) -> None:
+    assert enumerated(case) == pytest.approx(case["right"], abs=1e-8)
+
+
+@for_each(
+    ("groups", "classes", "target"),
+    [
+        ([[2, [[0.0, 0.0597853], [0.3, 0.00147645]]]], 3, [[0.3, 1e-5]]),
+        ([[3, [[0.0, 0.15], [0.6, 0.0]]]], 3, [[0.9, 0.0]]),
+        ([[3, [[0.0, 0.0597853], [0.3, 0.00147645]]]], 2, [[0.1, 0.01], [0.4, 1e-5]]),
+        ([[2, [[0.0, 0.12], [0.5, 0.0]]], [1, [[0.3, 0.001]]]], 2, [[0.3, 0.01]]),
+    ],
+)
+def test_monotone_maps_are_as_bad_as_all_maps(groups: Any, classes: int, target: Any) -> None:
+    case = {"groups": groups, "classes": classes, "target": target, "abstention": False}
+    case["affected"] = sum(K for K, _ in groups)
+    assert enumerated(case) == pytest.approx(enumerated(case, monotone=False), abs=1e-8)
+
+
+@for_each(
+    ("points", "expected"),
+    [
+        ([(0.5, 0.0)], 2),
+        ([(0.5, 1e-3)], 4),
+        ([(0.0, 0.05)], 3),
+        ([(math.inf, 0.0)], 2),
+        ([(0.0, 0.0597853), (0.3, 0.00147645)], 5),
+        ([(0.0, 0.02), (0.1, 0.004), (0.3, 0.0)], 5),
+        ([(0.1, 1e-5), (0.2, 1e-5)], 4),  # the second says nothing more
+    ],
+)
+def test_outcomes_are_the_edges_of_the_region(points: Points, expected: int) -> None:
+    edges = outcomes(points)
+    assert len(edges) == expected
+    assert sum(before for before, _ in edges) == sum(after for _, after in edges) == 1
+    # By falling likelihood ratio, and the same with the data sets exchanged.
+    ratios = [math.inf if after == 0 else before / after for before, after in edges]
+    assert ratios == sorted(ratios, reverse=True)
+    for (before, after), (mirrored_after, mirrored_before) in zip(edges, reversed(edges), strict=True):
+        assert math.isclose(before, mirrored_before, abs_tol=1e-40)
+        assert math.isclose(after, mirrored_after, abs_tol=1e-40)
+    # Every point holds, and each that bounds the region with equality at some event.
+    for epsilon, delta in points:
+        if not math.isinf(epsilon):
+            loss = sum(max(before - math.exp(epsilon) * after, 0) for before, after in edges)
+            assert loss <= delta + 1e-15

@@ -1,4 +1,5 @@
-# The service in an image: `docker build -t darrm .`, then `docker run -p 127.0.0.1:8000:8000 -v darrm:/cache darrm`.
+# The service in an image: `docker build -t darrm .`, then, for this machine alone and without keys,
+# `docker run -p 127.0.0.1:8000:8000 -v darrm:/cache -e DARRM_PUBLIC=true darrm`.
 # Which way of running it is meant for what, and what of this file was exercised: docs/container.md.
 
 # A tag moves; a digest does not. Another base, such as a newer one: --build-arg PYTHON_IMAGE=…@sha256:…

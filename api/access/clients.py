@@ -36,7 +36,7 @@ CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
 READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
-"""Requests under /v1 that a reader may send, method and path: stored answers, one or many, and the list of designs."""
+"""What a reader may send, method and path: for stored answers, one or many, and the list of designs."""
 
 FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
 """Headers that a proxy adds: whoever asks is somewhere else than the connection says."""
@@ -162,7 +162,8 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
 
 def check_role(client: Client, method: str, path: str, metrics: str) -> Rejection | None:
     """Return a rejection of what the role of a client's key does not allow."""
-    if client.role == "reader" and path.startswith("/v1/") and not READER_REQUESTS.fullmatch(f"{method} {path}"):
+    guarded = path.startswith("/v1/") or (path == "/metrics" and metrics != "open")
+    if client.role == "reader" and guarded and not READER_REQUESTS.fullmatch(f"{method} {path}"):
         detail = "This key has the role reader: it reads stored answers, under /v1/gamma and /v1/designs."
         return Rejection("not-permitted", detail)
     if client.role != "admin" and (path in ADMIN_PATHS or (path == "/metrics" and metrics == "admin")):

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
@@ -54,6 +54,10 @@ _NAME = re.compile(r"[\w.@:/+-][\w.@:/+ -]{0,63}")
 _LIFETIME = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 
 _LOG = logging.getLogger("api.keys")
+
+_MOUNTING = "Mount the folder that holds it, and restart."
+
+_REPLACED = f"The keys file {{path}} was replaced behind its mount, so no key is valid any more. {_MOUNTING}"
 
 _NO_DIGEST = hashlib.sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
 
@@ -133,7 +137,8 @@ class KeyRing:
     """The valid keys, as the file has them now.
 
     A file that cannot be read any more changes nothing: the keys that were good stay good, none is added, and the log
-    says so; a typing error must not lock everybody out, nor let anybody in.
+    says so; a typing error must not lock everybody out, nor let anybody in. Only a file that was replaced behind its
+    own mount ends every key: which of them were revoked cannot be known.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -142,6 +147,12 @@ class KeyRing:
         self._stamp = _stamp(path)
         self._keys = {key.id: key for key in list_keys(path)}
         self._last_check = clock()
+        if _is_replaced(self._stamp):
+            raise KeysFileError(_REPLACED.format(path=path))
+        if _is_mount(path):
+            _LOG.warning(
+                "The keys file %s is mounted by itself, so changes by `darrm keys` cannot reach it. %s", path, _MOUNTING
+            )
 
     def holder(self, text: str) -> Key | None:
         """Return the key with this text, which may have expired, or None."""
@@ -166,6 +177,10 @@ class KeyRing:
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
+        if _is_replaced(stamp):
+            _LOG.error(_REPLACED.format(path=self._path))
+            self._keys, self._stamp = {}, stamp
+            return
         try:
             self._keys = {key.id: key for key in list_keys(self._path)}
         # A file half-written by an editor must not lock everybody out; a key that was revoked in it stays until it is
@@ -187,12 +202,36 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+class _Stamp(NamedTuple):
+    inode: int
+    modified: int  # [ns]
+    size: int  # [bytes]
+    links: int  # names in folders; 0 for a file that was replaced, and is seen through a mount of its own
+
+
+def _stamp(path: Path) -> _Stamp | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return _Stamp(status.st_ino, status.st_mtime_ns, status.st_size, status.st_nlink)
+
+
+def _is_replaced(stamp: _Stamp | None) -> bool:
+    return stamp is not None and stamp.links == 0
+
+
+def _is_mount(path: Path) -> bool:
+    """Tell whether a file is a mount by itself (Linux), as a container's volume may be."""
+    target = os.path.realpath(path)
+    with contextlib.suppress(OSError):
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        return any(_unescaped(line.split(b" ")[4]) == os.fsencode(target) for line in mounts)
+    return False
+
+
+def _unescaped(name: bytes) -> bytes:
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), name)
 
 
 def _lock(path: Path) -> Any:

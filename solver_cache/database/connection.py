@@ -190,6 +190,7 @@ class Database:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{path}.lock", timeout=OPENING_SECONDS):
+                path.touch(0o600)  # for its owner alone, as its two companions are then: jobs name clients and webhooks
                 with self.engine.connect().execution_options(darrm_begin=None) as connection:
                     connection.exec_driver_sql("PRAGMA journal_mode = WAL")  # not possible within a transaction
                 with self._transaction() as connection:

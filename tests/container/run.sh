@@ -160,9 +160,10 @@ stop
 # As compose.yaml has it: only the proxy has a port, the service is `darrm` in their network, and trusts it.
 podman rm "$NAME" >/dev/null
 subnet=$(sed -n 's/.*subnet: \([0-9./]*\).*/\1/p' compose.yaml)
+trusted=$(sed -n 's/.*DARRM_TRUSTED_PROXIES: \([0-9.]*\).*/\1/p' compose.yaml)
 podman network create --subnet "$subnet" "$NAME" >/dev/null
 podman run --detach --name "$NAME" --network "$NAME:alias=darrm" "${hardened[@]}" --volume "$VOLUME:/cache" \
-    --volume "$scratch/keys:/run/keys:ro" --env DARRM_KEYS=/run/keys/keys.json --env DARRM_TRUSTED_PROXIES="$subnet" \
+    --volume "$scratch/keys:/run/keys:ro" --env DARRM_KEYS=/run/keys/keys.json --env DARRM_TRUSTED_PROXIES="$trusted" \
     --env DARRM_SOLVERS=1 --env DARRM_WAIT_SECONDS=50 "$IMAGE" >/dev/null
 mkdir "$scratch/tls"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
@@ -172,7 +173,7 @@ for _ in $(seq 120); do
     ! podman healthcheck run "$NAME" >/dev/null 2>&1 || break
     sleep 0.5
 done
-podman run --detach --name "$NAME-proxy" --network "$NAME" --publish 127.0.0.1::8443 \
+podman run --detach --name "$NAME-proxy" --network "$NAME" --ip "$trusted" --publish 127.0.0.1::8443 \
     --read-only --read-only-tmpfs=false --tmpfs /tmp:rw,noexec,nosuid,nodev,size=160m --cap-drop=all \
     --security-opt no-new-privileges --memory 512m --pids-limit 50 --volume "$scratch/tls:/etc/darrm-proxy/tls:ro" "$PROXY" >/dev/null
 url=https://localhost:$(podman port "$NAME-proxy" 8443/tcp | sed 's/.*://')

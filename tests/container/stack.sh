@@ -80,6 +80,18 @@ ask solved
 ask kept
 told 'it starts, and answers by TLS with a key'
 
+block 'keys revoke' >"$scratch/keys_block" # its own key was added, listed and revoked
+other=$(grep -Eo 'darrm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}' "$scratch/keys_block")
+sleep 2
+ask kept
+! key=$other ask kept 2>/dev/null || fail 'a key that was revoked is still valid'
+(cd "$site" && podman run --rm --user 0 --volume "$PWD/secrets/keys:/made" darrm-opt keys add later --file /made/keys.json) \
+    >"$scratch/later" 2>/dev/null
+sleep 2
+key=$(cat "$scratch/later") ask kept
+told 'a key that is added or revoked later is, without a restart'
+[ "$(stat --format '%a' "$site/secrets")" = 700 ] || fail 'other users may enter the folder of the secrets'
+
 old=$(openssl x509 -noout -fingerprint -in "$site/fullchain.pem")
 new_certificate
 block 'docker compose restart proxy'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import stat
+import subprocess
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -14,6 +16,7 @@ from support.paths import ROOT
 from test_toolchain import locked
 
 from api.app import create_app
+from api.server.run import listen, prepare
 from api.settings import PREFIX, Settings
 from darrm.cli import VERBS
 from darrm_client.client import KEY_VARIABLE, URL_VARIABLE
@@ -153,12 +156,45 @@ def test_compose_confines_both() -> None:
     assert COMPOSE["services"]["proxy"]["ports"] == ["${HTTPS_PORT:-443}:8443"]  # the only way in
     assert not [name for name in ("darrm", "database") if "ports" in COMPOSE["services"][name]]
     (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]
-    assert COMPOSE["services"]["darrm"]["environment"]["DARRM_TRUSTED_PROXIES"] == front["subnet"]
+    # the proxy's own address: every other container of the network would be believed too
+    proxy = COMPOSE["services"]["proxy"]["networks"]["front"]["ipv4_address"]
+    assert COMPOSE["services"]["darrm"]["environment"]["DARRM_TRUSTED_PROXIES"] == proxy
+    assert ip_address(proxy) in ip_network(front["subnet"])
     address = COMPOSE["services"]["darrm"]["networks"]["front"]["ipv4_address"]  # which the proxy looks up once
     assert ip_address(address) in ip_network(front["subnet"])
     assert set(COMPOSE["services"]["proxy"]["networks"]) & set(COMPOSE["services"]["darrm"]["networks"]) == {"front"}
     assert COMPOSE["networks"]["back"]["internal"] is True
     assert "password" not in COMPOSE["services"]["darrm"]["environment"]["DARRM_CACHE_URL"]
+
+
+def test_keys_are_mounted_by_their_folder() -> None:
+    variable = COMPOSE["services"]["darrm"]["environment"]["DARRM_KEYS"]
+    mounts = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["darrm"]["volumes"])
+    assert str(Path(variable).parent) in mounts.values()
+    text = (ROOT / "docs" / "container.md").read_text(encoding="utf-8")
+    (mounted,) = re.findall(r'--volume "\$PWD/keys:(\S+):ro" --env DARRM_KEYS=(\S+)', text)
+    assert mounted[1] == f"{mounted[0]}/keys.json"
+
+
+def test_the_secrets_folder_is_closed_to_other_users(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (permissions,) = re.findall(r"^(?=.*\bchmod\b).*$", text, re.MULTILINE)
+    for name in ("database_password", "tls.crt", "tls.key", "keys/keys.json"):
+        path = tmp_path / "secrets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    subprocess.run(["sh", "-euc", permissions], cwd=tmp_path, check=True)
+    assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "secrets" / "keys").stat().st_mode) & 0o005 == 0o005
+    for path in (tmp_path / "secrets").rglob("*.*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444  # the containers' users read what is mounted
+
+
+def test_the_command_that_the_dockerfile_opens_with_starts() -> None:
+    (command,) = re.findall(r"^# `docker run .*`\.$", DOCKERFILE, re.MULTILINE)
+    variables_ = {name.lower(): value for name, value in re.findall(r"-e DARRM_([A-Z_]+)=(\w+)", command)}
+    with listen("0.0.0.0", 0) as listening:  # noqa: S104 - where the image's own command listens
+        assert prepare(listening, cache_url="memory", **variables_).public
 
 
 @pytest.mark.parametrize("name", PODS)

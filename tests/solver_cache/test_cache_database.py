@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -383,3 +384,12 @@ def test_a_database_that_lost_its_table_is_an_error_that_names_it(tmp_path: Path
         with pytest.raises(CacheError, match="no such table: darrm_solutions") as caught:
             cached_solve(PROBLEM, store=store)
     assert str(path) in str(caught.value)
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'cache.sqlite3'}")
+    store.jobs.submit("1", "gamma", "{}")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("cache.sqlite3*")}
+    store.close()
+    assert {name.removeprefix("cache.sqlite3") for name in modes} >= {"", "-wal", "-shm"}
+    assert {mode for name, mode in modes.items() if not name.endswith(".lock")} == {0o600}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any, get_args
 import pytest
 from fastapi.testclient import TestClient
 from support.darrm_runner import refused, run
+from support.paths import ROOT
 from support.refusals import refused as refused_input
 from support.served import serving
 
@@ -284,6 +288,11 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
     expired(path, gone.id)
     small, other = "/v1/gamma?K=5&m=2&epsilon=0.5", "/v1/gamma?K=7&m=2&epsilon=0.5"
     long = b'{"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
+    with TestClient(create_app(Settings(cache_url="memory", solve="off", keys=path))) as client:
+        statuses = {
+            role: client.get("/metrics", headers={"X-API-Key": text}).status_code for role, text in made.items()
+        }
+        assert statuses == {"reader": 403, "user": 200, "admin": 200}
     with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin", DARRM_MAX_VOTERS="1001") as service:
 
         def status(role: str, place: str, method: str = "GET", body: bytes | None = None) -> int:
@@ -327,6 +336,50 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         assert service.ask(f"/v1/jobs/{id}/stop", "POST", X_API_Key=made["user"]).status in {200, 202}
         state = service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=made["admin"]).json()["state"]
         assert state in {"cancelled", "done"}  # what was stopped may be over already, with the best so far
+
+
+MOUNTED = """
+import sys
+from pathlib import Path
+from api.access.keys import KeyRing, KeysFileError, create_key, revoke_key
+
+source, mounted, identity, text = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]
+times = iter(range(100))
+ring = KeyRing(mounted, lambda: 10.0 * next(times))
+print(ring.holder(text).id == identity)
+_, new = create_key(source, "new")
+print(ring.holder(text) is not None, ring.holder(new) is not None)
+revoke_key(source, identity)
+print(ring.holder(text) is not None, ring.holder(new) is not None)
+try:
+    KeyRing(mounted)
+except KeysFileError as err:
+    print(err, file=sys.stderr)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts need Linux, and root")
+@pytest.mark.parametrize("by", ["folder", "file"])
+def test_keys_behind_a_bind_mount(tmp_path: Path, by: str) -> None:
+    source, mounted = tmp_path / "source", tmp_path / "mounted"
+    source.mkdir()
+    mounted.mkdir()
+    key, text = create_key(source / "keys.json", "old")
+    (mounted / "keys.json").touch()
+    name = "" if by == "folder" else "/keys.json"
+    script = f'mount --bind "{source}{name}" "{mounted}{name}" && exec "$0" -c "$@"'
+    files = [str(folder / "keys.json") for folder in (source, mounted)]
+    command = ["unshare", "--mount", "sh", "-c", script, sys.executable, MOUNTED, *files, key.id, text]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no mounts here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    if by == "folder":  # as the page on containers has it
+        assert (done.stdout.split(), done.stderr) == (["True", "True", "True", "False", "True"], "")
+    else:  # the mount shows the old file for ever: nobody can tell a revoked key from a good one
+        assert done.stdout.split() == ["True", *4 * ["False"]]
+        assert "is mounted by itself" in done.stderr
+        assert done.stderr.count("was replaced behind its mount, so no key is valid any more") == 2
 
 
 def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from darrm_opt.design.certificate import Certificate
     from darrm_opt.design.solution import Solution
+    from darrm_opt.noise import Array
     from darrm_opt.problem import Privacy, Problem
 
 CORNERS = {
@@ -23,6 +24,9 @@ CORNERS = {
     "down_from_one": "(1, 1−Δ)",
 }
 """Corners as people write them: the pair (p, p′) of a voter's probabilities on the two neighbouring datasets."""
+
+VISIBLE = 1e-6
+"""Least fall of γ that is worth a word: less is the noise of an optimum that is not unique."""
 
 _COVERED = {
     "complete": "every way in which a record can move the voters was searched",
@@ -61,6 +65,13 @@ def solution_text(solution: Solution) -> str:
         certificate_text(solution.certificate),
         f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
     ]
+    if dips := _dips(gamma):
+        at = ", ".join(f"{l}" for l in dips[:3]) + (", …" if len(dips) > 3 else "")
+        notes.insert(
+            2,
+            f"shape      γ falls at l = {at} although the majority grows: the best γ need not be monotone;\n"
+            "           --shape monotone asks for one that is, at a small loss of utility",
+        )
     # First, as it qualifies every line below it.
     if solution.status.value != "optimal":
         notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
@@ -71,6 +82,12 @@ def solution_text(solution: Solution) -> str:
         ["l", "γ(l)", "Pr[bit = majority]"], [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)]
     )
     return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
+
+
+def _dips(gamma: Array) -> list[int]:
+    """Return the majorities l > K/2 at which γ is visibly less than at l − 1, the next smaller one."""
+    K = len(gamma) - 1
+    return [l for l in range(K // 2 + 2, K + 1) if gamma[l] < gamma[l - 1] - VISIBLE]
 
 
 def problem_text(problem: Problem) -> str:

@@ -53,6 +53,14 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
     assert f"tightest   {tightest}: (p, p′) is a voter's chance to say 1" in result.stdout
 
 
+def test_a_gamma_that_falls_is_explained_and_a_monotone_one_is_not() -> None:
+    question = ("--K", "11", "--m", "3", "--epsilon", "0.1")
+    free = run("solve", *question).stdout
+    assert "γ falls at l = 7, 10 although the majority grows" in free
+    assert "--shape monotone" in free
+    assert "although the majority grows" not in run("solve", *question, "--shape", "monotone").stdout
+
+
 def test_an_even_number_of_voters_has_its_tie_on_a_line_of_its_own() -> None:
     lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
     assert "     2  0.000000000               a tie" in lines

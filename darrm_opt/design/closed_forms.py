@@ -54,11 +54,11 @@ def monotone_search_seconds(problem: Problem) -> float:
     """Return the estimated time of one search of a monotone γ here [s], compiled or by NumPy."""
     r, splits = problem.affected, problem.K - problem.affected + 1
     terms = min(terms_of(r * problem.voter.delta), r) + 1 if problem.voter.delta > 0 else 1
-    if terms > MAX_TERMS:  # matrix products
-        return (r + 1) ** 3 / 3 * splits * SECONDS_PER_PRODUCT + (r + 1) * (r + splits) * SECONDS_PER_TERM
     if kernel() is not None:
         comparisons = (r + 1) * (r + 2) / 2 * splits
         return comparisons * (terms + 1) * COMPILED_SECONDS_PER_TERM + (r + 1) * problem.K * COMPILED_SECONDS_PER_ENTRY
+    if terms > MAX_TERMS:  # matrix products
+        return (r + 1) ** 3 / 3 * splits * SECONDS_PER_PRODUCT + (r + 1) * (r + splits) * SECONDS_PER_TERM
     products = (r + 1) * (r + 2) / 2 * splits * terms
     return products * SECONDS_PER_TERM + (r + 1) * (terms * SECONDS_PER_STEP + problem.K * SECONDS_PER_TERM)
 

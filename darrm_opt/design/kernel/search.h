@@ -49,11 +49,13 @@ typedef struct {
     double deadline;    /* by `now` */
     double value;       /* largest of this column, at least that of the start */
     int has_cut, has_reach; /* of this column */
-    double *column, *row, *turned, *steepest, *bounds, *high, *low; /* K + 1 each */
-    double *outer, *inner, *best, *place;              /* K + 1 each: a row's blossoms as they pass (complete.c) */
+    double *column, *row, *turned, *steepest, *bounds; /* K + 1 each */
+    double *outer, *inner;                             /* K + 1 each: a row's blossoms as they pass (complete.c) */
+    whole levels;               /* budgets of voters off their ends that are told apart: 0..r, or 1: any */
+    double *high, *low, *best, *place; /* levels * (K + 1) each: of each budget, by N (complete.c) */
     double *above, *below;                             /* stride each */
     whole *open, *starts;                              /* K + 1 each */
-    double *face_high, *face_low;                      /* K + 1 each: high and low of the column's first row */
+    double *face_high, *face_low;                      /* high and low of the column's first row */
     int has_face;
     whole reach_row;                                   /* ny of the row whose own blossoms made high and low */
     int failed;
@@ -89,6 +91,14 @@ static inline int wanted(State *state, double value) {
     return search->most && value > search->above && (search->kept < search->most || value >= search->cut_values[0]);
 }
 
+/* Values by N of the voters off their ends within a budget; the whole array where budgets are not told apart. */
+static inline double *within(const State *state, double *values, whole budget) {
+    return state->levels > 1 ? values + budget * (state->tables->K + 1) : values;
+}
+
+/* Number of ways in which p and p' may share a budget, of those told apart. */
+static inline whole splits_of(const State *state, whole moving) { return state->levels > 1 ? moving + 1 : 1; }
+
 /* The largest and the least phi = q A[j] + A[n - j] of a row. */
 LOOP void extremes(const double *restrict a, whole n, double q, double *restrict most, double *restrict least) {
     double high = -DBL_MAX, low = DBL_MAX;
@@ -120,9 +130,12 @@ static inline void fill(whole *counts, whole nx, whole ny, whole n0, whole n1, w
 void offer(State *state, double value, const whole *counts);
 
 /* complete.c */
-double reach_bound(const State *state, whole n, int mirrored);
+double reach_bound(const State *state, whole n, whole moving, int mirrored);
+void step_reach(State *state, double *high, double *low, whole n, double t, double complement, whole moving);
+void copy_reach(const State *state, double *high, double *low, const double *from_high, const double *from_low, whole n,
+                whole moving);
 void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored);
-void search_row_one_kind(State *state, const double *A, whole n, whole nx, whole ny);
+void search_row_one_kind(State *state, const double *A, whole n, whole nx, whole ny, whole moving);
 void search_skeleton(State *state, const double *A, whole n, whole n1, whole nx, whole ny, whole moving);
 
 #endif

@@ -237,7 +237,7 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     whole entries = triangle / 2 * (n + 1) - triangle * budget / 3; /* of all its blossoms */
     int affordable = entries <= tables->most_passed;
     if (state->has_reach) {
-        bound = smallest(bound, reach_bound(state, n, mirrored));
+        bound = smallest(bound, reach_bound(state, n, moving, mirrored));
         if (bound <= level_of(state)) {
             leave_out(state, bound);
             return;
@@ -246,8 +246,9 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     /* beyond `most_mean` there is no sieve; below, one pass over the row's blossoms may cost less than its sieves */
     int sieved = mean <= tables->most_mean;
     whole terms = sieved ? lesser(tables->terms[moving], moving) : 0;
-    int passed = !sieved || (affordable && moving >= n && mean > MOST_SIEVED_MEAN && entries < 4 * n * terms * terms);
-    if (search->settle == ONE_KIND && mean > MOST_SIEVED_MEAN && moving >= n) return search_row_one_kind(state, A, n, nx, ny);
+    int told = (moving >= n || state->levels > 1) && mean > MOST_SIEVED_MEAN; /* whether a pass decides most skeletons */
+    int passed = !sieved || (affordable && told && entries < 4 * n * terms * terms);
+    if (search->settle == ONE_KIND && told) return search_row_one_kind(state, A, n, nx, ny, moving);
     if (passed) {
         if (affordable && !(search->settle == UNTIL_A_CUT && state->has_cut))
             search_row(state, A, n, nx, ny, moving, mirrored);
@@ -266,7 +267,7 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
         else if (is_open(state, A, n, n1, nx, ny, moving, bend)) state->open[left++] = n1;
     }
     /* whole rows at once cost less than many skeletons one by one */
-    if (affordable && left > 0 && left * (terms + 2) > (moving >= n && mean > MOST_SIEVED_MEAN ? n / 4 : 2 * n)) {
+    if (affordable && left > 0 && left * (terms + 2) > (told ? n / 4 : 2 * n)) {
         search_row(state, A, n, nx, ny, moving, mirrored);
         return;
     }
@@ -293,20 +294,15 @@ static void search_column(State *state, whole nx) {
     state->reach_row = -1;
     if (nx % BLOCK == 0 || state->search->spacing > 1) state->has_face = 0;
     if (state->has_face) { /* every U of this column's first row is y U_N + x U_N+1 of that before */
-        step(state->face_high, K - nx + 1, tables->x, tables->y);
-        step(state->face_low, K - nx + 1, tables->x, tables->y);
-        memcpy(state->high, state->face_high, (size_t)(K - nx + 1) * sizeof(double));
-        memcpy(state->low, state->face_low, (size_t)(K - nx + 1) * sizeof(double));
+        step_reach(state, state->face_high, state->face_low, K - nx, tables->x, tables->y, r - nx);
+        copy_reach(state, state->high, state->low, state->face_high, state->face_low, K - nx, r - nx);
         state->has_reach = 1;
     }
     memcpy(A, state->column, (size_t)(K - nx + 1) * sizeof(double));
     for (whole ny = 0; ny <= last; ny++) {
         whole n = K - nx - ny;
         if (ny) step(A, n + 1, tables->y, tables->x);
-        if (ny && state->has_reach) {
-            step(state->high, n + 1, tables->y, tables->x);
-            step(state->low, n + 1, tables->y, tables->x);
-        }
+        if (ny && state->has_reach) step_reach(state, state->high, state->low, n, tables->y, tables->x, r - nx - ny);
         extremes(A, n, tables->q, &most, &least);
         if (tables->Delta > 0 && ny % ROWS_BETWEEN_BOUNDS == 0) { /* neither grows along a column: between, the last ones hold */
             differences(A, n, &slope, &bend);
@@ -333,8 +329,7 @@ static void search_column(State *state, whole nx) {
             if (!state->has_cut && wanted(state, best)) offer_at_ends(state, row, n, x, y, best, 1);
         }
         if (!ny && state->reach_row == 0) {
-            memcpy(state->face_high, state->high, (size_t)(n + 1) * sizeof(double));
-            memcpy(state->face_low, state->low, (size_t)(n + 1) * sizeof(double));
+            copy_reach(state, state->face_high, state->face_low, state->high, state->low, n, r - nx);
             state->has_face = 1;
         }
         if (out_of_time(state)) return;
@@ -343,30 +338,22 @@ static void search_column(State *state, whole nx) {
 
 /* Search some columns; 0, or why not. */
 EXPORT int separate(const Tables *tables, Search *search) {
-    whole K = tables->K, r = tables->affected, room = K + 1;
-    double *doubles = malloc((size_t)(13 * room + 2 * (tables->stride + 1)) * sizeof(double));
+    whole K = tables->K, r = tables->affected, room = K + 1, levels = r < K && tables->Delta > 0 ? r + 1 : 1;
+    if (levels * room > tables->most_entries) levels = 1; /* too much memory: the bounds are looser */
+    double *doubles = malloc((size_t)((7 + 6 * levels) * room + 2 * (tables->stride + 1)) * sizeof(double)), *next = doubles;
     whole *open = malloc(2 * (size_t)room * sizeof(whole));
-    State state = {.tables = tables, .search = search, .open = open, .starts = open + room};
+    State state = {.tables = tables, .search = search, .open = open, .starts = open + room, .levels = levels};
+    double **single[] = {&state.column, &state.row, &state.turned, &state.steepest, &state.bounds, &state.outer, &state.inner};
+    double **by_level[] = {&state.high, &state.low, &state.best, &state.place, &state.face_high, &state.face_low};
     state.deadline = deadline_in(search->seconds);
     if (!doubles || !open) {
         free(doubles);
         free(open);
         return OUT_OF_MEMORY;
     }
-    state.column = doubles;
-    state.row = doubles + room;
-    state.turned = doubles + 2 * room;
-    state.steepest = doubles + 3 * room;
-    state.bounds = doubles + 4 * room;
-    state.high = doubles + 5 * room;
-    state.low = doubles + 6 * room;
-    state.outer = doubles + 7 * room;
-    state.inner = doubles + 8 * room;
-    state.best = doubles + 9 * room;
-    state.place = doubles + 10 * room;
-    state.face_high = doubles + 11 * room;
-    state.face_low = doubles + 12 * room;
-    state.above = doubles + 13 * room;
+    for (int k = 0; k < 7; k++, next += room) *single[k] = next;
+    for (int k = 0; k < 6; k++, next += levels * room) *by_level[k] = next;
+    state.above = next;
     state.below = state.above + tables->stride + 1;
     search->value = search->left_out = -DBL_MAX;
     search->kept = 0;

@@ -29,10 +29,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 
 MAX_TERMS = 64
-"""With more terms than this a mean is a product with a matrix, which takes (r+1)² doubles and no loop over terms."""
+"""With more terms than this a mean by NumPy is a product with a matrix of (r+1)² doubles, without a loop over terms."""
 
 MAX_MATRIX_GIB = 4.0
-"""Largest such matrix, with the table of masses that it is made of; more is refused."""
+"""Largest such matrix, with the table of masses that it is made of, or that the kernel loops over; more is refused."""
 
 
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
@@ -41,7 +41,8 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
     terms = min(terms_of(constraint.affected * constraint.corners.Delta), constraint.affected)
     if constraint.corners.Delta == 0:
         terms = 0
-    if library is not None and terms < MAX_TERMS:
+    _check_memory(constraint.affected, terms)
+    if library is not None:  # beside products of matrices, its loop takes less time and no threads of their library
         _offer_compiled(library, signed, constraint, collector, terms)
     else:
         _offer_by_matrices(signed, constraint, collector, terms)
@@ -56,7 +57,6 @@ def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: 
     """Offer the worst multiset for every i, some s₁ at a time: all of them where they are few."""
     r, corners = constraint.affected, constraint.corners
     stationary = constraint.K - r
-    _check_memory(r, terms)
     mass = _binomial_table(r, corners.Delta, terms, collector)
     shifted_mass = _shifted_masses(mass) if mass.shape[0] > MAX_TERMS else None
     coefficients, block = signed, max(1, MAX_TABLE_ENTRIES // (r + 1))

@@ -111,7 +111,7 @@ def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
 
 
 @WITH_KERNEL
-@for_each(("K", "affected"), [(25, 25), (22, 6)])
+@for_each(("K", "affected"), [(25, 25), (22, 6), (17, 11)])
 @for_each("Delta", [1e-4, 0.02, 0.2, 0.6])
 def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int, affected: int, Delta: float) -> None:
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
@@ -125,6 +125,31 @@ def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int,
                 assert true.value - fuzz <= found.bound <= max(true.value, above) + 2 * fuzz
                 if above < true.value:
                     assert found.value == pytest.approx(true.value, abs=fuzz)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("affected", range(1, 9))
+def test_a_budget_of_moving_voters_is_shared_in_the_worst_way(monkeypatch: pytest.MonkeyPatch, affected: int) -> None:
+    """Against complete enumeration, with bounds for each share of the budget and, for want of memory, with one for all."""
+    for entries, Delta, seed in itertools.product((2_000_000, 0), (0.01, 0.1, 0.35, 0.7), range(3)):
+        monkeypatch.setattr(compiled, "MAX_TABLE_ENTRIES", entries)
+        compiled._tables.cache_clear()
+        K = 8 + seed % 2
+        problem = Problem(K, Privacy(0.05 + seed, Delta), Privacy(0.7, Delta / 2), affected)
+        noise, constraint = uneven(np.random.default_rng((seed, affected)), K), PrivacyConstraint.of(problem)
+        true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+        for above, most in itertools.product((-math.inf, true.value - 1e-3, true.value + 1e-9), (0, 50)):
+            found = worst_case(noise, constraint, above=above, most=most)
+            assert true.value - 1e-13 <= found.bound <= max(true.value, above) + 1e-12
+            if above < true.value:
+                assert found.value == pytest.approx(true.value, abs=1e-13)
+                at_found = constraint.values(noise.signed, found.counts[np.newaxis])[0]
+                assert at_found == pytest.approx(found.value, abs=1e-13)
+                assert found.counts[2:].sum() <= affected
+        cuts = near_faces(noise, constraint, above=true.value / 2, most=50).cuts
+        assert (cuts[:, 2:].sum(axis=1) <= affected).all()
+        assert (constraint.values(noise.signed, cuts) <= true.value + 1e-13).all()
+    compiled._tables.cache_clear()
 
 
 @WITH_KERNEL

@@ -6,6 +6,8 @@
     errors_figure       both measures of error over p
     allowance_figure    both measures of error over the privacy allowance m
     mechanisms_figure   mechanisms for many majorities within one total budget: their errors, and their γ
+    plan_figure         options of a plan: the share of right answers, and γ or ε over the number of answers
+    cost_figure         ε of the releases of a mechanism, over their number and over δ
 
 Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
 (the extra ``plot``) is imported by the functions that draw.
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from darrm_opt.answers.accounting import MechanismCost
+    from darrm_opt.planning import Option, Plan
     from darrm_opt.planning.compare import Comparison
 
 __all__ = [
@@ -44,10 +48,12 @@ __all__ = [
     "allowance_figure",
     "check_drawable",
     "comparison_figure",
+    "cost_figure",
     "error_figure",
     "errors_figure",
     "gamma_figure",
     "mechanisms_figure",
+    "plan_figure",
     "render",
 ]
 
@@ -73,6 +79,7 @@ _NAME = {
     "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
     "dpbag": "DPBag (Laplace noise)",
     "majority": "plain majority",
+    "fewer_voters": "plain majority of fewer voters",
 }
 ERROR = {
     "tv_error": r"tv error  $|\Pr[\mathrm{bit}=1]-\Pr[\mathrm{majority}=1]|$",
@@ -119,14 +126,16 @@ MARKERS = 150
 """Entries up to which each gets its marker (γ lives on whole numbers only); beyond, a line reads better."""
 
 
-def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels, side by side; its title says what is asked unless ``title`` says otherwise."""
+def sheet(problem: Problem | None, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, side by side; its title is ``title``, or says what the problem asks."""
     check_drawable("png")
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06)
     figure = _notebook_figure()(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=layout)
-    draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target, '.4g')}")
+    if problem is not None:
+        title = title or f"{voters(problem)}; release {guarantee(problem.target, '.4g')}"
+    draw_title(figure, title)
     return figure, style_panels(figure.subplots(1, panels))
 
 
@@ -305,23 +314,105 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
     queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")
     title = f"{voters(problem)}; {queries}, together {guarantee(total, '.4g')}"
     figure, (left, right) = sheet(problem, 2, title=title)
-    rows = comparison.rows[::-1]  # the best on top
-    errors = [getattr(row, comparison.measure) for row in rows]
-    for place, (row, error) in enumerate(zip(rows, errors, strict=True)):
-        if error is not None:
-            left.barh(place, error, color=style_of(row.name)[0], height=0.65)
-        left.annotate(
-            "does not fit" if error is None else f"{error:.3g}",
-            (error or 0.0, place),
+    errors = [getattr(row, comparison.measure) for row in comparison.rows]
+    notes = ["does not fit" if error is None else f"{error:.3g}" for error in errors]
+    draw_bars(left, [row.name for row in comparison.rows], errors, notes)
+    left.set(xlabel=f"mean {ERROR[comparison.measure]}")
+    draw_gamma(right, {row.name: row.noise for row in comparison.rows if row.noise is not None})
+    draw_legend(figure, panel=1)
+    return figure
+
+
+def draw_bars(axes: Axes, names: Sequence[str], values: Sequence[float | None], notes: Sequence[str]) -> None:
+    """Draw a bar for each name, the first on top, each with a note at its end; None is no bar."""
+    for place, (name, value, note) in enumerate(zip(names[::-1], values[::-1], notes[::-1], strict=True)):
+        if value is not None:
+            axes.barh(place, value, color=style_of(name)[0], height=0.65)
+        axes.annotate(
+            note,
+            (value or 0.0, place),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",
-            color="0.4" if error is None else "black",
+            color="0.4" if value is None else "black",
         )
-    left.set_yticks(range(len(rows)), [display_name(row.name) for row in rows])
-    widest = max((error for error in errors if error is not None), default=0.5)
-    left.set(xlabel=f"mean {ERROR[comparison.measure]}", xlim=(0, 1.15 * widest or 1.0), ylim=(-0.7, len(rows) - 0.3))
-    left.grid(visible=False, axis="y")
-    draw_gamma(right, {row.name: row.noise for row in comparison.rows if row.noise is not None})
+    axes.set_yticks(range(len(names)), [display_name(name) for name in names[::-1]])
+    widest = max((value for value in values if value is not None), default=0.5)
+    axes.set(xlim=(0, 1.15 * widest or 1.0), ylim=(-0.7, len(names) - 0.3))
+    axes.grid(visible=False, axis="y")
+
+
+COUNTS = 7
+"""Numbers of answers for which a plan's figure asks for ε: each is an account of each mechanism."""
+
+
+def plan_figure(plan: Plan) -> Figure:
+    """Draw the share of right answers of each option of a plan, with the ε that it spends, and how it spends it.
+
+    The second panel shows γ where options are ranked by γ's objective, and otherwise ε over the number of answers, by
+    the account that the plan used, up to the number that was asked.
+    """
+    question = plan.question
+    voters_text = f"K = {question.K} voters, {question.classes} classes"
+    queries = f"{question.queries:,} release" + ("s" if question.queries > 1 else "")
+    title = f"{voters_text}; {queries}, together {guarantee(question.total, '.4g')}"
+    figure, (left, right) = sheet(question.voters, 2, title=title)
+    draw_bars(
+        left,
+        [option.name for option in plan.options],
+        [option.right for option in plan.options],
+        [
+            option.outcome
+            if option.right is None or option.spent is None
+            else f"{option.right:.3f}  (ε {option.spent.epsilon:.3g})"
+            for option in plan.options
+        ],
+    )
+    left.set(xlabel="share of right answers  (the ε that all answers spend)", xlim=(0, 1.45))
+    left.set_xticks(np.linspace(0, 1, 6))
+    if question.law is None:
+        draw_gamma(right, {option.name: option.noise for option in plan.options if option.noise is not None})
+    else:
+        _draw_spending(right, plan)
     draw_legend(figure, panel=1)
+    return figure
+
+
+def _draw_spending(axes: Axes, plan: Plan) -> None:
+    """Draw ε over the number of answers, for each option that has a mechanism."""
+    question = plan.question
+    counts = np.unique(np.geomspace(1, question.queries, COUNTS).round().astype(int))
+
+    def spent(option: Option, count: int) -> float:
+        assert option.mechanism is not None  # noqa: S101 - for the type checker
+        epsilon = option.mechanism.cost(count, question.total.delta, question.ensemble).epsilon
+        return epsilon if math.isfinite(epsilon) else math.nan
+
+    options = {option.name: option for option in plan.options if option.mechanism is not None}
+    for name in drawing_order(options):
+        epsilons = np.array([spent(options[name], int(count)) for count in counts])
+        draw_line(axes, counts.astype(np.float64), epsilons, name, marked=True)
+    axes.axhline(question.total.epsilon, color="0.4", linewidth=1, linestyle=(0, (2, 2)))
+    axes.set(xlabel="answers released", ylabel=f"proved ε at δ = {question.total.delta:g}")
+    axes.set_ylim(bottom=0)
+
+
+def cost_figure(found: MechanismCost, points: Sequence[Mapping[str, Any]], queries: int) -> Figure:
+    """Draw what releases of a mechanism cost: ε over their number at the δ of the cost, and over δ at ``queries``.
+
+    Args:
+        found: the mechanism and its cost.
+        points: of `darrm_opt.answers.accounting.cost_curve`.
+        queries: number of releases of the cost.
+    """
+    mechanism = found.mechanism
+    title = f"K = {mechanism.K} voters, {mechanism.classes} classes; {mechanism.words}"
+    figure, (left, right) = sheet(None, 2, title=title)
+    for axes, key, other, value in ((left, "queries", "delta", found.delta), (right, "delta", "queries", queries)):
+        line = [point for point in points if point[other] == value and point["epsilon"] is not None and point[key]]
+        x, y = (np.array([point[name] for point in line], dtype=np.float64) for name in (key, "epsilon"))
+        draw_line(axes, x, y, mechanism.name, marked=True)
+        axes.set_ylim(bottom=0)
+    left.set(xlabel="answers released", ylabel=f"proved ε at δ = {found.delta:g}")
+    right.set(xlabel="δ of all answers", ylabel=f"proved ε of {queries:,} answers", xscale="log")
     return figure

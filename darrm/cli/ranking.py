@@ -12,6 +12,7 @@ from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option, Plan
+    from darrm_opt.planning.question import Question
     from darrm_opt.problem import Privacy
     from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.tables.priors import PastVotes, Ties
@@ -126,6 +127,15 @@ def _voters(K: str | None) -> int:
     return whole_number(number(K), "K", "a whole number of voters, at least 1")
 
 
+def default_prior_text(question: Question) -> str:
+    """Return how to judge by votes of one's own, where the prior is the default."""
+    from darrm_opt.planning.question import DEFAULT_PRIORS
+
+    if question.prior_text not in DEFAULT_PRIORS:
+        return ""
+    return " (the default; --votes FILE judges by past votes of your own, which often agree more)"
+
+
 def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
     """Print every option under a law of votes, and say what was written."""
     from darrm_opt.answers.class_plans import options_to_dict
@@ -152,6 +162,7 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
     if isinstance(law.objective.prior, PastVotes):
         prior = "the law of the votes given"
     votes = prior if law.samples is None else f"{law.samples:,} votes drawn from {prior}"
+    votes += default_prior_text(question)
     voters = f"Voters {'; '.join(map(str, groups))}" if groups else f"{question.K} voters"
     lines = [
         (

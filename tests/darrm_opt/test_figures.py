@@ -15,6 +15,7 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Problem, Solution, solve
 from darrm_opt.accuracy import error_curve
+from darrm_opt.answers.accounting import cost_curve, find_cost
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.figures import (
@@ -22,12 +23,16 @@ from darrm_opt.figures import (
     allowance_figure,
     check_drawable,
     comparison_figure,
+    cost_figure,
+    display_name,
     error_figure,
     errors_figure,
     gamma_figure,
     mechanisms_figure,
+    plan_figure,
     render,
 )
+from darrm_opt.planning import plan
 from darrm_opt.planning.compare import Comparison, compare
 from darrm_opt.problem import Privacy
 
@@ -219,3 +224,42 @@ def test_no_text_of_a_figure_crosses_another_or_the_edge(
             whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1 for box in boxes
         )
         assert not any(boxes[0].overlaps(box) for box in boxes[1:])
+
+
+def test_a_plan_between_classes_shows_shares_and_epsilon_over_answers() -> None:
+    names = ("optimal", "gnmax", "laplace")
+    found = plan(5, None, 6, Privacy(2.0, 1e-3), 1, classes=3, mechanisms=names)
+    left, right = plan_figure(found).axes
+    assert [bar.get_path().get_extents(bar.get_patch_transform()).width for bar in left.patches] == [
+        option.right for option in reversed(found.options)
+    ]
+    labels = [text.get_text() for text in left.texts]
+    assert labels == [f"{option.right:.3f}  (ε {option.spent.epsilon:.3g})" for option in reversed(found.options)]  # type: ignore[union-attr]  # each fits
+    lines = {line.get_label(): line.get_xydata() for line in right.get_lines()[:-1]}
+    assert len(lines) == len(names)
+    for option in found.options:
+        assert option.mechanism is not None
+        points = np.asarray(lines[display_name(option.name)])
+        assert points[-1, 0] == 6
+        assert points[-1, 1] == option.mechanism.cost(6, 1e-3).epsilon <= 2.0
+        assert np.all(np.diff(points[:, 1]) > 0)
+
+
+def test_a_plan_of_private_voters_shows_each_gamma() -> None:
+    found = plan(5, Privacy(0.5), 3, Privacy(2.0, 1e-3), fresh=True, mechanisms=("optimal", "laplace", "majority"))
+    left, right = plan_figure(found).axes
+    assert "does not fit" in [text.get_text() for text in left.texts]
+    assert {line.get_label() for line in right.get_lines()} == {display_name("optimal"), display_name("laplace")}
+
+
+def test_a_cost_shows_epsilon_over_releases_and_over_delta() -> None:
+    asked = {"mechanism": "laplace", "K": 11, "classes": 3, "affected": 1, "queries": 10, "parameter": 20.0}
+    rest = dict.fromkeys(("total_epsilon", "total_delta", "threshold", "check_sigma", "cap", "records"))
+    found = find_cost({**asked, **rest, "delta": 1e-5})
+    left, right = cost_figure(found, cost_curve(found, 10), 10).axes
+    (over_releases,), (over_delta,) = left.get_lines(), right.get_lines()
+    releases, deltas = np.asarray(over_releases.get_xydata()), np.asarray(over_delta.get_xydata())
+    assert np.all(np.diff(releases[:, 1]) > 0)
+    assert np.all(np.diff(deltas[:, 1]) < 0)
+    assert found.epsilon in releases[releases[:, 0] == 10, 1]
+    assert found.epsilon in deltas[deltas[:, 0] == 1e-5, 1]

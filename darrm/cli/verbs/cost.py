@@ -186,6 +186,10 @@ def cost(
             "FILE",
         ),
     ] = None,
+    plot: Annotated[
+        str | None,
+        CommandOption("--plot", "Draw ε over δ and over the number of releases: .png, .svg or .pdf.", "FILE"),
+    ] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -205,14 +209,14 @@ def cost(
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
     if mechanism is not None and mechanism != "bagging":
-        _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), output, batch, json=json)
+        _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), (output, plot), batch, json=json)
         return
     from darrm_opt.errors import InvalidInput
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
     batch.refuse()
     # A number that nothing uses would look as if it had been accounted for.
-    for name, text in {**typed, "records": drawn.records, "output": output}.items():
+    for name, text in {**typed, "records": drawn.records, "output": output, "plot": plot}.items():
         if text is not None:
             raise InvalidInput(name, text, "nothing without a mechanism")
     if mechanism == "bagging":
@@ -229,21 +233,23 @@ def _cost_of_mechanism(
     options: AccountOptions,
     parameters: ParameterOptions,
     sampling: Sampling | None,
-    output: str | None,
+    files: tuple[str | None, str | None],
     batch: BatchOptions,
     *,
     json: bool,
 ) -> None:
     from darrm.cli.earned import earned_cost, earned_text, read_batch
-    from darrm.cli.files import check_writable
+    from darrm.cli.files import check_plot, check_writable
     from darrm_opt.answers.accounting import find_cost
     from darrm_opt.design.report import guarantee
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.problem import Privacy
 
+    output, plot = files
     # Before the account, which may take a minute.
     check_writable(output, "output")
+    check_plot(plot)
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
     options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
@@ -288,6 +294,8 @@ def _cost_of_mechanism(
     drawn = found_cost.mechanism
     if output is not None:
         _write(output, found_cost, queries, total)
+    if plot is not None:
+        _draw(plot, found_cost, queries)
     if json:
         answer(as_json(found_cost.as_dict() | ({} if earned is None else {"votes": earned})))
     # Said in words: an ε of infinity looks like a number.
@@ -303,6 +311,17 @@ def _cost_of_mechanism(
             f"{drawn.words}{sampled} {releases} {together}, by the account {found_cost.account}."
             f"{'' if earned is None else chr(10) + earned_text(earned)}"
         )
+
+
+def _draw(plot: str, found: MechanismCost, queries: int) -> None:
+    """Draw ε over δ and over the number of releases."""
+    from darrm.cli.files import picture_format, write_whole
+    from darrm_opt.answers.accounting import cost_curve
+    from darrm_opt.figures import cost_figure, render
+
+    with ProgressDisplay("accounting"):
+        points = cost_curve(found, queries)
+    write_whole(plot, render(cost_figure(found, points, queries), picture_format(plot)))
 
 
 def _write(output: str, found: MechanismCost, queries: int, total: Privacy | None) -> None:

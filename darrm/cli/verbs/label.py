@@ -153,11 +153,8 @@ def label(
         released |= {"release_id": result.release_id, "release_log": log_file}
         answer(as_json(released | budget_fields(log) | {"problem": record.get("problem", record)}))
         return
-    budget_text = "" if log.budget is None else f": {log.in_words}"
-    if log.proposal is not None:
-        budget_text += ", earned by the votes, which passed the test"
     written = count_text(result.labels, "label")
-    lines = [f"{written} in {labels}. {log.spent:,} of {log.limit:,} releases are spent{budget_text}."]
+    lines = [f"{written} in {labels}. {_spent_text(log)}"]
     if log.budget is not None:
         lines += filter(None, [assumption(log)])
     answer("\n".join(lines))
@@ -213,8 +210,15 @@ def _label_samples(
     answer(
         as_json(fields | {"sampling": sampling.record()})
         if json
-        else f"{released:,} labels in {labels}. {log.spent:,} of {log.limit:,} releases are spent: {log.in_words}."
+        else f"{released:,} labels in {labels}. {_spent_text(log)}"
     )
+
+
+def _spent_text(log: ReleaseLog) -> str:
+    """Return how many releases are spent, and what all that the log allows cost together."""
+    earned = "" if log.proposal is None else ", earned by the votes, which passed the test"
+    total = "" if log.budget is None else f" All {log.limit:,} together: {log.in_words}{earned}."
+    return f"{log.spent:,} of {log.limit:,} releases are spent.{total}"
 
 
 def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:

@@ -50,6 +50,9 @@ def plan(
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,
+    plot: Annotated[
+        str | None, CommandOption("--plot", "Draw accuracy and ε of each mechanism: .png, .svg or .pdf.", "FILE")
+    ] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -64,13 +67,14 @@ def plan(
     each group of voters, the table of the groups is weighed against what else its voters can release.
     """
     if voters.group:
-        _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, json=json)
+        _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, plot, json=json)
         return
-    from darrm.cli.files import check_writable
+    from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ranking import class_count, ranked_plan, voter_of
     from darrm_opt.design.report import guarantee
 
     check_writable(output, "output")
+    check_plot(plot)
     ensemble = drawn.as_sampling()
     # Only these have an estimate of their time; a search with a limit ends by itself.
     if time_limit is None and ensemble is None and class_count(options) == 2:
@@ -86,7 +90,7 @@ def plan(
     # The plan is then of fresh voters with that ε, and no longer of samples.
     if not json and ensemble is not None and result.question.ensemble is None:
         say(f"Each voter draws its own records: one answer of it is {guarantee(result.question.voter)}.")
-    _show(result, output, json=json)
+    _show(result, output, plot, json=json)
 
 
 def _plan_groups(
@@ -96,16 +100,18 @@ def _plan_groups(
     least_accuracy: Any,
     time_limit: Any,
     output: str | None,
+    plot: str | None,
     *,
     json: bool,
 ) -> None:
     """Print the plan of groups of voters."""
-    from darrm.cli.files import check_writable
+    from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ranking import class_count, question_named
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning.group_plan import plan_groups
 
     check_writable(output, "output")
+    check_plot(plot)
     voters.refuse_others(options, ("K", "epsilon", "bags"))
     for name, value, default in (("Delta", options.Delta, "0"), ("records", drawn.records, None)):
         if value != default:
@@ -129,16 +135,17 @@ def _plan_groups(
             time_limit=time_limit,
             progress=lambda option: display.update(option.name),
         )
-    _show(found, output, json=json, groups=groups)
+    _show(found, output, plot, json=json, groups=groups)
 
 
-def _show(plan: Plan, output: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
-    """Write what is recommended, and print the plan."""
+def _show(plan: Plan, output: str | None, plot: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
+    """Write what is recommended, draw the options, and print the plan."""
     from darrm.cli.ranking import show_options
     from darrm_opt.answers.accounting import plan_to_dict
 
     if output is not None:
         _save(plan, output)
+    _draw_plan(plan, plot)
     if not json:
         for warning in plan.warnings:
             say(f"Warning: {warning}")
@@ -146,6 +153,17 @@ def _show(plan: Plan, output: str | None, *, json: bool, groups: Sequence[VoterG
         show_options(plan, output, json=json, groups=groups)
     else:
         answer(as_json(plan_to_dict(plan)) if json else _text(plan, output))
+
+
+def _draw_plan(plan: Plan, plot: str | None) -> None:
+    """Draw the options of a plan into a file, if one is named."""
+    if plot is None:
+        return
+    from darrm.cli.files import picture_format, write_whole
+    from darrm_opt.figures import plan_figure, render
+
+    with ProgressDisplay("drawing"):
+        write_whole(plot, render(plan_figure(plan), picture_format(plot)))
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
@@ -208,6 +226,7 @@ def _next_step(plan: Plan, output: str | None) -> str:
 
 
 def _text(plan: Plan, output: str | None) -> str:
+    from darrm.cli.ranking import default_prior_text
     from darrm_opt.design.report import columns, count_text, guarantee, voters_text
 
     question = plan.question
@@ -228,7 +247,8 @@ def _text(plan: Plan, output: str | None) -> str:
         reasons += ["", composing]
     if assumption := assumed_text([question.voters.voter], question.queries, fresh=question.fresh):
         reasons += ["", assumption]
-    law = f"Accuracy: how often the answer is the majority, where votes fall as the prior {question.prior_text} has it."
+    prior = f"{question.prior_text}{default_prior_text(question)}"
+    law = f"Accuracy: how often the answer is the majority, expected under the prior {prior}."
     text = "\n".join([head, "", plan.advice, "", law, columns(heads, map(_row, plan.options)), "", *reasons])
     return text + _next_step(plan, output)
 
@@ -285,10 +305,11 @@ def compare(
     total, draw, fresh = options.total, bags_drawn(options.bags), options.fresh
     # Utilities under a law of classes, and under an objective of γ, are different quantities: two tables.
     if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:
-        for name, value, default in (("objective", objective, "rectangular"), ("plot", plot, None)):
-            if value != default:
-                raise InvalidInput(name, value, "nothing beside a prior of classes, a price or --records")
-        show_options(ranked_plan(options, "comparing", lambda option: option.name, ensemble=ensemble), None, json=json)
+        if objective != "rectangular":
+            raise InvalidInput("objective", objective, "nothing beside a prior of classes, a price or --records")
+        found = ranked_plan(options, "comparing", lambda option: option.name, ensemble=ensemble)
+        _draw_plan(found, plot)
+        show_options(found, None, json=json)
         return
     # Any target: that of a problem plays no part in a comparison.
     problem = options.problem(m=None, target_epsilon=1.0)

@@ -91,7 +91,10 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     assert ReleaseLog("log").budget == Privacy(8.0, 1e-6)
     result = label(name, "two.csv", *budget)
     assert result.exit_code == 0
-    assert f"6 of {limit} releases are spent: epsilon = 8.0, delta = 1e-06 in total." in result.stdout
+    assert (
+        f"6 of {limit} releases are spent. All {limit} together: epsilon = 8.0, delta = 1e-06 in total."
+        in result.stdout
+    )
     assert "The voters were taken to be fresh. Voters are fresh if" in result.stdout
     result = label(written("more.csv", votes(limit)), "three.csv")
     assert result.exit_code == ExitCode.UNAVAILABLE

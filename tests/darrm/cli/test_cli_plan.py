@@ -141,7 +141,7 @@ def test_what_all_mechanisms_share_is_said_once_and_the_prior_is_named() -> None
     budget = ("--queries", "3", "--total-epsilon", "1", "--total-delta", "1e-5")
     text = run("plan", "--K", "5", "--epsilon", "0.5", "--affected", "3", *budget).stdout
     assert text.count("answer with the same randomness every time") == 1
-    assert "where votes fall as the prior rectangular has it." in text
+    assert "under the prior rectangular (the default; --votes FILE" in text
 
 
 def test_a_prior_that_has_no_measure_is_named_by_its_own_option() -> None:

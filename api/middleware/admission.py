@@ -37,6 +37,12 @@ reason.
 """
 
 
+MAX_MEMBERS = 128
+"""Members and their parameters in the lists of a head: browsers send some ten, and a parser takes microseconds each."""
+
+LIST_HEADERS = frozenset({b"accept", b"accept-encoding", b"if-none-match"})
+"""Headers that are lists, and are read here as such."""
+
 LINGER_SECONDS = 10.0
 """Longest time that the rest of a body that is too large is read and discarded after the refusal was sent [s].
 
@@ -45,7 +51,7 @@ A connection that is closed with bytes unread is reset, and many clients then ne
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached."""
+    """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429, 431 and 503 before the application is reached."""
 
     def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None = None) -> None:
         self._app, self._settings = app, settings
@@ -86,7 +92,7 @@ class AdmissionMiddleware:
         settings = self._settings
         if scope["path"] in UNLIMITED_PATHS:  # also by a pod's address, which is no name of the server
             return None
-        rejection = check_access(scope, settings, self._ring)
+        rejection = check_access(scope, settings, self._ring) or check_lists(scope)
         client: Client | None = scope.get("darrm.client")
         if client is None:  # asked by a name that is not the server's, or for another site
             return rejection
@@ -130,6 +136,18 @@ class AdmissionMiddleware:
             detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
             return Rejection("too-slow", detail, closing=True)
         return too_large if length > settings.max_body_bytes else b"".join(chunks)
+
+
+def check_lists(scope: Scope) -> Rejection | None:
+    """Return a rejection of a query, or of lists in headers, that would take long to read."""
+    members = scope.get("query_string", b"").count(b"&")
+    for name, value in scope["headers"]:
+        if name in LIST_HEADERS:
+            members += value.count(b",") + value.count(b";")
+    if members <= MAX_MEMBERS:
+        return None
+    detail = f"Query, Accept, Accept-Encoding and If-None-Match may have {MAX_MEMBERS} parts together."
+    return Rejection("head-too-large", detail)
 
 
 async def send_rejection(rejection: Rejection, scope: Scope, send: Send, receive: Receive | None = None) -> None:

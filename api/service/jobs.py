@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import secrets
 import socket
@@ -274,6 +275,9 @@ STALLED_SECONDS = 15.0
 IDLE_SECONDS = 1.0
 """Time between looks at the queue when nobody has called `wake` [s]."""
 
+LONG_SECONDS = 60.0
+"""Time, expected or taken so far, from which a job is long [s]: `JobWorker` may keep a place free of such jobs."""
+
 MAX_ATTEMPTS = 5
 """Attempts after which a job is failed because it takes its server down with it.
 
@@ -290,7 +294,11 @@ JobHandler = Callable[[Job, ProgressCallback], Awaitable[tuple[str, Any]]]
 
 
 class JobWorker:
-    """Worker that does the jobs of a store, several at a time."""
+    """Worker that does the jobs of a store, several at a time.
+
+    With ``shared`` it never does long jobs in all of its places, if it has several: a client's first job then waits
+    for a minute at most, and not for two of another's hours.
+    """
 
     def __init__(
         self,
@@ -302,7 +310,10 @@ class JobWorker:
         size: int,
         lease: float,
         max_seconds: float | None = None,
+        shared: bool = False,
     ) -> None:
+        self._long_places = size - 1 if shared and size > 1 else size
+        self._long_from: dict[str, float] = {}  # when each job that is under way is, or becomes, a long one
         self._jobs, self._events, self._run_in_thread, self._handlers = jobs, events, run_in_thread, handlers
         self._size, self._lease, self._max_seconds = size, lease, max_seconds
         self._last_look = time.monotonic()
@@ -357,6 +368,7 @@ class JobWorker:
             if job is not None:
                 stop_event = self._stop_events[job.id] = asyncio.Event()
                 self._events.local[job.id] = job
+                self._long_from[job.id] = time.monotonic() + (0 if job.seconds > LONG_SECONDS else LONG_SECONDS)
                 task = asyncio.create_task(self._run(job, stop_event))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -370,13 +382,20 @@ class JobWorker:
         if not self._handlers:
             return None
         try:
-            take = partial(self._jobs.take, kinds=tuple(self._handlers), max_seconds=self._max_seconds)
+            take = partial(self._jobs.take, kinds=tuple(self._handlers), max_seconds=self._longest_to_take())
             job: Job | None = await self._run_in_thread(take, owner, self._lease)
         except CacheError as err:
             _LOG.warning("cannot take a job: %s", err)
             return None
         self._last_look = time.monotonic()
         return job
+
+    def _longest_to_take(self) -> float | None:
+        """Return the expected time of the longest job that may be taken now [s]; None for any."""
+        now = time.monotonic()
+        if sum(long_from <= now for long_from in self._long_from.values()) < self._long_places:
+            return self._max_seconds
+        return min(LONG_SECONDS, math.inf if self._max_seconds is None else self._max_seconds)
 
     async def _run(self, job: Job, stop_event: asyncio.Event) -> None:
         try:
@@ -390,7 +409,7 @@ class JobWorker:
         except Exception:  # noqa: BLE001 — a bug must not end the worker
             _LOG.exception("job %s: its end could not be recorded", job.id)
         finally:
-            del self._stop_events[job.id]
+            del self._stop_events[job.id], self._long_from[job.id]
             self._events.local.pop(job.id, None)
             # There is room for one more.
             self._wake_event.set()

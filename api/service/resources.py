@@ -108,7 +108,9 @@ class ServiceResources:
         designs = (DesignTask.kind,) if settings.solve == "on" else ()
         worker = partial(JobWorker, self.jobs, self.events, self.run_in_thread, lease=settings.lease_seconds)
         # who do the jobs
-        self.workers = [worker(dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers)), size=size)]
+        every = dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers))
+        # A server for the programs of one machine serves one user, who may use all of it.
+        self.workers = [worker(every, size=size, shared=settings.keys is not None or settings.public)]
         if settings.short_seconds > 0:
             shorts = dict.fromkeys(designs, partial(self._do_job, self._quick))
             self.workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))

@@ -318,6 +318,15 @@ def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
     return sqlite.insert(table).values(**values).on_conflict_do_nothing()
 
 
+def replace_row(dialect: str, table: Table, **values: Any) -> Insert:
+    """Return the statement that adds a row, or replaces the one with its key."""
+    keys = [column.name for column in table.primary_key]
+    changes = {name: value for name, value in values.items() if name not in keys}
+    if dialect == "postgresql":
+        return postgresql.insert(table).values(**values).on_conflict_do_update(index_elements=keys, set_=changes)
+    return sqlite.insert(table).values(**values).on_conflict_do_update(index_elements=keys, set_=changes)
+
+
 def insert_many(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
     """Add rows, all with the same columns, where there are none under their keys; return how many were added.
 
@@ -354,7 +363,7 @@ def storage_bytes(connection: Connection) -> int:
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
         "postgresql": "SELECT sum(pg_total_relation_size(name)) FROM (VALUES ('darrm_solutions'), ('darrm_jobs'), "
-        "('darrm_job_clients'), ('darrm_webhooks'), ('darrm_design_tags')) tables (name)",
+        "('darrm_job_clients'), ('darrm_job_turns'), ('darrm_webhooks'), ('darrm_design_tags')) tables (name)",
     }[connection.dialect.name]
     return int(connection.exec_driver_sql(query).scalar_one())
 

@@ -102,7 +102,8 @@ class Designs:
         if not 1 <= limit <= MAX_LISTED:
             raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
         columns = SOLUTIONS.c
-        page = _select(design_filter).order_by(columns.created.desc(), columns.key.desc()).limit(limit)
+        newest = columns.created.desc(), columns.key.desc()
+        page = _matching(design_filter).order_by(*newest).limit(limit)
         with self._database.reading() as connection:
             if after is not None:
                 query = select(columns.created, columns.key).where(columns.key == after)
@@ -110,7 +111,7 @@ class Designs:
                 if last_row is None:
                     raise InvalidInput("after", after, "the id of a design that is stored")
                 page = page.where(tuple_(columns.created, columns.key) < tuple_(*last_row))
-            return _designs(connection, page)
+            return _designs(connection, select(*_DESIGN).where(columns.key.in_(page)).order_by(*newest))
 
     def get(self, key: str) -> StoredDesign | None:
         """Return one design, or None where there is none of this version."""
@@ -140,9 +141,10 @@ class Designs:
             return _design(connection, key)
 
 
-def _select(design_filter: DesignFilter) -> Select[Any]:
+def _matching(design_filter: DesignFilter) -> Select[tuple[str]]:
+    """Return the query for the keys of designs: of columns of one index alone, so that no record is passed over."""
     columns = SOLUTIONS.c
-    page = select(*_DESIGN).where(columns.core == CORE)
+    page = select(columns.key).where(columns.core == CORE)
     if design_filter.K is not None:
         page = page.where(columns.voters == design_filter.K)
     if design_filter.epsilon is not None:

@@ -28,8 +28,8 @@ from sqlalchemy import Connection, Double, Select, Update, and_, delete, exists,
 from sqlalchemy.sql.elements import ColumnElement
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.database.connection import Database, insert_new, is_among, server_time
-from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
+from solver_cache.database.connection import Database, insert_new, is_among, replace_row, server_time
+from solver_cache.database.schema import JOB_CLIENTS, JOB_TURNS, JOBS, WEBHOOKS
 from solver_cache.model import MAX_LEASE_SECONDS, check_lease
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -230,7 +230,10 @@ class Jobs:
             now = self._now
             values = {"state": "running", "owner": owner, "attempts": JOBS.c.attempts + 1, "updated": now}
             taking = update(JOBS).where(JOBS.c.id == job_id).values(**values, lease_until=now + lease_seconds)
-            return job_of(connection.execute(taking.returning(*JOBS.c)).one())
+            job = job_of(connection.execute(taking.returning(*JOBS.c)).one())
+            # Beside the jobs: what a client was served last is one row, however many jobs it ever had.
+            connection.execute(replace_row(self.database.dialect, JOB_TURNS, client=job.client, served=job.updated))
+            return job
 
     def _lock_waiting(
         self, connection: Connection, waiting: Select[Any], conditions: Sequence[ColumnElement[bool]]
@@ -245,17 +248,24 @@ class Jobs:
 
     def _clients_in_turn(self, connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Sequence[str]:
         """Return the clients whose jobs wait: the fewest running first, then the one that was served least recently."""
-        other_jobs = JOBS.alias()
-        # In one query: between two of them another process may have served a client.
-        running = select(func.count()).where(other_jobs.c.state == "running", other_jobs.c.client == JOBS.c.client)
-        last_served = select(func.coalesce(func.max(other_jobs.c.updated), 0.0)).where(
-            other_jobs.c.client == JOBS.c.client, other_jobs.c.state.in_(("running", "done", "failed"))
-        )
-        turn = (
-            select(JOBS.c.client)
+        waiting = (
+            select(JOBS.c.client, func.min(JOBS.c.created).label("created"))
             .where(JOBS.c.state == "queued", *conditions)
             .group_by(JOBS.c.client)
-            .order_by(running.scalar_subquery(), last_served.scalar_subquery(), func.min(JOBS.c.created))
+            .subquery()
+        )
+        running = (
+            select(JOBS.c.client, func.count().label("count"))
+            .where(JOBS.c.state == "running")
+            .group_by(JOBS.c.client)
+            .subquery()
+        )
+        # In one query: between two of them another process may have served a client.
+        turn = (
+            select(waiting.c.client)
+            .outerjoin(running, running.c.client == waiting.c.client)
+            .outerjoin(JOB_TURNS, JOB_TURNS.c.client == waiting.c.client)
+            .order_by(func.coalesce(running.c.count, 0), func.coalesce(JOB_TURNS.c.served, 0.0), waiting.c.created)
         )
         return [str(client) for client in connection.execute(turn).scalars()]
 
@@ -339,6 +349,8 @@ class Jobs:
                     connection.execute(delete(JOB_CLIENTS).where(is_among(dialect, JOB_CLIENTS.c.id, ids)))
                     connection.execute(delete(WEBHOOKS).where(is_among(dialect, WEBHOOKS.c.job, ids)))
                     total += count
+        with self.database.writing() as connection:
+            connection.execute(delete(JOB_TURNS).where(JOB_TURNS.c.served < before))
         return total
 
     def _free(

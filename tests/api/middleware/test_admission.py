@@ -195,7 +195,11 @@ async def pieces_of(pieces: list[bytes | float]) -> AsyncIterator[Message]:
 
 
 def passed(
-    middleware: AdmissionMiddleware, path: str = "/v1/gamma", pieces: list[bytes | float] | None = None, **headers: str
+    middleware: AdmissionMiddleware,
+    path: str = "/v1/gamma",
+    pieces: list[bytes | float] | None = None,
+    query: str = "",
+    **headers: str,
 ) -> tuple[int, dict[str, str], bytes]:
     """Send one request through the middleware; return status, headers and body of the answer."""
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -203,6 +207,7 @@ def passed(
         "type": "http",
         "method": "POST",
         "path": path,
+        "query_string": query.encode(),
         "headers": named,
         "server": ("10.0.0.1", 80),
         "client": ("10.0.0.7", 1),
@@ -238,6 +243,24 @@ def test_a_body_within_its_limit_arrives_whole() -> None:
     assert passed(middleware, pieces=[b"a" * 1000, b"b" * 24], content_length="1024")[2] == b"a" * 1000 + b"b" * 24
     assert passed(middleware, pieces=[b"a", b"b", b""], transfer_encoding="chunked")[2] == b"ab"
     assert passed(middleware)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        {"accept": "," * 129},
+        {"accept": "text/csv" + ";q=1" * 129},
+        {"accept_encoding": "gzip," * 129},
+        {"if_none_match": '"a",' * 129},
+        {"query": "a&" * 129},
+        {"query": "a&" * 64, "accept": "a/b," * 65},
+    ],
+)
+def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, str]) -> None:
+    answer = passed(AdmissionMiddleware(echo, SETTINGS), **long)
+    assert answer[0] == 431
+    assert detail_of(answer) == "Query, Accept, Accept-Encoding and If-None-Match may have 128 parts together."
+    assert passed(AdmissionMiddleware(echo, SETTINGS), **{name: text[:128] for name, text in long.items()})[0] == 200
 
 
 @pytest.mark.parametrize("how", [{"content_length": "2000"}, {"transfer_encoding": "chunked"}])

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from api.errors.problem_details import ShuttingDown
-from api.service.jobs import JobEvents
+from api.service.jobs import LONG_SECONDS, JobEvents, JobWorker
 from solver_cache import open_store
 from solver_cache.database.jobs import Job
 
@@ -56,5 +58,35 @@ def test_a_job_that_is_followed_is_known_without_a_look_at_the_store_until_it_is
         events.publish(replace(job, state="done"))
         assert events.followed("a") is None  # its row says more, and it may have been submitted again
         await follower.aclose()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.parametrize(("shared", "long_jobs"), [(True, 1), (False, 2)])
+def test_one_place_is_kept_free_of_long_jobs_where_clients_share(*, shared: bool, long_jobs: int) -> None:
+    async def test() -> None:
+        jobs = open_store("memory").jobs
+        for number in range(3):
+            jobs.submit(f"long {number}", "gamma", "{}", client="one", seconds=LONG_SECONDS + 1)
+        begun: asyncio.Queue[str] = asyncio.Queue()
+
+        async def handle(job: Job, _: Any) -> tuple[str, Any]:
+            begun.put_nowait(job.id)
+            if job.seconds > LONG_SECONDS:
+                await asyncio.Event().wait()  # until the worker closes
+            return "{}", None
+
+        events = JobEvents(jobs, directly)
+        worker = JobWorker(jobs, events, directly, {"gamma": handle}, size=2, lease=30, shared=shared)
+        worker.start()
+        taken = {await begun.get() for _ in range(long_jobs)}
+        assert len(taken) == long_jobs == jobs.counts()["running"]
+        jobs.submit("short", "gamma", "{}", client="two", seconds=3)
+        worker.wake()
+        if shared:
+            assert await begun.get() == "short"
+        await worker.close()
+        assert jobs.counts()["running"] == 0
+        assert begun.empty()
 
     asyncio.run(asyncio.wait_for(test(), 60))

@@ -37,6 +37,7 @@ from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import FFT_ERROR, POWER_ERROR, fast_length, profile_of_event
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.accounting.sampled import (
+    LOG_FACTORIALS,
     MAX_LOSS,
     MIN_LOSS,
     RARE_SHARE,
@@ -44,6 +45,7 @@ from darrm_opt.accounting.sampled import (
     LawTriples,
     charged_noise,
     composed_epsilon,
+    cut_of,
     largest_deltas,
     log_moments,
     logarithms,
@@ -77,11 +79,20 @@ ATOM_ERROR = 16 * ULP
 and that of their difference. A law that is off by a share w of each side has δ larger by w(1 − δ), at x ≤ 1 at least
 w·x(1 − δ(1)): so w = ATOM_ERROR/(1 − δ(1)) pays for it, in each release of a round."""
 
-ORDERS: Array = np.arange(2.0, 81.0)
-"""Orders of Rényi divergences."""
+ORDERS: Array = np.arange(2.0, 1025.0)
+"""Orders of Rényi divergences: whole numbers, whose moments are sums of products."""
 ORDERS.setflags(write=False)
 
-PLACE_STEP, PARTS = 0.12, 32
+FIRST_ORDERS: Array = np.unique(np.geomspace(ORDERS[0], ORDERS[-1], 36).round())
+"""Those at which integrals are computed first; up to `NEXT_ORDERS` more lie around the best of them."""
+FIRST_ORDERS.setflags(write=False)
+
+NEXT_ORDERS, MANY_ORDERS = 16, 128
+
+MIN_MEAN = 1e-300
+"""Least mean of an exponential that is computed."""
+
+PLACE_STEP, PARTS = 0.08, 256
 """Distance of the logarithms of points at which an integrand is computed, and parts of it between two of them."""
 
 INTEGRAL_ERROR = 1e-8
@@ -99,7 +110,7 @@ def in_most(sampling: Sampling, releases: int) -> int:
 
 def allocated_accounts(
     bounds: Callable[[int], ReleaseBounds | None],
-    triples: Callable[[], Sequence[LawTriples] | None],
+    triples: Callable[[float], Sequence[LawTriples] | None],
     sampling: Sampling,
     affected: int,
     releases: int,
@@ -112,7 +123,7 @@ def allocated_accounts(
     among, times = sampling.among or 1, sampling.times
     if among // times < 2 or releases < 2 or not delta:  # at δ = 0 nothing is gained
         return {}
-    families = triples() or ()
+    families = triples(cut_of(delta, releases)) or ()
     missing = max((family.missing for family in families), default=0.0) * releases
     release = None if families else bounds(affected)
     parts, rounds = among // times, times * -(-releases // among)
@@ -157,34 +168,46 @@ def _renyi(
     left = delta * (1 - SLACK_SHARE)
     answers = max(laws.on_data.shape[1] for laws in removed)
     rare = SLACK_SHARE * left / (rounds * answers)
-    epsilon = 0.0
-    for moments in (removed_moments(removed, among, rare), added_moments(added, among, rare / among)):
+    left *= (1 - SLACK_SHARE) * (1 - 8 * ULP)
+
+    def best(moments: Array, orders: Array) -> tuple[float, float]:
         known = np.isfinite(moments)
         if not known.any():
             raise DeltaTooSmall(delta, delta, "an answer that only one of two neighbours can give")
-        divergences = rounds * np.maximum(moments, 0.0)[known] / (ORDERS[known] - 1) * (1 + 4 * ULP)
-        epsilon = max(epsilon, rdp_epsilon(divergences, left * (1 - SLACK_SHARE) * (1 - 8 * ULP), ORDERS[known])[0])
+        divergences = rounds * np.maximum(moments, 0.0)[known] / (orders[known] - 1) * (1 + 4 * ULP)
+        return rdp_epsilon(divergences, left, orders[known])
+
+    # The highest orders take most of the time, and matter at small ε alone.
+    for orders in (ORDERS[:MANY_ORDERS], ORDERS):
+        epsilon, order = best(removed_moments(removed, among, rare, orders), orders)
+        if order < MANY_ORDERS:
+            break
+    first, order = best(added_moments(added, among, rare / among, FIRST_ORDERS), FIRST_ORDERS)
+    if first > epsilon:  # else the other direction is the larger
+        place = int(np.searchsorted(FIRST_ORDERS, order))
+        low, high = FIRST_ORDERS[[max(0, place - 1), min(place + 1, FIRST_ORDERS.size - 1)]].tolist()
+        between = np.unique(np.linspace(low, high, NEXT_ORDERS).round())
+        epsilon = max(epsilon, min(first, best(added_moments(added, among, rare / among, between), between)[0]))
     return charged_noise(epsilon, missing, delta)
 
 
-def removed_moments(pairs: Sequence[LawPairs], among: int, rare: float = 0.0) -> Array:
-    """Return bounds on ln E U^a at each of `ORDERS`, where each of the queries may have any of the pairs (Q, P).
+def removed_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: Array = ORDERS) -> Array:
+    """Return bounds on ln E U^a at each of the first of `ORDERS`, each query with any of the pairs (Q, P).
 
     Source: a multinomial sum, Σ a!/(m₁!…m_t!)·Π E R^m_i over t^a: the a-th coefficient of a power.
     """
     logs = [logarithms(laws, rare) for laws in pairs]
-    moments = np.max([log_moments(*each, ORDERS) for each in logs], axis=0)
-    moments = moments[: int(np.argmin(np.append(np.isfinite(moments), False)))]  # a moment needs those below it alone
-    orders = ORDERS[: moments.size]
-    found = np.full(ORDERS.size, np.inf)
-    factorials = np.array([math.lgamma(order + 1) for order in range(moments.size + 2)])
+    moments = np.max([log_moments(*each, orders) for each in logs], axis=0)
+    moments = moments[: int(np.argmin(np.append(np.isfinite(moments), False)))]  # a moment needs all below it
+    factorials = LOG_FACTORIALS[: moments.size + 2]
     series = np.concatenate([[0.0, 0.0], np.maximum(moments, 0.0)]) - factorials
     power, square, left = np.concatenate([[0.0], np.full(series.size - 1, -np.inf)]), series, among
     while left:
         power, square, left = _product(power, square) if left % 2 else power, _product(square, square), left // 2
     size = float(np.max(np.abs(np.concatenate([series, power, factorials]))))
     error = 2 * among * ULP * (8 * size + series.size + 16)
-    found[: orders.size] = (power + factorials)[2:] - orders * math.log(among) * (1 - 4 * ULP) + error
+    found = np.full(orders.size, np.inf)
+    found[: moments.size] = (power + factorials)[2:] - orders[: moments.size] * math.log(among) * (1 - 4 * ULP) + error
     return found
 
 
@@ -195,8 +218,8 @@ def _product(first: Array, second: Array) -> Array:
     return np.asarray(np.logaddexp.reduce(terms, axis=1))
 
 
-def added_moments(pairs: Sequence[LawPairs], among: int, rare: float = 0.0) -> Array:
-    """Return bounds on ln E U^(1−a) at each of `ORDERS`, where each of the queries may have any of the pairs (P, Q).
+def added_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: Array) -> Array:
+    """Return bounds on ln E U^(1−a) at each of the orders, where each of the queries may have any of the pairs (P, Q).
 
     Source: y^−s = ∫ v^(s−1)·e^(−vy) dv/Γ(s), and E e^(−vU) is at most the t-th power of the largest E e^(−vR/t). Its
     logarithm is convex in v: chords bound it, and finer ones the function itself.
@@ -209,14 +232,15 @@ def added_moments(pairs: Sequence[LawPairs], among: int, rare: float = 0.0) -> A
         laws.append((np.ascontiguousarray(np.where(kept, p, 0.0).T), np.ascontiguousarray(ratios.T)))
     least = min(float(ratios.min()) for _, ratios in laws)
     if least <= 0:
-        return np.full(ORDERS.size, np.inf)
-    powers = ORDERS - 1
+        return np.full(orders.size, np.inf)
+    powers = orders - 1
     # Where the grid ends costs tightness alone: what lies beyond either end is bounded and added below.
     end = math.log((50 + 2 * powers[-1]) / least)
     places = np.concatenate([[-18.0], np.linspace(-4, end, math.ceil((end + 4) / PLACE_STEP) + 1)])
     logs = np.empty(places.size)
     for number, v in enumerate((np.exp(places) / among).tolist()):
         logs[number] = max(float((p * np.exp(-v * ratios)).sum(axis=0).max()) for p, ratios in laws)
+    logs = np.maximum(logs, MIN_MEAN)  # of what no double holds, a bound
     logs = np.minimum(among * (np.log(logs) + 16 * ULP * (100 + max(len(p) for p, _ in laws))), 0.0)
     fine = np.interp(np.arange((places.size - 1) * PARTS + 1) / PARTS, np.arange(places.size), places)
     values = np.interp(np.exp(fine), np.exp(places), logs)

@@ -34,7 +34,9 @@ from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
 from darrm_opt.errors import BackendUnavailable, InvalidInput, TooMuchWork
+from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.rounding import ULP
 from darrm_opt.search import largest_count_between
 
 POINTS = 8001
@@ -112,8 +114,11 @@ class Accountable(Protocol):
         """Return what is proved of one release where a record moves so many votes; None where nothing is."""
         ...
 
-    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it, in one of two values; None if not known."""
+    def triples(self, sampling: Sampling, cut: float = ...) -> Sequence[LawTriples] | None:
+        """Return the laws of one answer without a record and with it, in one of two values; None if not known.
+
+        ``cut``: chance of noise that may be cut off: the laws are then those given that none is.
+        """
         ...
 
 
@@ -215,6 +220,17 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
     return _least({name: total.epsilon for name, total in totals.items()}, delta)
 
 
+def renyi_of_parts(parts: Parts, orders: Array) -> Array | None:
+    """Return bounds on the Rényi divergences of releases together at orders above 1 [nats]; None: not known."""
+    total = np.zeros(orders.size)
+    for bounds, count in parts:
+        if count:
+            if (bound := bounds.bound()) is None:
+                return None
+            total += count * bound.renyi(orders)
+    return np.asarray(total * (1 + 8 * (len(parts) + 1) * ULP))
+
+
 def refuse_samples(mechanism: object, sampling: Sampling | None) -> None:
     """Refuse samples where totals are those of releases that every record is in."""
     if sampling is not None and not getattr(mechanism, "takes_samples", True):
@@ -239,6 +255,7 @@ def _sampled_cost(
         moved,
         triples,
         lambda each: cost_of_parts(mechanism.bounds(sampling.labels), each).epsilon,
+        lambda orders: renyi_of_parts(mechanism.bounds(sampling.labels), orders),
         sampling,
         mechanism.K,
         mechanism.affected,

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm_opt.accounting.bits.region import upper_chain
-from darrm_opt.accounting.composition import event_accounts
+from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
@@ -52,6 +52,21 @@ FIRST_ORDERS: Array = 1 + np.geomspace(0.05, 1000, 40)
 FIRST_ORDERS.setflags(write=False)
 
 NEXT_ORDERS = 9
+
+MAX_WHOLE_ORDER = 2048
+WHOLE_ORDERS: Array = np.arange(2.0, MAX_WHOLE_ORDER + 1)
+"""Orders at which divergences of a release are asked for that those of a sampled one follow from."""
+WHOLE_ORDERS.setflags(write=False)
+
+SOME_ORDERS = np.unique(np.geomspace(2, MAX_WHOLE_ORDER, 80).round().astype(np.intp))
+"""Orders at which these are computed."""
+SOME_ORDERS.setflags(write=False)
+
+LOG_FACTORIALS: Array = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, MAX_WHOLE_ORDER + 1)))])
+LOG_FACTORIALS.setflags(write=False)
+
+WHOLE_ERROR = 1e-8
+"""Relative error of a sum of powers: exponents of at most some 10⁶ err by 10⁻⁹ in all."""
 
 MIN_LOSS, KNOTS = 1e-7, 160
 """Least ε above 0 at which a profile is computed, and at how many each side; between two of them by the chord."""
@@ -81,6 +96,7 @@ class LawTriples:
     other: Array | None = None  # B′, likewise, or None for add-remove
     error: float = 0.0  # relative error of each probability
     missing: float = 0.0  # chance of noise that is cut off, at most: the laws are those given that none is
+    is_tight: bool = True  # whether they are those of what leaves, and not of noisy counts that it is drawn from
 
     def __post_init__(self) -> None:
         for name in ("off", "on", "other"):
@@ -100,8 +116,9 @@ class LawTriples:
 
 def sampled_accounts(
     bounds: Callable[[int], ReleaseBounds | None],
-    triples: Callable[[], Sequence[LawTriples] | None],
+    triples: Callable[[float], Sequence[LawTriples] | None],
     together: Callable[[float], float],
+    divergences: Callable[[Array], Array | None],
     sampling: Sampling,
     K: int,
     affected: int,
@@ -110,13 +127,15 @@ def sampled_accounts(
 ) -> dict[str, Callable[[], Privacy]]:
     """Return the accounts of sampled releases, by name.
 
-    ``bounds``: what is proved of one release where a record moves so many votes. ``together``: ε at a δ of the labels
-    that one sample serves, as if every record were in it.
+    ``bounds``: what is proved of one release where a record moves so many votes. ``triples``: the laws of one answer
+    with noise that is cut off with at most a chance. ``together``: ε at a δ of the labels that one sample serves, as if
+    every record were in it; ``divergences``: their Rényi divergences at any orders.
     """
     if sampling.scheme in EACH_VOTER:
-        return _each_voter(bounds, sampling, K, releases, delta)
+        return _each_voter(bounds, sampling, K, affected, releases, delta)
     queries = -(-releases // sampling.labels)
-    release, families = (bounds(affected), triples()) if sampling.labels == 1 else (None, None)
+    release = bounds(affected) if sampling.labels == 1 else None
+    families = triples(cut_of(delta, queries)) if sampling.labels == 1 else None
     pairs = [] if families is None else [family.pairs(sampling.chance) for family in families]
     missing = max((family.missing for family in families or ()), default=0.0)
     whole = None if release is None else release.event()  # as if every record were in the sample
@@ -129,14 +148,81 @@ def sampled_accounts(
     accounts = {} if event is None else event_accounts([(event, queries)], delta)
     if not delta:
         return accounts
+    sums: list[Callable[[], Privacy]] = []
+    if not all(family.is_tight for family in families or ()) or not pairs:
+        sums.append(partial(_renyi_of_divergences, divergences, sampling, queries, delta))
     if not pairs:
-        return accounts | {"pld": partial(_convolution_of_points, together, whole, sampling.chance, queries, delta)}
+        points = partial(_convolution_of_points, together, whole, sampling.chance, queries, delta)
+        return accounts | {"renyi": partial(_least, sums), "pld": points}
     # Each direction is composed on its own: a record that one side has, it has in every query.
     directions = [list(laws) for laws in zip(*pairs, strict=True)]
     of_pairs: dict[str, Account] = {"laws": _one_release} if queries == 1 else {"renyi": _renyi, "pld": _convolution}
-    return accounts | {
+    accounts |= {
         name: partial(_worst, account, directions, missing, queries, delta) for name, account in of_pairs.items()
     }
+    if sums:
+        accounts["renyi"] = partial(_least, [*sums, *([accounts["renyi"]] if "renyi" in accounts else [])])
+    return accounts
+
+
+def cut_of(delta: float, releases: int) -> float:
+    """Return the chance of noise that may be cut off from one release: half of what δ has for it."""
+    return SLACK_SHARE * delta / (2 * releases)
+
+
+def _least(accounts: Sequence[Callable[[], Privacy]]) -> Privacy:
+    """Return the least of totals of the same releases at the same δ, of those that apply."""
+    totals, errors = evaluate({str(number): account for number, account in enumerate(accounts)})
+    if not totals:
+        raise next(iter(errors.values()))
+    return min(totals.values(), key=lambda total: total.epsilon)
+
+
+def _renyi_of_divergences(
+    divergences: Callable[[Array], Array | None], sampling: Sampling, queries: int, delta: float
+) -> Privacy:
+    """Return ε by Rényi sums of sampled releases of which only the divergences are known where every record is in."""
+    known = divergences(WHOLE_ORDERS)
+    if known is None or sampling.chance == 1:
+        raise DeltaTooSmall(delta, 1.0, "no divergences are known of one sample")
+    orders, sums = sampled_divergences(known, sampling.chance, replace=sampling.neighbours == "replace-one")
+    sums = queries * sums * (1 + 4 * ULP)
+    finite = np.isfinite(sums)
+    if not finite.any():
+        raise DeltaTooSmall(delta, 1.0, "the divergences of one sample are beyond every double")
+    return Privacy(rdp_epsilon(sums[finite], delta, orders[finite])[0], delta)
+
+
+def sampled_divergences(known: Array, rate: float, *, replace: bool) -> tuple[Array, Array]:
+    """Return whole orders and bounds on the Rényi divergences of a sampled release at each of them [nats].
+
+    ``known``: bounds D_k on those of the pairs (A, B) of one release at `WHOLE_ORDERS`, neighbours in both orders.
+    ``rate``: q in (0, 1).
+
+    Source: with R = B/A and E over A, E R^k ≤ e^((k−1)D_k). A record removed: E(1 − q + qR)^a, a sum of these. One
+    added: (1 + u)^−s ≤ 1 − su + ½s(s+1)(1 − q)^(−s−2)u² for u = q(R − 1) ≥ −q, and E u = 0. One replaced: Wang, Balle,
+    Kasiviswanathan 2019, Theorem 9.
+    """
+    k, log_rate, log_rest = WHOLE_ORDERS, math.log(rate), math.log1p(-rate)
+    moments = (k - 1) * known
+    above_one = moments + np.log(-np.expm1(-np.maximum(moments, math.ulp(0.0))))  # ln(e^m − 1)
+    found = []
+    for a in SOME_ORDERS.tolist():
+        upto = k <= a
+        choices = LOG_FACTORIALS[a] - LOG_FACTORIALS[2 : a + 1] - LOG_FACTORIALS[a - 2 :: -1]
+        exponents = choices + k[upto] * log_rate
+        if replace:
+            terms = exponents + moments[upto] + math.log(2)
+            terms[0] = min(terms[0], exponents[0] + above_one[0] + math.log(4))
+            logs = [float(np.logaddexp.reduce(terms))]
+        else:
+            removed = np.logaddexp.reduce(exponents + (a - k[upto]) * log_rest + above_one[upto])
+            logs = [float(removed), math.log(a * (a - 1) / 2) + 2 * log_rate - (a + 1) * log_rest + above_one[0]]
+        found.append(
+            float(np.logaddexp(0.0, max(logs)) if max(logs) > 0 else math.log1p(math.exp(max(logs)))) / (a - 1)
+        )
+    divergences = np.array(found) * (1 + WHOLE_ERROR)
+    return SOME_ORDERS.astype(np.float64), np.where(np.isnan(divergences), np.inf, divergences)
 
 
 Direction = Sequence[LawPairs]
@@ -225,11 +311,12 @@ def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
     answers, sums = log_p.shape[1], np.empty(orders.size)
     log_p, log_q = np.ascontiguousarray(log_p.T), np.ascontiguousarray(log_q.T)  # sums are fast along columns
     for place, order in enumerate(orders.tolist()):
-        with np.errstate(over="ignore"):
-            sums[place] = np.exp(order * log_p - (order - 1) * log_q).sum(axis=0).max()
-    with np.errstate(divide="ignore"):
-        # An exponent errs by its terms in ulps, and the sum by as much.
-        return np.asarray(np.log(sums) + 16 * ULP * (orders * size + answers))
+        exponents = order * log_p - (order - 1) * log_q
+        sums[place] = peak = float(exponents.max())
+        if abs(peak) < math.inf:  # relative to the largest no power is beyond every double
+            sums[place] += math.log(np.exp(exponents - peak).sum(axis=0).max())
+    # An exponent errs by its terms in ulps, and the sum by as much.
+    return np.asarray(sums + 16 * ULP * (orders * size + answers))
 
 
 def _convolution(direction: Direction, queries: int, delta: float) -> float:
@@ -330,10 +417,15 @@ def _convolution_of_points(
 
 
 def _each_voter(
-    bounds: Callable[[int], ReleaseBounds | None], sampling: Sampling, K: int, releases: int, delta: float
+    bounds: Callable[[int], ReleaseBounds | None],
+    sampling: Sampling,
+    K: int,
+    affected: int,
+    releases: int,
+    delta: float,
 ) -> dict[str, Callable[[], Privacy]]:
     """Return the accounts of voters that draw for themselves: a record reaches Binomial(K, q_v) of them."""
-    # δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for k moved votes.
+    # δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for min(K, k·r) moved votes.
     voter = sampling.chance
     any_voter = min(1.0, up(-math.expm1(K * math.log1p(-voter)) if voter < 1 else 1.0, 8))
     accounts: dict[str, Callable[[], Privacy]] = {}
@@ -342,12 +434,18 @@ def _each_voter(
     if pure is not None and pure.delta == 0:
         accounts |= event_accounts([(amplify_by_subsampling(pure, any_voter), releases)], delta)
     if delta > 0:
-        accounts["pld"] = partial(_reached, bounds, voter, any_voter, K, releases, delta)
+        accounts["pld"] = partial(_reached, bounds, voter, any_voter, K, affected, releases, delta)
     return accounts
 
 
 def _reached(
-    bounds: Callable[[int], ReleaseBounds | None], voter: float, any_voter: float, K: int, releases: int, delta: float
+    bounds: Callable[[int], ReleaseBounds | None],
+    voter: float,
+    any_voter: float,
+    K: int,
+    affected: int,
+    releases: int,
+    delta: float,
 ) -> Privacy:
     knots = np.concatenate([[0.0], np.geomspace(MIN_LOSS, MAX_LOSS, KNOTS)])
     # Each rounded up, term by term: binomial coefficients of more than 1029 voters are beyond every double.
@@ -357,13 +455,14 @@ def _reached(
         if sum(chances[k:]) * releases <= RARE_SHARE * delta:
             deltas += sum(chances[k:])  # as if these showed everything
             break
-        release = bounds(k)
+        moved = min(K, k * affected)
+        release = bounds(moved)
         if release is not None and release.laws is not None:
             deltas += chances[k] * release.laws().deltas(knots)
         elif release is not None and (event := release.event()) is not None:
             deltas += chances[k] * profile_of_event(event)(knots)
         else:
-            raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {k} votes")
+            raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {moved} votes")
     # Amplified by the chance that any voter has the record; how many have it is in the mixture above.
     sampled = np.array([amplify_by_subsampling(Privacy(epsilon), any_voter).epsilon for epsilon in knots.tolist()])
     # Of sums of up to K of them; and a profile only falls.

@@ -51,6 +51,9 @@ ENTRY_POINTS = "darrm_opt.mechanisms"
 MAX_CLASSES = 2**20
 """Most classes of a mechanism without a table: more than any vocabulary has. Its account does not depend on them."""
 
+CUT = 1e-18
+"""Chance of noise that is cut off from one answer's laws where nobody says how much may be."""
+
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
 
@@ -203,15 +206,17 @@ class VoteMechanism(ABC):
         """
         raise InvalidInput("mechanism", self.name, "a mechanism that has an account by its votes")
 
-    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
+    def triples(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it, in one of two values.
 
         Args:
             sampling: how the records are drawn.
+            cut: chance of noise that may be cut off, for laws that are those given that none is.
 
         Returns:
             None where they are too many, or not known.
         """
+        del cut
         return listed_triples(
             self.class_chances, self.K, self.classes, self.affected, sampling.neighbours, PROBABILITY_ERROR
         )

@@ -26,8 +26,7 @@ from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.sampled_cells import (
     check_of_any_votes,
     label_of_any_votes,
-    sampled_cells,
-    sampled_counts,
+    sampled_labels,
 )
 from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, label_loss
 from darrm_opt.accounting.law_pairs import BitPairs
@@ -35,7 +34,7 @@ from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.base import FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
+from darrm_opt.mechanisms.base import CUT, FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.vote_noise import (
     GaussianNoise,
     LaplaceNoise,
@@ -247,20 +246,27 @@ class NoisyMaximum(VoteMechanism):
             raise InvalidInput("cap", self.cap, "None", "An account by the votes is that of a whole batch.")
         return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
 
-    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it: listed, or those of any votes for a label."""
-        listed = super().triples(sampling)
-        if listed is None and self.threshold is None and self.affected == 1:
-            cells = sampled_cells(self.sigma, self.classes, sampling.neighbours)
-            return cells or (None if sampling.neighbours == "replace-one" else sampled_counts(self.sigma))
+    def triples(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
+        """Return the laws of one answer without a record and with it: listed, or those of any votes for a label.
+
+        Args:
+            sampling: how the records are drawn.
+            cut: chance of noise that may be cut off.
+        """
+        listed = super().triples(sampling, cut)
+        if listed is None and self.threshold is None:
+            return sampled_labels(self.sigma, self.classes, self.affected, sampling.neighbours, cut)
         return listed
 
     def class_chances(self, counts: CountTable) -> Array | None:
         """Return Pr[each class is released], and Pr[⊥] last with a threshold; None where σ is small or large."""
         reach = math.ceil(END * self.sigma)
-        if len(counts) > MAX_ROWS or not self.K <= reach <= MAX_REACH:
+        if _is_bit(self, self.noise):
+            chances = _bit_chances(counts, self.noise)
+        elif len(counts) > MAX_ROWS or not self.K <= reach <= MAX_REACH:
             return None
-        chances = class_chances(counts, LatticeNoise(self.sigma, 0.0), reach)
+        else:
+            chances = class_chances(counts, LatticeNoise(self.sigma, 0.0), reach)
         if self.threshold is None or self.check_sigma is None:
             return chances
         check = _gaussian_noise(self.check_sigma)
@@ -368,6 +374,8 @@ class LaplaceMaximum(VoteMechanism):
 
     def class_chances(self, counts: CountTable) -> Array | None:
         """Return Pr[each class is released]; None where the scale is small or large."""
+        if _is_bit(self, self.noise):
+            return _bit_chances(counts, self.noise)
         noise = _LaplaceLattice(self.scale)
         if len(counts) > MAX_ROWS or MAX_LOSS * self.scale < self.K or noise.end > MAX_REACH:
             return None
@@ -542,6 +550,13 @@ def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
 def _is_bit(mechanism: VoteMechanism, noise: VoteNoise) -> bool:
     """Return whether the pairs of laws are those of a bit whose answers are both possible."""
     return mechanism.classes == 2 and mechanism.K <= MAX_BIT_VOTERS and noise.loses(mechanism.K) >= MIN_PROBABILITY
+
+
+def _bit_chances(counts: CountTable, noise: VoteNoise) -> Array:
+    """Return Pr[each of two classes is released], shape (N, 2), of decreasing counts."""
+    margins, rows = np.unique(counts[:, 0] - counts[:, 1], return_inverse=True)
+    behind = np.array([noise.loses(margin) for margin in margins.tolist()])[rows]
+    return np.stack([1 - behind, behind], axis=1)
 
 
 @lru_cache(maxsize=64)

@@ -9,9 +9,9 @@ Ties are broken at random. A class that ties with m of the others wins with chan
 1/(m+2) each, three with 1/(m+3): weights w₁ ≥ w₂ ≥ w₃. For m = 1, 2, … up to `MAX_TIED` they are listed; beyond, they
 lie in the simplex 0 ≤ w₃ ≤ w₂ ≤ w₁ ≤ 1/(MAX_TIED + 2), and so do the laws between those of its corners.
 
-Noise is cut off `END` standard deviations from 0, which changes it by less than `CUT` in total variation. Then beyond
-some distance from M the label is as if there were no others, or as if a class were not there, and the means that
-matter are finitely many. Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+Noise is cut off some standard deviations from 0, `cut_end`: so many that δ pays for what it changes. Then beyond some
+distance from M the label is as if there were no others, or as if a class were not there, and the means that matter are
+finitely many. Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
+from darrm_opt.rounding import up
 
 MIN_SIGMA = 0.3
 """Least σ [votes]: below it, ratios of probabilities are beyond doubles."""
 
-END = 9.0
-"""Standard deviations at which the noise is cut off."""
-
-CUT = 2.5e-19
-"""Bound on Pr[|X| > END·σ] of the discrete Gaussian, whose tail from m on is at most that of N(0, σ²) from m − 1 on."""
+MIN_END, MAX_END = 9, 20
+"""Least and most standard deviations at which the noise is cut off: products of three of its masses are doubles."""
 
 MAX_TIED = 6
 """Most of the other classes that tie for the largest of them and are listed."""
@@ -43,22 +41,52 @@ MAX_TIED = 6
 MAX_TRIPLES = 1_500_000
 """Most triples that are listed: some seconds for an account."""
 
-MAX_LEAD = 100_000
-"""Largest lead of noisy counts that is listed: σ up to 5,555 votes."""
+MAX_WIDTH = 10_000
+"""Most means of a class that are told apart."""
+
+MAX_LEAD, ATOMS = 4_000_000, 20_000
+"""Largest lead of noisy counts that is listed, σ of 10⁵ votes and more; and about how many leads are told apart."""
+
+
+def cut_end(chance: float) -> int:
+    """Return the standard deviations at which noise is cut off that has at most a chance to be beyond."""
+    return next((end for end in range(MIN_END, MAX_END) if cut_chance(end) <= chance), MAX_END)
+
+
+def cut_chance(end: int) -> float:
+    """Return a bound on Pr[|X| > end·σ] of the discrete Gaussian."""
+    # Its tail from m on is at most that of N(0, σ²) from m − 1 on.
+    return up(2 * math.exp(-end * end / 2) / (end * math.sqrt(2 * math.pi)), 16)
+
+
+def sampled_labels(
+    sigma: float, classes: int, affected: int, neighbours: Neighbours | None, cut: float
+) -> list[LawTriples] | None:
+    """Return triples of laws of a label with discrete Gaussian noise, or of counts that it is drawn from.
+
+    ``cut``: chance of noise that may be cut off. None where nothing is listed.
+    """
+    end = cut_end(cut / classes)
+    cells = sampled_cells(sigma, classes, neighbours, end) if affected == 1 else None
+    if cells is None and (classes == 2 or (affected == 1 and neighbours != "replace-one")):
+        return sampled_counts(sigma, affected, neighbours, cut_end(cut / 2))
+    return cells
 
 
 @lru_cache(maxsize=4)
-def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> list[LawTriples] | None:
+def sampled_cells(
+    sigma: float, classes: int, neighbours: Neighbours | None, end: int = MIN_END
+) -> list[LawTriples] | None:
     """Return all triples of laws of a label with discrete Gaussian noise, one vote of one record."""
-    reach = math.ceil(END * sigma)
+    reach = math.ceil(end * sigma)
     width, replace = 2 * reach + 4, neighbours == "replace-one"
     count = len(_tie_weights(classes - 2)) * width**2 * (2 if replace else 1)
     count += (len(_tie_weights(classes - 3)) * width**3 + 4 * width**2 if classes > 2 else 0) if replace else 0
-    if sigma < MIN_SIGMA or count > MAX_TRIPLES:
+    if sigma < MIN_SIGMA or count > MAX_TRIPLES or width > MAX_WIDTH:
         return None
     noise = _CutNoise(sigma, reach)
     two = [_two_cells(noise), *([_three_cells(noise, classes - 2)] if classes > 2 else [])]
-    error, missing = 4 * MASS_ERROR, classes * CUT
+    error, missing = 4 * MASS_ERROR, classes * cut_chance(end)
     if not replace:
         return [LawTriples(off, on, error=error, missing=missing) for off, on in two]
     # A record that votes as the one in its place did, in one of its two values.
@@ -70,23 +98,52 @@ def sampled_cells(sigma: float, classes: int, neighbours: Neighbours | None) -> 
     return [LawTriples(*laws, error=error, missing=missing) for laws in families]
 
 
-def sampled_counts(sigma: float) -> list[LawTriples] | None:
-    """Return the triple of the two noisy counts that a record's vote may go to, for noise too wide for its cells.
+@lru_cache(maxsize=4)
+def sampled_counts(
+    sigma: float, affected: int = 1, neighbours: Neighbours | None = "add-remove", end: int = MIN_END
+) -> list[LawTriples] | None:
+    """Return the triple of the two noisy counts that a record's votes may go to, for noise too wide for its cells.
 
-    The label is drawn from the counts, and of these the lead d of a over b shows all: its likelihood ratio is
-    exp(2d/σ²). Adding or removing a record only.
+    The label is drawn from the counts, and of these the lead d of a over b shows all: with r votes that go from a to b
+    its likelihood ratio is exp(r(d − r)/σ²). Replacing a record: of two classes.
     """
-    end = 2 * math.ceil(END * sigma)
-    if end > MAX_LEAD:
+    last = 2 * math.ceil(end * sigma)
+    if sigma < MIN_SIGMA or last > MAX_LEAD or 2 * affected >= last:
         return None
-    d = np.arange(-end, end + 1)
-    k = np.arange(-end, end + 1) / 2
+    d = np.arange(-last, last + 1)
+    k = np.arange(-last, last + 1) / 2
     # Σ_k exp(−(k² + (k − d)²)/2σ²) = exp(−d²/4σ²) Σ_k exp(−(k − d/2)²/σ²): the sum is one of two, by the parity of d.
     even, odd = (float(np.exp(-(((2 * k + shift) / sigma) ** 2)).sum()) for shift in (0.0, 0.5))
     masses = np.exp(-(d * d) / (4 * sigma * sigma)) * np.where(d % 2 == 0, even, odd)
     masses /= masses.sum()
-    off, on = (np.pad(masses, sides)[np.newaxis] for sides in ((2, 0), (0, 2)))
-    return [LawTriples(off, on, error=8 * MASS_ERROR, missing=2 * CUT)]
+    shift = 2 * affected
+    off, on = _joined_atoms(masses[shift:], masses[:-shift], affected / (sigma * sigma))
+    # Leads that only one of both has.
+    off, on = (np.append(off, [masses[:shift].sum(), 0.0]), np.append(on, [0.0, masses[-shift:].sum()]))
+    off, on = off[np.newaxis], on[np.newaxis]
+    laws = [(off, on, None)] if neighbours != "replace-one" else [(off, off, on), (off, on, off)]
+    error, missing = 8 * MASS_ERROR, 2 * cut_chance(end)
+    return [LawTriples(a, b, other, error=error, missing=missing, is_tight=False) for a, b, other in laws]
+
+
+def _joined_atoms(off: Array, on: Array, step: float) -> tuple[Array, Array]:
+    """Return laws of fewer answers that dominate two whose log-likelihood ratios grow by ``step`` from one to the next.
+
+    Source: an answer between two that are kept is given to both so that the sums of both laws stay. That spreads the
+    likelihood ratios, their mean kept.
+    """
+    if off.size <= ATOMS:
+        return off, on
+    answers = np.arange(off.size)
+    kept = np.unique(np.linspace(0, off.size - 1, ATOMS).astype(np.intp))
+    left = np.minimum(np.searchsorted(kept, answers, side="right") - 1, kept.size - 2)
+    down, above = (np.expm1((kept[left + side] - answers) * step) for side in (0, 1))  # of a neighbour's ratio, less 1
+    low, high = above / (above - down), -down / (above - down)
+
+    def joined(to_left: Array, to_right: Array) -> Array:
+        return np.asarray(np.bincount(left, to_left, kept.size) + np.bincount(left + 1, to_right, kept.size))
+
+    return joined(off * low, off * high), joined(on * low * (1 + down), on * high * (1 + above))
 
 
 def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
@@ -107,21 +164,26 @@ def count_of_any_votes(sigma: float, affected: int, *, times: int = 1) -> AnyVot
 
     Moving by less shows less: the noise is log-concave.
     """
-    noise = _CutNoise(sigma, math.ceil(END * sigma))
+    noise = _CutNoise(sigma, math.ceil(MIN_END * sigma))
     at, moved = (np.pad(noise.masses, sides) for sides in ((0, affected), (affected, 0)))
-    return AnyVotes(LawPairs(np.stack([at, moved]), np.stack([moved, at]), error=4 * MASS_ERROR), CUT, times)
+    return AnyVotes(
+        LawPairs(np.stack([at, moved]), np.stack([moved, at]), error=4 * MASS_ERROR), cut_chance(MIN_END), times
+    )
 
 
 def check_of_any_votes(sigma: float, affected: int) -> AnyVotes:
     """Return the pairs of "largest count + noise ≥ T", for every largest count."""
-    noise = _CutNoise(sigma, math.ceil(END * sigma))
+    noise = _CutNoise(sigma, math.ceil(MIN_END * sigma))
     places = np.arange(2 * noise.reach + 2 * affected + 2) - affected  # of thresholds, from below all noise to above it
     sums = [np.concatenate([[0.0], np.cumsum(masses)]) for masses in (noise.masses, noise.masses[::-1])]
     last = sums[0].size - 1
     below = sums[0][places.clip(0, last)]
     laws = np.minimum(np.stack([sums[1][(last - places).clip(0, last)], below], axis=1), 1.0)
     here, there = laws[:-affected], laws[affected:]
-    return AnyVotes(LawPairs(np.concatenate([here, there]), np.concatenate([there, here]), error=4 * MASS_ERROR), CUT)
+    return AnyVotes(
+        LawPairs(np.concatenate([here, there]), np.concatenate([there, here]), error=4 * MASS_ERROR),
+        cut_chance(MIN_END),
+    )
 
 
 class _CutNoise:

@@ -123,7 +123,8 @@ def test_moments_are_those_of_every_outcome_and_no_less(among: int) -> None:
     off, on = (rng.dirichlet(np.ones(3), 1) + 0.02 for _ in range(2))
     off, on = off / off.sum(), on / on.sum()
     removed, added = (
-        fn([LawPairs(*sides)], among) for fn, sides in ((removed_moments, (on, off)), (added_moments, (off, on)))
+        fn([LawPairs(*sides)], among, 0.0, ORDERS[:9])
+        for fn, sides in ((removed_moments, (on, off)), (added_moments, (off, on)))
     )
     for place, power, sign in [(p, ORDERS[p], 1) for p in (0, 1, 6)] + [(p, 1 - ORDERS[p], -1) for p in (0, 1, 6)]:
         exact = sum(
@@ -138,10 +139,10 @@ def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch)
     """With the record in one release of a round, without it in all of them: their chance is within what δ leaves."""
     asked: dict[str, Any] = {"deltas": []}
 
-    def recorded(name: str) -> Callable[[Sequence[LawPairs], int, float], Array]:
-        def moments(_: Sequence[LawPairs], among: int, rare: float) -> Array:
+    def recorded(name: str) -> Callable[[Sequence[LawPairs], int, float, Array], Array]:
+        def moments(_: Sequence[LawPairs], among: int, rare: float, orders: Array) -> Array:
             asked[name] = (among, rare)
-            return np.ones(ORDERS.size)
+            return np.ones(orders.size)
 
         return moments
 

@@ -21,6 +21,7 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled
 from darrm_opt.accounting.cost import Accountable, Parts, ReleaseBounds, cost, fits, most_releases
+from darrm_opt.accounting.labels import sampled_cells as sampled_cells_module
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import SLACK_SHARE, LawTriples, direction_pld, log_moments, logarithms
@@ -79,8 +80,8 @@ class KnownBy:
         self.asked += 1
         return self.mechanism.bounds(releases)
 
-    def triples(self, sampling: Sampling) -> Sequence[LawTriples] | None:
-        del sampling
+    def triples(self, sampling: Sampling, cut: float) -> Sequence[LawTriples] | None:
+        del sampling, cut
         return self.known
 
 
@@ -126,7 +127,7 @@ def test_of_what_nothing_is_proved_there_is_no_total() -> None:
         sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
     assert caught.value.floor == 0.5  # the chance to be in any of five samples
     with pytest.raises(DeltaTooSmall) as caught:
-        sampled._reached(lambda _: ReleaseBounds(), 0.1, 0.2, 3, 5, 1e-5)
+        sampled._reached(lambda _: ReleaseBounds(), 0.1, 0.2, 3, 1, 5, 1e-5)
     assert caught.value.floor == 1.0
 
 
@@ -318,6 +319,76 @@ def test_noise_that_is_cut_off_is_charged_however_large_epsilon_is(rate: float) 
         for p, q in ((mixed, off), (off, mixed)):
             excess = np.outer(p, p) - math.exp(epsilon) * np.outer(q, q)
             assert np.maximum(excess, 0.0).sum() <= delta
+
+
+@for_each("sigma", [2.0, 40.0])
+def test_leads_that_are_joined_show_no_less_than_each(sigma: float) -> None:
+    """The pair of fewer answers has a larger δ at each loss, in both orders and sampled, and hardly larger."""
+    d = np.arange(-600, 601)
+    off, on = (np.exp(-((d - mean) ** 2) / (4 * sigma * sigma)) for mean in (0, 6))
+    off, on = off / off.sum(), on / off.sum()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sampled_cells_module, "ATOMS", 301)
+        few = sampled_cells_module._joined_atoms(off, on, 3 / (sigma * sigma))
+    assert few[0].size == 301
+    assert [law.sum() for law in few] == pytest.approx([off.sum(), on.sum()], rel=1e-12)
+    losses = np.linspace(-1, 1, 41)
+    for rate in (1.0, 0.1):
+        exact, bound = (
+            LawTriples(*(np.minimum(law, 1)[np.newaxis] for law in laws)).pairs(rate) for laws in ((off, on), few)
+        )
+        for each, other in zip(exact, bound, strict=True):
+            assert np.all(other.deltas(losses) >= each.deltas(losses) * (1 - 1e-12))
+            if sigma > 10:
+                assert other.deltas(losses) == pytest.approx(each.deltas(losses), rel=0.02, abs=1e-6)
+
+
+@for_each("rate", [0.02, 0.3, 0.9])
+@for_each("replace", [False, True])
+def test_divergences_of_samples_are_never_below_the_sampled_pairs(rate: float, replace: bool) -> None:
+    rng = np.random.default_rng(5)
+    laws = rng.dirichlet(np.ones(4), (40, 3)) + 0.05
+    laws /= laws.sum(axis=2, keepdims=True)
+    off, on, other = laws.transpose(1, 0, 2)
+    every = [(a, b) for a in (off, on, other) for b in (off, on, other) if a is not b]
+    known = np.max(
+        [log_moments(np.log(a), np.log(b), sampled.WHOLE_ORDERS) / (sampled.WHOLE_ORDERS - 1) for a, b in every], axis=0
+    )
+    orders, bounds = sampled.sampled_divergences(known, rate, replace=replace)
+    pairs = LawTriples(off, on, other if replace else None).pairs(rate)
+    exact = np.max([log_moments(np.log(p.on_data), np.log(p.on_neighbour), orders) for p in pairs], axis=0)
+    assert np.all(bounds >= exact / (orders - 1) - 1e-12)
+    if rate < 0.1 and not replace:
+        assert bounds[0] < 2 * exact[0] / (orders[0] - 1)
+
+
+def test_the_cut_of_noise_follows_delta() -> None:
+    """No cliff: ε grows with ln(1/δ), at σ of cells and of counts, with coins and by allocation."""
+    coins, allocated = Sampling(750_000, 250), Sampling(750_000, scheme="random-allocation", among=3000)
+    two, four, wide = NoisyMaximum(250, 2, 4.0), NoisyMaximum(250, 4, 6.0), NoisyMaximum(3000, 4, 700.0)
+    for mechanism, sampling in ((two, coins), (two, allocated), (four, coins), (wide, coins)):
+        found = [cost(mechanism, 9000, delta, sampling, skip=("pld",)).epsilon for delta in (1e-9, 1e-12, 1e-24)]
+        assert 0 < found[0] < found[1] < found[2] < 5 * found[0]
+
+
+def test_each_voter_of_a_sample_moves_its_votes() -> None:
+    """Voters that draw for themselves: with r votes each, k voters that have a record move k·r of them."""
+    sampling, K, share = Sampling(100, 5, scheme="each-voter"), 5, Fraction(1, 20)
+    found = []
+    for affected in (1, 2, 3):
+        mechanism = NoisyMaximum(K, 2, 2.0, affected=affected)
+        found.append(cost(mechanism, 1, 1e-3, sampling).epsilon)
+        law = drawn_law(mechanism)
+        moved = [min(K, k * affected) for k in range(K + 1)]
+        chances = [math.comb(K, k) * share**k * (1 - share) ** (K - k) for k in range(K + 1)]
+        shown_laws = [
+            [sum(chance * law((K - m, m))[c] for chance, m in zip(chances, moved, strict=True)) for c in (0, 1)],
+            law((K, 0)),
+        ]
+        for p, q in (shown_laws, shown_laws[::-1]):
+            excess = sum(max(a - exp_fraction(found[-1]) * b, Fraction(0)) for a, b in zip(p, q, strict=True))
+            assert excess <= Fraction(1e-3)
+    assert found[2] > found[1] > 1.5 * found[0]
 
 
 def test_the_largest_divergence_can_lie_far_out() -> None:
@@ -516,8 +587,8 @@ def test_an_epsilon_alone_is_composed_by_its_points() -> None:
 def test_points_are_not_asked_for_where_they_are_skipped() -> None:
     known = KnownBy(mechanism_class("exponential").of(40, 6, 0.5, affected=2), None)
     found = cost(known, 100, 1e-5, Sampling(5452, 40, labels=4), skip=("pld",))
-    assert found.epsilons.keys() == {"simple", "optimal"}
-    assert known.asked == 1
+    assert found.epsilons.keys() == {"simple", "optimal", "renyi"}
+    assert known.asked == 2  # for ε of all labels of one sample, and for their divergences
 
 
 @for_each(

@@ -166,14 +166,15 @@ class BudgetSpent(BudgetExceeded):
         asked: releases asked now.
     """
 
-    def __init__(self, budget: str, limit: int, spent: int, asked: int) -> None:
+    def __init__(self, budget: str, limit: int, spent: int, asked: int, reason: str = "") -> None:
         self.budget = budget
         self.limit = limit
         self.spent = spent
         self.asked = asked
+        why = reason or f"the budget, {budget}, allows {limit} in all and {spent} are spent"
         super().__init__(
-            f"{asked} releases were asked and {limit - spent} are left: the budget, {budget}, allows {limit} in all "
-            f"and {spent} are spent. Nothing was charged and nothing was released."
+            f"{asked} releases were asked and {limit - spent} are left: {why}. "
+            "Nothing was charged and nothing was released."
         )
 
 

@@ -20,6 +20,9 @@ Array = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 Integers = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 ArrayLike = Sequence[float] | np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
+ABSENT = "Give missing votes to fill_missing first."
+"""Advice where votes may be missing."""
+
 
 @dataclass(frozen=True, eq=False)
 class NoiseFunction:
@@ -123,3 +126,10 @@ def _check_values(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
     array += 0.0  # −0.0 becomes 0.0: what is equal has the same bytes
     array.setflags(write=False)
     return array
+
+
+def check_unmasked(votes: Any, argument: str) -> None:
+    """Refuse an array, or a sequence of arrays, of which something is masked: `numpy.asarray` drops the mask."""
+    arrays = votes if isinstance(votes, list | tuple) else [votes]
+    if any(isinstance(each, np.ma.MaskedArray) and np.ma.is_masked(each) for each in arrays):
+        raise InvalidInput(argument, "an array with a mask", "an array of which nothing is masked", ABSENT)

@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, check_unmasked
 from darrm_opt.problem import real_number, whole_number
 
 MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
@@ -260,6 +260,7 @@ def vote_histogram(blocks: Iterable[Any]) -> Histogram:
     accepted = "matrices of 0 and 1 of one width, one row a query and one column a voter"
     counts: np.ndarray[Any, np.dtype[np.int64]] | None = None
     for block in blocks:
+        check_unmasked(block, "votes")
         array = np.asarray(block)
         if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "biuf":
             raise InvalidInput("votes", array.shape, accepted, "That is the shape of one.")

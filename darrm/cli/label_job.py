@@ -10,9 +10,11 @@ all are there.
 For each query the command is sent one line of JSON, ``{"query": 0, "shares": [[12, 7], …]}``: the indices of the
 records of each voter. It answers by a line with the K classes that the voters vote for. Where a sample serves T labels,
 such as the tokens of a text, it is sent T lines for each query, with the ``labels`` so far. A sample stays in this
-process: no file holds it. Where the command fails, every voter answers 0, which depends on no data, and the label
-leaves all the same: so a failure gives nobody another sample. Asked again, a query has the labels it had; one whose
-sample was drawn when a process ended has another sample, which is charged as another query.
+process: no file holds it. Before anything is charged the command is asked one question for made-up shares.
+
+Where the command fails, the query has no label: it is spent, the log has a release of no labels under its id, and the
+file has `UNANSWERED` in its place. It never has another sample: so a failure chooses none. Asked again, a query has the
+labels it had; one whose sample was drawn when a process ended has another sample, which is charged as another query.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from darrm.cli.files import json_document, read_text
 from darrm.cli.output import ProgressDisplay, say
-from darrm.cli.vote_files import blocks, check_format, count_rows, labels
+from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import BudgetExceeded, InvalidInput
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""
+
+UNANSWERED = -2
+"""What a file of labels has where the command failed: nobody voted, and nothing was released."""
 
 MAX_JOB_ID = 150
 """Most characters of a job's release id: blocks add their number."""
@@ -82,13 +88,15 @@ def classes_of_votes(mechanism: VoteMechanism) -> int | None:
     return None if isinstance(mechanism, NoiseFunctionMechanism) else mechanism.classes
 
 
-def check_label_files(votes: str, output: str, K: int, classes: int | None, rows: int) -> int:
+def check_label_files(
+    votes: str, output: str, K: int, classes: int | None, rows: int, missing: Missing | None = None
+) -> int:
     """Return the number of rows in a file of votes, all of which was read, before a release log is created."""
     check_format(output, "output")
     if Path(output).exists() and not _hidden_path(output, "job").exists():
         raise _labelled_already(output)
     with ProgressDisplay("reading votes"):
-        count = count_rows(votes, K, rows, classes)
+        count = count_rows(votes, K, rows, classes, missing)
     if count == 0:
         raise InvalidInput("VOTES", votes, "at least one row of votes", "The file is empty.")
     return count
@@ -104,19 +112,27 @@ def _labelled_already(output: str) -> InvalidInput:
 
 
 def label_file(
-    votes: str, output: str, release: PrivateVote, log: ReleaseLog, *, release_id: str | None, rows: int, count: int
+    votes: str,
+    output: str,
+    release: PrivateVote,
+    log: ReleaseLog,
+    *,
+    release_id: str | None,
+    rows: int,
+    count: int,
+    missing: Missing | None = None,
 ) -> LabelResult:
     """Release a label for each row of a file of votes."""
     suffix = check_format(output, "output")
     K, classes = release.mechanism.K, classes_of_votes(release.mechanism)
     with _job(votes, output, log, release_id, rows) as job:
-        missing, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
-        if missing > log.left and log.passed is not False:  # a batch that did not pass says so itself
-            raise _budget_exceeded(log, missing, count, partial_path)
-        if missing < count:
-            say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
+        unpaid, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
+        if unpaid > log.left and log.passed is not False:  # a batch that did not pass says so itself
+            raise _budget_exceeded(log, unpaid, count, partial_path)
+        if unpaid < count:
+            say(f"Going on: {count - unpaid:,} of {count:,} labels were released before.")
         with labels(partial_path, suffix, classes) as file, ProgressDisplay("labelling rows", count) as display:
-            for number, block in enumerate(blocks(votes, K, job.rows, classes)):
+            for number, block in enumerate(blocks(votes, K, job.rows, classes, missing)):
                 try:
                     file.write(release.release_many(block, _block_id(job, number)))
                 except BudgetSpent as err:  # somebody else was charged meanwhile
@@ -128,7 +144,7 @@ def label_file(
                 display.update(done=min(count, (number + 1) * job.rows))
         partial_path.replace(os.path.realpath(output))
         flush_folder(partial_path.parent)
-    return LabelResult(count, count - missing, job.release_id)
+    return LabelResult(count, count - unpaid, job.release_id)
 
 
 def _budget_exceeded(log: ReleaseLog, missing: int, count: int, partial_path: Path) -> BudgetExceeded:
@@ -253,84 +269,145 @@ def sampled_mechanism(source: str, drawn: SampleOptions) -> tuple[VoteMechanism,
     return mechanism, written, planned if "sampling" in record else None
 
 
+class NoAnswer(Exception):
+    """The command gave no votes; the text says what came instead, and no vote."""
+
+
 class Answerer:
     """The command that answers samples, as a process that reads and writes lines."""
 
-    def __init__(self, command: str, K: int, classes: int) -> None:
-        self._command, self._K, self._classes = command, K, classes
+    def __init__(self, command: str, K: int, classes: int, missing: Missing | None = None) -> None:
+        self._command, self._K, self._classes, self._missing = command, K, classes, missing
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own command
                 shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
             )
         except (OSError, ValueError, IndexError) as err:
             raise InvalidInput("ask", command, "a command that can be started", str(err)) from err
-        self.failed = False
 
     def votes(self, query: int, sample: Sample, labels: Sequence[int]) -> list[int]:
-        """Return the votes for the next label of a query; 0 of each voter where the command fails."""
+        """Return the votes for the next label of a query.
+
+        Raises:
+            NoAnswer: the command failed, or wrote something else.
+        """
+        question = {"query": query, "shares": [share.tolist() for share in sample.shares]}
+        answer = self._answer(question | ({"labels": list(labels)} if sample.sampling.labels > 1 else {}))
+        if self._missing is None:
+            return answer
+        return list(self._missing.fill([answer], self._classes, query, None)[0].tolist())
+
+    def try_once(self, sampling: Sampling, queries: int = 1) -> None:
+        """Ask about made-up shares, which nothing is released of.
+
+        Raises:
+            InvalidInput: the command gave no votes.
+        """
+        texts = [[0] * length for length in range(sampling.labels)] if queries > 1 else [[]]
         try:
-            assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018 - pipes
-            question = {"query": query, "shares": [share.tolist() for share in sample.shares]}
-            text = {"labels": list(labels)} if sample.sampling.labels > 1 else {}
-            self._process.stdin.write(json.dumps(question | text) + "\n")
+            for query, labels in product(range(queries), texts):
+                # Records that no chance chose: of the first ones each voter has one.
+                shares = [[(voter + query * self._K) % sampling.records] for voter in range(self._K)]
+                question = {"query": query, "shares": shares, "trial": True}
+                self._answer(question | ({"labels": labels} if sampling.labels > 1 else {}))
+        except NoAnswer as err:
+            raise self.refusal(f"{err} Nothing is charged: this was a trial.") from err
+
+    def refusal(self, advice: str) -> InvalidInput:
+        """Return the error of a command that does not answer."""
+        example = json.dumps([voter % self._classes for voter in range(min(self._K, 4))])
+        listed = example if self._K <= 4 else f"{example[:-1]}, …]"
+        accepted = f"a command that answers each line by a line with a JSON list of {self._K} classes "
+        return InvalidInput("ask", self._command, f"{accepted}0 to {self._classes - 1}, such as {listed}", advice)
+
+    def _answer(self, question: dict[str, Any]) -> list[Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018 - pipes
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
-            votes = json.loads(self._process.stdout.readline())
-            whole = isinstance(votes, list) and all(type(vote) is int and 0 <= vote < self._classes for vote in votes)
-            if whole and len(votes) == self._K:
-                return list(votes)
-        except (OSError, ValueError):
-            pass
-        self.failed = True
-        return [0] * self._K
+            line = self._process.stdout.readline()
+        except (OSError, ValueError) as err:
+            raise NoAnswer("The command ended.") from err
+        if not line:
+            raise NoAnswer("The command ended, or closed its output.")
+        try:
+            votes = json.loads(line)
+        except (ValueError, RecursionError) as err:
+            raise NoAnswer("It wrote a line that is not JSON.") from err
+        if not isinstance(votes, list):
+            raise NoAnswer("It wrote JSON that is no list.")
+        if len(votes) != self._K:
+            raise NoAnswer(f"It wrote a list of {len(votes)}.")
+        if self._missing is None and None in votes:
+            raise NoAnswer("It wrote null, a vote that is missing: --missing says what becomes of it.")
+        if not all(vote is None or (type(vote) is int and 0 <= vote < self._classes) for vote in votes):
+            raise NoAnswer("It wrote a list of something else.")
+        return votes
 
     def close(self) -> None:
         """End the command."""
-        with suppress(OSError, subprocess.TimeoutExpired):
+        with suppress(OSError, ValueError, subprocess.TimeoutExpired):
             self._process.communicate(timeout=10)  # closes its input, at which it ends
             return
         self._process.kill()
         self._process.wait()
 
 
+@contextmanager
+def answering(command: str, mechanism: VoteMechanism, missing: Missing | None) -> Iterator[Answerer]:
+    """Run the command that answers samples."""
+    answerer = Answerer(command, mechanism.K, mechanism.classes, missing)
+    try:
+        yield answerer
+    finally:
+        answerer.close()
+
+
 def label_asked(
-    command: str,
+    answerer: Answerer,
     output: str,
     mechanism: VoteMechanism,
     sampling: Sampling,
     log: ReleaseLog,
     count: int,
     release_id: str | None,
-) -> int:
-    """Release ``count`` labels, or as many as are left, into a file; return how many.
+) -> tuple[int, list[int]]:
+    """Release ``count`` labels, or as many as are left, into a file; return how many, and the queries without one.
 
     A job without an id has that of its output's place. Samples that were drawn when a process ended were charged, and
     leave so many fewer; rounds of queries are charged whole.
     """
-    suffix, classes = check_format(output, "output"), classes_of_votes(mechanism)
+    suffix, T = check_format(output, "output"), sampling.labels
     # The same command names its releases alike after a crash, and gets the labels that it had been given.
     name = release_id or hashlib.sha256(os.path.realpath(output).encode()).hexdigest()[:32]
     vote, sampler = PrivateVote(mechanism, log), EnsembleSampler(sampling, mechanism.K)
-    ids, texts, charged = log.ids, count // sampling.labels, sampling.among or sampling.labels
+    ids, texts, charged = log.ids, count // T, sampling.among or T
     # Rounds are charged whole: a rest that is shorter than a round is of no use.
-    left = log.left // charged * charged // sampling.labels
+    left = log.left // charged * charged // T
     # What was released before is read from the log, and costs nothing.
     texts = min(texts, sum(f"{name}/{query}" in ids for query in range(texts)) + left)
-    answerer, found = Answerer(command, mechanism.K, mechanism.classes), list[Labels]()
-    try:
-        with ProgressDisplay("labelling queries", texts) as display:
-            for query in range(texts):
-                found.append(vote.release_text(sampler, partial(answerer.votes, query), f"{name}/{query}"))
-                # After its release: the sample was seen, so that the query is charged and must not be drawn again.
-                if answerer.failed:
-                    accepted = f"a command that answers each line by {mechanism.K} classes 0..{mechanism.classes - 1}"
-                    raise InvalidInput("ask", command, accepted, f"It failed at query {query}, which is charged.")
-                display.update(done=query + 1)
-    finally:
-        answerer.close()
-    whole = np.concatenate(found) if found else np.empty(0, dtype=label_type(mechanism.classes))
+    kind = label_type(mechanism.classes)
+    found, unanswered = list[Labels](), list[int]()
+    with ProgressDisplay("labelling queries", texts) as display:
+        for query in range(texts):
+            query_id = f"{name}/{query}"
+            stored = log.stored(query_id) if query_id in ids else None
+            if stored is not None and not len(stored):
+                unanswered.append(query)
+                found.append(np.full(T, UNANSWERED, dtype=kind))
+                continue
+            try:
+                found.append(vote.release_text(sampler, partial(answerer.votes, query), query_id))
+            except NoAnswer as err:
+                # Its sample was seen, so that the query is charged and must not be drawn again: no labels, by its name.
+                log.charge_and_release(0, lambda _: np.empty(0, dtype=kind), query_id)
+                advice = f"{err} Query {query} is spent without a label: the file will have {UNANSWERED} for it."
+                raise answerer.refusal(f"{advice} The same command goes on with the next one.") from err
+            display.update(done=query + 1)
+    whole = np.concatenate(found) if found else np.empty(0, dtype=kind)
     # Written beside its place: a file of that name is a whole one.
     part = Path(output).with_name(f".{Path(output).name}.part")
-    with labels(part, suffix, classes) as file:
+    with labels(part, suffix, mechanism.classes) as file:
         file.write(whole)
     part.replace(output)
-    return len(whole)
+    return len(whole), unanswered

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +22,18 @@ from numpy.typing import NDArray
 from darrm_opt.durable_file import errors_naming
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
-from darrm_opt.tables.votes import SIGNED, TRANSPOSED, checked_classes, checked_votes, label_type
+from darrm_opt.tables.votes import (
+    INDEXED,
+    NAMED,
+    SIGNED,
+    TRANSPOSED,
+    checked_classes,
+    checked_votes,
+    fill_missing,
+    kind_advice,
+    label_type,
+    shape_advice,
+)
 
 Table = NDArray[Any]
 
@@ -36,6 +48,12 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "nil", "none", "null", "missing", "?", "-", ".", "#n/a"})
 """What stands for votes that are missing, so that it names no voter."""
 
+CHOOSE = "Of missing votes, --missing says what they become."
+"""Advice where votes may be missing."""
+
+_GONE = -1
+"""A missing vote that was read from text."""
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _LONGEST_CELL = 256
@@ -48,6 +66,19 @@ _NPY_HEADER = 128
 """Bytes of the header of an .npy file of one flat array, padded so that the length can be filled in at the end."""
 
 
+@dataclass(frozen=True)
+class Missing:
+    """What becomes of the missing votes of a file, as `fill_missing` takes it."""
+
+    how: str
+    value: int | None = None
+    groups: tuple[int, ...] | None = None
+
+    def fill(self, votes: Any, classes: int | None, first_row: int, value: int | None) -> Table:
+        """Return votes that are all there; ``classes`` is None for the bits of a γ."""
+        return fill_missing(votes, classes or 2, self.how, value=value, groups=self.groups, first_row=first_row)
+
+
 def check_format(path: str, argument: str) -> str:
     """Return what a file's name ends in."""
     suffix = Path(path).suffix.lower()
@@ -58,33 +89,34 @@ def check_format(path: str, argument: str) -> str:
     return suffix
 
 
-def blocks(path: str, K: int, rows: int, classes: int | None = None) -> Iterator[Table]:
+def blocks(path: str, K: int, rows: int, classes: int | None = None, missing: Missing | None = None) -> Iterator[Table]:
     """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked."""
     reader = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
     try:
-        yield from _in_blocks(reader(path, K, rows, classes), rows)
+        yield from _in_blocks(reader(path, K, rows, classes, missing), rows)
     except OSError as err:
         raise InvalidInput("VOTES", path, "a readable file", f"{err.strerror or 'It cannot be read'}.") from err
 
 
-def count_rows(path: str, K: int, rows: int, classes: int | None = None) -> int:
+def count_rows(path: str, K: int, rows: int, classes: int | None = None, missing: Missing | None = None) -> int:
     """Return the number of rows in a file of votes, once all of it is found to be votes."""
-    return sum(len(block) for block in blocks(path, K, rows, classes))
+    return sum(len(block) for block in blocks(path, K, rows, classes, missing))
 
 
-def _csv(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
+def _csv(path: str, K: int, rows: int, classes: int | None, missing: Missing | None) -> Iterator[Table]:
     with Path(path).open("rb") as file:
-        number = 1
+        number, read = 1, 0
         for lines in _whole_lines(file, path, K, rows):
             start = 0
             if number == 1:
                 start = len(_BYTE_ORDER_MARK) if lines.startswith(_BYTE_ORDER_MARK) else 0
                 head_end = lines.index(b"\n") + 1
-                if _is_head(lines[start:head_end], path, K):
+                if _is_head(lines[start:head_end], path, K, classes):
                     start, number = head_end, 2
-            votes = _parse(lines[start:], path, number, K, classes)
+            votes = _parse(lines[start:], path, number, K, classes, missing)
             if len(votes):
-                yield votes
+                yield votes if missing is None else missing.fill(votes, classes, read, _GONE).astype(votes.dtype)
+            read += len(votes)
             number += lines.count(b"\n", start)
 
 
@@ -105,20 +137,31 @@ def _whole_lines(file: BinaryIO, path: str, K: int, rows: int) -> Iterator[bytes
         yield pending + b"\n"
 
 
-def _is_head(line: bytes, path: str, K: int) -> bool:
-    """Return whether the first line holds names, not votes; refuse it if it may hold votes that are missing."""
+def _is_head(line: bytes, path: str, K: int, classes: int | None) -> bool:
+    """Return whether the first line holds names, not votes; refuse it if it may be either."""
     cells = [cell.strip().lower() for cell in _cells(line, path, 1)]
+    # pandas names columns 0, 1, 2, … and other programs begin with 1: taken for votes, every label is one row off.
+    for first in (0, 1):
+        if cells == [str(first + place) for place in range(K)] and K > 1:
+            if first + K - 1 >= (classes or 2):  # the last of them is no class
+                return True
+            accepted = "a first line that is plainly votes, or names"
+            advice = f"Line 1 counts from {first}, as a header without names does: give names to the columns."
+            raise InvalidInput("VOTES", path, accepted, f"{advice} If it holds votes, put a line of names above it.")
     if not line.strip() or any(_is_number(cell) for cell in cells):
         return False
     if len(cells) != K:
-        raise _wrong_width(path, 1, K)
+        raise _wrong_width(path, 1, K, len(cells))
     if len({*cells}) < K or not _MISSING.isdisjoint(cells):
         raise InvalidInput("VOTES", path, "a first line of votes, or of names, each of them once", "Line 1 is neither.")
     return True
 
 
-def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None) -> Table:
-    """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be."""
+def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None, missing: Missing | None) -> Table:
+    """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be.
+
+    Where votes may be missing, those that are become `_GONE`.
+    """
     lines = lines.replace(b"\r\n", b"\n")
     text = np.frombuffer(lines, dtype=np.uint8)
     if text.size == 2 * K * lines.count(b"\n"):
@@ -136,17 +179,38 @@ def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None) ->
             continue
         cells = _cells(line, path, line_number)
         if len(cells) != K:
-            raise _wrong_width(path, line_number, K)
+            raise _wrong_width(path, line_number, K, len(cells))
         row = [_vote(cell, classes) for cell in cells]
+        if missing is not None:
+            row = [
+                _GONE if vote is None and _is_missing(cell, missing.value) else vote
+                for vote, cell in zip(row, cells, strict=True)
+            ]
         if None in row:
-            raise _no_vote(path, f"Line {line_number} holds something else.", classes)
+            place = f"Line {line_number} holds something else."
+            raise _no_vote(path, place, classes, _advice(cells[row.index(None)], classes, missing))
         votes.append(row)
-    return np.array(votes, dtype=np.uint8 if classes is None else np.int64).reshape(len(votes), K)
+    kind = np.uint8 if classes is None and missing is None else np.int64
+    return np.array(votes, dtype=kind).reshape(len(votes), K)
 
 
-def _no_vote(path: str, place: str, classes: int | None) -> InvalidInput:
-    advice = f"{place} {SIGNED}" if classes in (None, 2) else place
-    return InvalidInput("VOTES", path, _accepted_values(classes), advice)
+def _is_missing(cell: str, value: int | None) -> bool:
+    if cell.strip().lower() in _MISSING:
+        return True
+    return value is not None and _is_number(cell) and float(cell) == value
+
+
+def _advice(cell: str, classes: int | None, missing: Missing | None) -> str:
+    """Return what makes a vote of a cell of that kind: a missing one, text, or another number."""
+    if _is_missing(cell, None):
+        return CHOOSE
+    if not _is_number(cell):
+        return NAMED
+    return " ".join(([] if missing else [CHOOSE]) + ([SIGNED] if classes in (None, 2) else []))
+
+
+def _no_vote(path: str, place: str, classes: int | None, advice: str) -> InvalidInput:
+    return InvalidInput("VOTES", path, _accepted_values(classes), f"{place} {advice}".strip())
 
 
 def _accepted_values(classes: int | None) -> str:
@@ -162,13 +226,16 @@ def _vote(cell: str, classes: int | None) -> int | None:
     return int(vote) if vote in range(classes) else None
 
 
-def _check_votes(votes: Any, path: str, start: int, K: int, classes: int | None) -> Table:
+def _check_votes(votes: Any, path: str, start: int, K: int, classes: int | None, missing: Missing | None) -> Table:
     """Return rows of votes, the first of which has that number in its file, counted from 0."""
     try:
+        if missing is not None:
+            votes = missing.fill(votes, classes, start, missing.value)
         return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
     except InvalidInput:
         place = f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
-        raise _no_vote(path, place, classes) from None
+        advice = kind_advice(votes.dtype, signed=classes in (None, 2), absent="" if missing else CHOOSE)
+        raise _no_vote(path, place, classes, advice) from None
 
 
 def _cells(line: bytes, path: str, number: int) -> list[str]:
@@ -188,14 +255,15 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _wrong_width(path: str, number: int, K: int) -> InvalidInput:
-    place = f"Line {number} has another number."
-    advice = f"{place} {TRANSPOSED}" if number == 1 else place
+def _wrong_width(path: str, number: int, K: int, cells: int) -> InvalidInput:
+    advice = f"Line {number} has {cells}."
+    if number == 1:
+        advice += f" {INDEXED if cells == K + 1 else TRANSPOSED}"
     return InvalidInput("VOTES", path, f"{K} votes on each line, one of each voter", advice)
 
 
-def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
-    expected = f"an array of shape (N, {K}), in C order, of whole numbers, truth values or floats"
+def _npy(path: str, K: int, rows: int, classes: int | None, missing: Missing | None) -> Iterator[Table]:
+    expected = f"an array of shape (N, {K}) of whole numbers, truth values or floats"
     with Path(path).open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
@@ -203,18 +271,25 @@ def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
             shape, fortran, dtype = reader(file)
         except ValueError:
             raise InvalidInput("VOTES", path, "a file as numpy.save writes it") from None
-        if len(shape) != 2 or shape[1] != K or fortran or dtype.kind not in "biuf":
-            found = f"It has shape {shape} and type {dtype}."
-            raise InvalidInput("VOTES", path, expected, f"{found} {TRANSPOSED}" if shape[:1] == (K,) else found)
+        if len(shape) != 2 or shape[1] != K or dtype.kind not in "biuf":
+            advice = shape_advice(shape, K) if dtype.kind in "biuf" else kind_advice(dtype, signed=False, absent="")
+            raise InvalidInput("VOTES", path, expected, f"It has shape {shape} and type {dtype}. {advice}".strip())
+        data = file.tell()
         for start in range(0, shape[0], rows):
             count = min(rows, shape[0] - start)
-            raw = file.read(count * K * dtype.itemsize)
+            # Of a transposed array, as of predictions.T, the votes of a voter are neighbours in the file.
+            pieces = [(voter * shape[0] + start, count) for voter in range(K)] if fortran else [(start * K, count * K)]
+            raw = b""
+            for first, length in pieces:
+                file.seek(data + first * dtype.itemsize)
+                raw += file.read(length * dtype.itemsize)
             if len(raw) != count * K * dtype.itemsize:
                 raise InvalidInput("VOTES", path, f"{shape[0]} rows", "The file ends before.")
-            yield _check_votes(np.frombuffer(raw, dtype=dtype).reshape(count, K), path, start, K, classes)
+            table = np.frombuffer(raw, dtype=dtype).reshape((count, K), order="F" if fortran else "C")
+            yield _check_votes(np.ascontiguousarray(table), path, start, K, classes, missing)
 
 
-def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
+def _parquet_columns(path: str, K: int, rows: int, classes: int | None, missing: Missing | None) -> Iterator[Table]:
     arrow = _parquet()
     try:
         file = arrow.ParquetFile(path)
@@ -222,15 +297,15 @@ def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Itera
         raise InvalidInput("VOTES", path, "a Parquet file") from None
     with file:
         if len(file.schema_arrow) != K:
-            found = f"It has {len(file.schema_arrow)}."
-            advice = f"{found} {TRANSPOSED}" if file.metadata.num_rows == K else found
+            shape = (file.metadata.num_rows, len(file.schema_arrow))
+            advice = f"It has {shape[1]}. {shape_advice(shape, K)}".strip()
             raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", advice)
         start = 0
         for batch in file.iter_batches(batch_size=rows):
-            if any(column.null_count for column in batch.columns):
-                raise InvalidInput("VOTES", path, _accepted_values(classes), "It has missing values.")
+            if missing is None and any(column.null_count for column in batch.columns):
+                raise InvalidInput("VOTES", path, _accepted_values(classes), f"It has missing values. {CHOOSE}")
             columns = np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
-            yield _check_votes(columns, path, start, K, classes)
+            yield _check_votes(columns, path, start, K, classes, missing)
             start += len(columns)
 
 

@@ -25,7 +25,15 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.release_plan import Design, SampledVoters, VotingPlan, check_sampling, voting_plan
+from darrm_opt.learning.release_plan import (
+    Design,
+    SampledVoters,
+    VotingPlan,
+    check_classifier,
+    check_sampling,
+    class_votes,
+    voting_plan,
+)
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
@@ -178,8 +186,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             self.voters_: Any = (
                 self._fit_voters(X, numbers, K // overlap, overlap, progress)
                 if self.sampling is None
-                else SampledVoters(X, numbers, K, self.sampling, self.estimator, self._seed())
+                else SampledVoters(X, numbers, K, self.sampling, self.estimator, self._seed(), len(self.classes_))
             )
+            if isinstance(self.voters_, SampledVoters):
+                self.voters_.try_voter()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -196,7 +206,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if isinstance(voters, SampledVoters):
             labels = voters.release(mechanism, self._budget, X)
         else:
-            votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in voters])
+            votes = np.column_stack([class_votes(voter.predict(X), len(X), len(self.classes_)) for voter in voters])
             if self.plan_.queries is None:  # the plain vote: what was charged is the training
                 counts = count_votes(votes, mechanism.K, mechanism.classes)
                 labels = mechanism.draw_many(counts, SystemRandomness())
@@ -338,6 +348,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
         """Return checked records, the numbers of their classes, K and the overlap; sets ``classes_``."""
         self._check_groups()
+        for estimator in [self.estimator] if self.groups is None else [group[2] for group in self.groups]:
+            check_classifier(estimator)
         K = self.n_voters if self.groups is None else sum(voters for voters, _, _ in self.groups)
         K = whole_number(K, "n_voters", "a whole number of voters, at least 1")
         overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")

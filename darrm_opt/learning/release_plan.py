@@ -47,6 +47,7 @@ from darrm_opt.mechanisms.base import TESTED
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism
+from darrm_opt.noise import check_unmasked
 from darrm_opt.planning import design_within_total
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample
@@ -323,13 +324,52 @@ def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, An
         raise InvalidInput("sampling", sampling.scheme, "poisson or without-replacement without an estimator", advice)
 
 
+def check_classifier(estimator: Any) -> None:
+    """Refuse what does not vote for classes; None is the usual classifier."""
+    accepted = "a scikit-learn classifier, not its class, or None"
+    names = ("fit", "predict", "get_params", "set_params")
+    if estimator is None:
+        return
+    if isinstance(estimator, type) or not all(callable(getattr(estimator, name, None)) for name in names):
+        raise InvalidInput("estimator", estimator, accepted, f"It needs {', '.join(names)}.")
+    kind = getattr(estimator, "_estimator_type", None)
+    if hasattr(estimator, "__sklearn_tags__"):  # from scikit-learn 1.6 on, which alone knows get_tags
+        from sklearn.utils import get_tags
+
+        kind = get_tags(estimator).estimator_type
+    if kind not in (None, "classifier"):
+        raise InvalidInput("estimator", estimator, accepted, f"It is a {kind}: what it predicts are no classes.")
+
+
+def class_votes(predictions: Any, rows: int, classes: int) -> NDArray[np.int64]:
+    """Return what a voter predicts as numbers of classes, shape (rows,), or refuse it without showing it."""
+    check_unmasked(predictions, "estimator")
+    found = np.asarray(predictions)
+    if found.shape == (rows, 1):
+        found = found[:, 0]
+    accepted = f"a classifier that predicts one of the classes 0 to {classes - 1} for each row, as it was trained on"
+    is_number = found.dtype.kind in "biuf"
+    if found.shape != (rows,) or not is_number or not np.isin(found, np.arange(classes)).all():
+        advice = "Of probabilities, let predict return argmax(axis=1)."
+        raise InvalidInput("estimator", f"predictions of shape {found.shape}, {found.dtype}", accepted, advice)
+    return found.astype(np.int64)
+
+
 class SampledVoters:
     """K voters of one row each time, made of the records of a sample; the records are kept, and never published."""
 
     def __init__(
-        self, X: NDArray[Any], y: NDArray[np.int64], K: int, sampling: Sampling, estimator: Any, seed: int
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.int64],
+        K: int,
+        sampling: Sampling,
+        estimator: Any,
+        seed: int,
+        classes: int | None = None,
     ) -> None:
-        self._made_of = X, y, K, sampling, estimator, seed
+        self._made_of = X, y, K, sampling, estimator, seed, classes
+        self._classes = int(y.max()) + 1 if classes is None else classes
         self._sampler = EnsembleSampler(sampling, K, records=len(X))
 
     def __reduce__(self) -> Any:
@@ -355,7 +395,7 @@ class SampledVoters:
 
     def votes(self, sample: Sample, row: NDArray[Any]) -> NDArray[np.int64]:
         """Return the K votes on a row, numbers of classes."""
-        X, y, K, _, estimator, _ = self._made_of
+        X, y, K, _, estimator, _, _ = self._made_of
         votes = np.zeros(K, dtype=np.int64)
         if estimator is None:
             drawn = sample.records
@@ -364,11 +404,30 @@ class SampledVoters:
             return votes
         for number, share in enumerate(sample.shares):
             if share.size:
-                votes[number] = self._train_voter(share, number).predict(row[None, :])[0]
+                votes[number] = class_votes(self._train_voter(share, number).predict(row[None, :]), 1, self._classes)[0]
         return votes
 
+    def try_voter(self) -> None:
+        """Train and ask a voter on made-up records, before anything is charged.
+
+        Raises:
+            InvalidInput: it does not predict classes.
+        """
+        X, _, _, _, estimator, seed, _ = self._made_of
+        if estimator is None:
+            return
+        # In [0, 1), which all kinds of classifiers train on; one that does not tells nothing of its answers.
+        made_up = np.random.default_rng(0).random((8 * self._classes, X.shape[1]))
+        voter = clone(estimator)
+        try:
+            voter.set_params(**random_states(voter, (seed, 0, 0))).fit(made_up, np.arange(len(made_up)) % self._classes)
+            predicted = voter.predict(made_up[:1])
+        except Exception:  # noqa: BLE001 - any error of the user's own code
+            return
+        class_votes(predicted, 1, self._classes)
+
     def _train_voter(self, share: NDArray[np.int64], number: int) -> Any:
-        X, y, _, _, estimator, seed = self._made_of
+        X, y, _, _, estimator, seed, _ = self._made_of
         labels = y[share]
         if (labels == labels[0]).all():
             return ConstantVote(labels[0])  # many classifiers refuse a single class

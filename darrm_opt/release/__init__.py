@@ -15,6 +15,7 @@ from darrm_opt.release.log import BatchWithheld, ReleaseLog
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.release.signs import randomised_signs, release_signs
 from darrm_opt.release.vote import PrivateVote, ReleaseCounter
+from darrm_opt.tables.votes import fill_missing
 
 __all__ = [
     "BatchWithheld",
@@ -32,6 +33,7 @@ __all__ = [
     "SampleUsed",
     "SeededRandomnessForTestsOnly",
     "SystemRandomness",
+    "fill_missing",
     "most_releases",
     "randomised_signs",
     "release_signs",

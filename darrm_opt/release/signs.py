@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import check_unmasked
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import real_number
 from darrm_opt.randomness import ExactCoins, RandomSource, SystemRandomness
@@ -48,6 +49,7 @@ def randomised_signs(signs: Any, epsilon: float, source: RandomSource | None = N
     """
     epsilon = real_number(epsilon, "epsilon", "a finite number of nats above 0", above=0, below=math.inf)
     kept = down(1 / (1 + math.exp(-epsilon)), 8)
+    check_unmasked(signs, "signs")
     up = np.asarray(signs) > 0
     is_kept, _ = ExactCoins([kept]).toss(np.zeros(up.size, dtype=np.intp), source or SystemRandomness())
     return np.where(up == is_kept.reshape(up.shape).astype(bool), 1, -1).astype(np.int8)
@@ -73,6 +75,7 @@ def release_signs(vote: PrivateVote, signs: Any) -> Signs:
     >>> release_signs(vote, [[1, -1], [1, -1], [1, 1]]).tolist()
     [1, -1]
     """
+    check_unmasked(signs, "signs")
     table, K = np.asarray(signs), vote.mechanism.K
     accepted = f"-1 or 1 in the shape ({K}, N), a row for each client"
     if vote.mechanism.classes != 2:

@@ -16,6 +16,7 @@ from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.errors import BudgetSpent, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.noise import check_unmasked
 from darrm_opt.problem import Privacy
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness
@@ -26,6 +27,12 @@ from darrm_opt.tables.votes import Labels, checked_for, label_type
 
 MAX_COUNTS = 2**22
 """Vote counts that are held at once, of as many rows as there are."""
+
+
+_COPY = (
+    "a copy (loaded, copied or forked) has none, or they would be free: "
+    "release by the original, or count releases in a file, a release log"
+)
 
 
 class PrivateVote:
@@ -125,6 +132,7 @@ class PrivateVote:
         Raises:
             DarrmError: what `release_many` raises, for the same reasons.
         """
+        check_unmasked(votes, "votes")
         row = np.asarray(votes)
         if row.shape != (self._mechanism.K,):
             raise InvalidInput("votes", row.shape, f"shape ({self._mechanism.K},), one vote of each voter")
@@ -326,6 +334,7 @@ class ReleaseCounter:
             raise InvalidInput("limit", limit, f"{proposal.batch.queries}, the queries of the batch")
         self.limit, self.proposal = limit, proposal
         self._spent = self._labels = 0
+        self._reason = ""
         self._lock = threading.Lock()
         self._holder: int | None = None
         self._process = process_identity()
@@ -356,7 +365,7 @@ class ReleaseCounter:
             if self.proposal is not None and count != self.limit:
                 raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch")
             if count > self.left:
-                raise BudgetSpent(f"{self.limit} predictions", self.limit, self._spent, count)
+                raise BudgetSpent(f"{self.limit} predictions", self.limit, self._spent, count, self._reason)
             self._spent += count
             self._holder = threading.get_ident()
             try:
@@ -371,11 +380,11 @@ class ReleaseCounter:
 
     def _refuse_fork(self, count: int) -> None:
         if self._process != process_identity():
-            raise BudgetSpent(f"{self.limit} predictions of the process that was forked", self.limit, self.limit, count)
+            raise BudgetSpent(f"{self.limit} predictions", self.limit, self.limit, count, _COPY)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"limit": self.limit, "proposal": self.proposal}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]  # on a new object
-        self._spent = self.limit
+        self._spent, self._reason = self.limit, _COPY

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import ABSENT, check_unmasked
 
 VoteTable = NDArray[np.int64]
 
@@ -17,8 +19,17 @@ Labels = NDArray[np.signedinteger]
 SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
 """Advice where votes are not all 0 or 1, whatever else they are: an error says nothing about votes."""
 
+NAMED = "Number the classes from 0, as np.searchsorted(classes, votes) does."
+"""Advice where votes are text."""
+
 TRANSPOSED = "Is the table transposed? A row is a release, a column a voter."
 """Advice where a table has another shape, and as many rows as it should have columns."""
+
+INDEXED = "Is its first column an index? pandas leaves it out with index=False."
+"""Advice where a table has one column too many."""
+
+EVENLY, AS_CLASS = "evenly", "class"
+"""What a missing vote becomes: a vote for each class in turn, or one for the last class."""
 
 
 def label_type(classes: int) -> np.dtype[np.signedinteger]:
@@ -33,14 +44,109 @@ def label_type(classes: int) -> np.dtype[np.signedinteger]:
 def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
     """Return votes as an array of shape (N, K), whatever it holds; None: of any number of columns but 0."""
     accepted = f"an array of shape (N, {'K' if K is None else K}), one column for each voter"
+    check_unmasked(votes, "votes")
     try:
         table = np.asarray(votes)
     except (TypeError, ValueError):
         raise InvalidInput("votes", "rows of different lengths", accepted) from None  # the cause would show votes
     if table.ndim != 2 or table.shape[1] != (table.shape[1] if K is None else K) or not table.shape[1]:
-        is_transposed = table.ndim == 2 and table.shape[0] == K
-        raise InvalidInput("votes", table.shape, accepted, TRANSPOSED if is_transposed else "")
+        raise InvalidInput("votes", table.shape, accepted, "" if K is None else shape_advice(table.shape, K))
     return table
+
+
+def shape_advice(shape: tuple[int, ...], K: int) -> str:
+    """Return what may be wrong with a table that should have K columns; nothing where that is not plain."""
+    if len(shape) == 2 and shape[1] == K + 1:
+        return INDEXED
+    return TRANSPOSED if len(shape) == 2 and shape[0] == K else ""
+
+
+def kind_advice(dtype: np.dtype[Any], *, signed: bool, absent: str = ABSENT) -> str:
+    """Return what makes classes of an array of that type; it depends on the type alone, not on a vote.
+
+    ``signed`` if votes of −1 and 1 are likely; ``absent`` is the advice about votes that are missing.
+    """
+    if dtype.kind in "mM":
+        return "Dates and times are no votes: leave their columns out."
+    numbers = dtype.kind in "biuf"
+    advice = [absent if numbers or dtype.kind == "O" else "", (SIGNED if signed else "") if numbers else NAMED]
+    return " ".join(filter(None, advice))
+
+
+def fill_missing(
+    votes: Any,
+    classes: int,
+    how: str,
+    *,
+    value: int | None = None,
+    groups: Sequence[int] | None = None,
+    first_row: int = 0,
+) -> VoteTable:
+    """Return a table of votes of which some are missing as one of whole numbers, so that it can be released.
+
+    Args:
+        votes: class of each voter, 0..C−1, shape (N, K). Missing are NaN, None, what a masked array masks, and
+            ``value``.
+        classes: C ≥ 2, those of the mechanism.
+        how: "evenly": the missing votes of a row are dealt to the classes in turn, beginning with class (row mod C), so
+            that no class gains more than one vote on another. "class": a missing vote is one for the last class C − 1,
+            which the mechanism has for that.
+        value: a number that stands for a missing vote as well, none of the classes; None: there is none.
+        groups: with a table of groups: voters of each group, columns of the first one first; dealt within each.
+        first_row: number of the first row, where these are a part of a table.
+
+    Returns:
+        Classes, shape (N, K), int64.
+
+    Guarantees:
+        Another vote of one voter, a vote that goes missing and one that appears each move one vote of the result's
+        counts at most, of the same group: a release costs what it does of votes that are all there, and who is missing
+        may depend on the data (docs/proofs.md, "Missing votes"). "evenly" holds so for voters that are not private, and
+        for private ones of which a record reaches one.
+
+    Raises:
+        InvalidInput: another shape, something else that is not a class, a value that is one, or one class alone beside
+            the one for missing votes.
+
+    >>> fill_missing([[0, 0, float("nan"), None], [1, 1, 1, -1]], 2, "evenly", value=-1).tolist()
+    [[0, 0, 0, 1], [1, 1, 1, 1]]
+    """
+    if how not in (EVENLY, AS_CLASS):
+        raise InvalidInput("how", how, f"{EVENLY} or {AS_CLASS}")
+    if how == AS_CLASS and classes < 3:
+        raise InvalidInput("how", how, f"{EVENLY} where there are two classes", "Design for one class more.")
+    if value is not None and value in range(classes):
+        raise InvalidInput("value", value, f"a number outside of 0 to {classes - 1}")
+    if isinstance(votes, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in votes):
+        votes = np.ma.stack(votes)
+    masked = np.ma.getmaskarray(votes) if isinstance(votes, np.ma.MaskedArray) else False
+    table = vote_table(np.ma.getdata(votes) if isinstance(votes, np.ma.MaskedArray) else votes, None)
+    absent = _absent(table) | masked | (False if value is None else table == value)
+    if table.dtype.kind == "O":
+        try:
+            table = np.where(absent, 0, table).astype(np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput("votes", "objects that are no numbers", f"classes 0 to {classes - 1}", NAMED) from None
+    rows = np.arange(first_row, first_row + len(table))[:, None]
+    if how == AS_CLASS:
+        filled = np.full(table.shape, classes - 1)
+    else:
+        ends = np.cumsum([table.shape[1]] if groups is None else groups)
+        turns = [np.cumsum(part, axis=1) - 1 for part in np.split(absent, ends[:-1], axis=1)]
+        filled = (rows + np.concatenate(turns, axis=1)) % classes
+    return checked_classes(np.where(absent, filled, table), None, classes).astype(np.int64)
+
+
+def _absent(table: NDArray[Any]) -> NDArray[np.bool_]:
+    if table.dtype.kind == "f":
+        return np.asarray(np.isnan(table))
+    if table.dtype.kind != "O":
+        return np.zeros(table.shape, dtype=np.bool_)
+    # The missing value of pandas is neither equal to anything nor unequal; its class is known by name alone.
+    gone = [each is None or each is np.ma.masked or type(each).__name__ == "NAType" for each in table.ravel()]
+    nan = [isinstance(each, float) and each != each for each in table.ravel()]  # noqa: PLR0124 - so is NaN alone
+    absent: NDArray[np.bool_] = np.logical_or(gone, nan).reshape(table.shape)
+    return absent
 
 
 def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
@@ -52,7 +158,7 @@ def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
             "votes",
             f"{table.dtype}, not all classes",
             f"classes 0 to {classes - 1}",
-            f"They are not shown here. {SIGNED}" if classes == 2 else "They are not shown here.",
+            f"They are not shown here. {kind_advice(table.dtype, signed=classes == 2)}",
         )
     return table.astype(np.int64)
 
@@ -102,5 +208,8 @@ def checked_votes(votes: Any, K: int | None) -> NDArray[np.uint8]:
     if table.dtype.kind in "iuf" and not np.count_nonzero((table != 0) & (table != 1)):
         return table.astype(np.uint8, copy=False)
     raise InvalidInput(
-        "votes", f"{table.dtype}, not all 0 or 1", "votes that are 0 or 1", f"They are not shown here. {SIGNED}"
+        "votes",
+        f"{table.dtype}, not all 0 or 1",
+        "votes that are 0 or 1",
+        f"They are not shown here. {kind_advice(table.dtype, signed=True)}",
     )

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say
-from darrm.cli.parameters import FRESH, AsJson, DesignOptions, ProblemOptions, SampleOptions, number, total_privacy
+from darrm.cli.parameters import (
+    FRESH,
+    AsJson,
+    DesignOptions,
+    ProblemOptions,
+    SampleOptions,
+    named_values,
+    number,
+    total_privacy,
+)
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
+    from darrm.cli.label_job import LabelResult
+    from darrm.cli.vote_files import Missing
     from darrm_opt.accounting import Release, Sampling
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
 
 _BUDGET = "The budget, where the release log is new"
+
+TRIALS = 3
+"""Queries of a dry run."""
 
 
 def label(
@@ -83,9 +98,25 @@ def label(
             "COMMAND",
         ),
     ] = None,
+    missing: Annotated[
+        str | None,
+        CommandOption(
+            "--missing",
+            "What a missing vote (an empty cell, NaN, null) becomes: evenly, a vote for each class in turn, or class, "
+            "one for the last class, which is then the mechanism's class for none; with ,value=-1 for -1 too.",
+            "evenly|class[,value=N]",
+            otherwise="refused",
+        ),
+    ] = None,
     block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
     fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=_BUDGET)] = False,
+    dry_run: Annotated[
+        bool,
+        CommandOption(
+            "--dry-run", "With --ask: only ask the command three questions about made-up shares; charge nothing."
+        ),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Release a private label for each row of votes, within a budget that lasts.
@@ -93,9 +124,11 @@ def label(
     Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
     it stopped: what was released is not charged again. Votes are never printed or logged.
 
-    With --ask, each query has a fresh and secret sample of the records, drawn here: the command reads a line of JSON
-    with the query's number and the records of each voter, and writes a line with their votes. Where a sample serves the
-    labels of a text, it is asked for each of them in turn, with those so far.
+    With --ask, each query has a fresh and secret sample of the records, drawn here. The command reads a line of JSON
+    with the query's number and the numbers of the records of each voter, such as {"query": 0, "shares": [[12, 7], [3]]}
+    for two voters, and writes and flushes a line with their votes, a JSON list of K classes, such as [2, 0]. Where a
+    sample serves the labels of a text, it is asked for each of them in turn, with the "labels" so far. It is tried once
+    before anything is charged ("trial": true). A query for which it fails is spent, and has -2 in the output.
 
     With --earned, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
     are looked at, and drawn once; its total is spent whatever comes out. Where it does not pass, nothing is released,
@@ -104,7 +137,6 @@ def label(
     from darrm.cli.earned import open_earned_log
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
-    from darrm_opt.design.report import count_text
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
@@ -114,11 +146,15 @@ def label(
         show_status(ReleaseLog(status), total_delta, json=json)
         return
     # Samples are drawn here and charged before they are seen: another order of work, with no file of votes.
+    voted = missing_votes(missing)
     if ask is not None or drawn != SampleOptions():
         nothing = {"votes": votes_file or votes, "earned": earned, "fresh": fresh or None}
         budget = queries, total_epsilon, total_delta
-        _label_samples(ask, drawn, solution, release_log, output, budget, release_id, nothing, json=json)
+        files = solution, release_log, output
+        _label_samples(ask, drawn, files, budget, release_id, nothing, voted, dry_run=dry_run, json=json)
         return
+    if dry_run:
+        raise InvalidInput("dry_run", dry_run, "nothing without --ask")
     source, labels = required(solution, "solution"), required(output, "output")
     log_file = required(release_log, "release_log")
     if votes_file is not None and votes is not None:
@@ -130,7 +166,8 @@ def label(
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
     found, planned = releasing_of(source)
     mechanism = mechanism_of(found, fresh=fresh)
-    count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows)
+    voted = _missing_for(voted, mechanism)
+    count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows, voted)
     with ProgressDisplay("proving the budget"):
         log = (
             open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
@@ -141,20 +178,33 @@ def label(
         rows = count  # all labels at once, or none
     try:
         result = label_file(
-            votes, labels, PrivateVote(mechanism, log), log, release_id=release_id, rows=rows, count=count
+            votes,
+            labels,
+            PrivateVote(mechanism, log),
+            log,
+            release_id=release_id,
+            rows=rows,
+            count=count,
+            missing=voted,
         )
     # What was released stays in the log under the job's name: the same command finds it there.
     except (KeyboardInterrupt, OSError):
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise
+    _say_labelled(result, log, labels, json=json)
+
+
+def _say_labelled(result: LabelResult, log: ReleaseLog, output: str, *, json: bool) -> None:
+    from darrm_opt.design.report import count_text
+
     if json:
         record = log.mechanism.record()
-        released = {"labels": result.labels, "resumed": result.resumed, "output": labels}
-        released |= {"release_id": result.release_id, "release_log": log_file}
+        released = {"labels": result.labels, "resumed": result.resumed, "output": output}
+        released |= {"release_id": result.release_id, "release_log": str(log.path)}
         answer(as_json(released | budget_fields(log) | {"problem": record.get("problem", record)}))
         return
     written = count_text(result.labels, "label")
-    lines = [f"{written} in {labels}. {_spent_text(log)}"]
+    lines = [f"{written} in {output}. {_spent_text(log)}"]
     if log.budget is not None:
         lines += filter(None, [assumption(log)])
     answer("\n".join(lines))
@@ -163,18 +213,19 @@ def label(
 def _label_samples(
     ask: str | None,
     drawn: SampleOptions,
-    solution: str | None,
-    release_log: str | None,
-    output: str | None,
+    files: tuple[str | None, str | None, str | None],
     budget: tuple[str | None, str | None, str | None],
     release_id: str | None,
     nothing: dict[str, Any],
+    missing: Missing | None,
     *,
+    dry_run: bool,
     json: bool,
 ) -> None:
     """Release labels of queries that have a fresh sample of the records each."""
     from darrm.cli.files import check_writable
-    from darrm.cli.label_job import label_asked, sampled_mechanism
+    from darrm.cli.label_job import answering, label_asked, sampled_mechanism
+    from darrm_opt.design.report import count_text
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 
@@ -185,8 +236,11 @@ def _label_samples(
     for name, value in nothing.items():
         if value is not None:
             raise InvalidInput(name, value, "nothing beside --ask")
-    source, labels = required(solution, "solution"), required(output, "output")
-    log_file = required(release_log, "release_log")
+    source = required(files[0], "solution")
+    if dry_run:
+        try_command(ask, drawn, source, missing, json=json)
+        return
+    log_file, labels = required(files[1], "release_log"), required(files[2], "output")
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     # What is there is the whole of an earlier job: labels are not overwritten.
@@ -196,17 +250,27 @@ def _label_samples(
     asked = None if budget[0] is None else whole_number(number(budget[0]), "queries", "a whole number", least=1)
     if asked is not None and asked % sampling.labels:
         raise InvalidInput("queries", asked, f"whole texts of {sampling.labels} labels each")
-    with ProgressDisplay("proving the budget"):
-        # Opened before anything is drawn: a sample is charged before anybody sees it.
-        log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
-    # An older log is for its own scheme, whose total does not hold for another.
-    if log.sampling != sampling:
-        raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
-    count = log.limit if asked is None else asked
-    released = label_asked(ask, labels, mechanism, sampling, log, count, release_id)
+    with answering(ask, mechanism, _missing_for(missing, mechanism)) as answerer:
+        # A wrong form of answer costs nothing: it is seen before there is a log, and before a sample is drawn.
+        with ProgressDisplay("trying the command"):
+            answerer.try_once(sampling)
+        with ProgressDisplay("proving the budget"):
+            # Opened before anything is drawn: a sample is charged before anybody sees it.
+            log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
+        # An older log is for its own scheme, whose total does not hold for another.
+        if log.sampling != sampling:
+            raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
+        count = log.limit if asked is None else asked
+        released, unanswered = label_asked(answerer, labels, mechanism, sampling, log, count, release_id)
+    if unanswered:
+        say(
+            f"The command failed for {count_text(len(unanswered), 'query', 'queries')}, spent and -2 in {labels}: "
+            + ", ".join(map(str, unanswered))
+        )
     if released < count // sampling.labels * sampling.labels:
         say("The last queries have no label: samples that were drawn when a process ended are spent, rounds whole.")
-    fields = {"labels": released, "output": labels, "release_log": log_file} | budget_fields(log)
+    fields = {"labels": released, "unanswered": unanswered, "output": labels, "release_log": log_file}
+    fields |= budget_fields(log)
     answer(
         as_json(fields | {"sampling": sampling.record()})
         if json
@@ -219,6 +283,66 @@ def _spent_text(log: ReleaseLog) -> str:
     earned = "" if log.proposal is None else ", earned by the votes, which passed the test"
     total = "" if log.budget is None else f" All {log.limit:,} together: {log.in_words}{earned}."
     return f"{log.spent:,} of {log.limit:,} releases are spent.{total}"
+
+
+def missing_votes(text: str | None) -> Missing | None:
+    """Return what becomes of missing votes, as typed; None: they are refused."""
+    from darrm.cli.vote_files import Missing
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import whole_number
+    from darrm_opt.tables.votes import AS_CLASS, EVENLY
+
+    if text is None:
+        return None
+    how, _, rest = text.partition(",")
+    accepted = f"{EVENLY} or {AS_CLASS}, and perhaps value=N behind a comma"
+    if how not in (EVENLY, AS_CLASS):
+        raise InvalidInput("missing", text, accepted)
+    value = named_values("missing", rest or None, ("value",), accepted).get("value")
+    if value is None:
+        return Missing(how)
+    return Missing(how, whole_number(number(value), "missing", accepted, least=-(2**63), most=2**63 - 1))
+
+
+def _missing_for(missing: Missing | None, mechanism: VoteMechanism) -> Missing | None:
+    """Return the same for a mechanism, or refuse it: missing votes of a group become votes of that group."""
+    from darrm.cli.parameters import options_named
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.mechanisms.table import GroupTableMechanism
+    from darrm_opt.tables.votes import AS_CLASS, EVENLY
+
+    if missing is None:
+        return None
+    # Dealt in turn, the votes of private voters would not be independent: proved for one of them alone.
+    if missing.how == EVENLY and mechanism.private_voters and mechanism.affected > 1:
+        accepted = f"{AS_CLASS}, where a record reaches {mechanism.affected} private voters"
+        raise InvalidInput("missing", missing.how, accepted, "Or design for voters that are not private.")
+    if isinstance(mechanism, GroupTableMechanism):
+        missing = replace(missing, groups=tuple(group.K for group in mechanism.problem.groups))
+    with options_named(how="missing", value="missing"):
+        missing.fill([[0] * mechanism.K], mechanism.classes, 0, missing.value)
+    return missing
+
+
+def try_command(ask: str, drawn: SampleOptions, solution: str, missing: Missing | None, *, json: bool) -> None:
+    """Ask a command about made-up shares and say how it answered."""
+    from time import monotonic
+
+    from darrm.cli.label_job import answering, sampled_mechanism
+
+    mechanism, sampling, _ = sampled_mechanism(solution, drawn)
+    started = monotonic()
+    voted = _missing_for(missing, mechanism)
+    with answering(ask, mechanism, voted) as answerer, ProgressDisplay("trying the command"):
+        answerer.try_once(sampling, TRIALS)
+    answered = TRIALS * sampling.labels
+    fields = {"answered": answered, "voters": mechanism.K, "classes": mechanism.classes}
+    answer(
+        as_json(fields | {"seconds": monotonic() - started})
+        if json
+        else f"The command answered {answered} lines about made-up shares, each by {mechanism.K} classes "
+        f"0 to {mechanism.classes - 1}, in {monotonic() - started:.1f} s. Nothing was drawn or charged."
+    )
 
 
 def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:

@@ -22,12 +22,13 @@ from support.refusals import refused as refused_input
 from support.vote_files import labels, written
 
 from darrm.cli.output import ExitCode, ProgressDisplay
-from darrm.cli.vote_files import blocks, count_rows
+from darrm.cli.vote_files import Missing, blocks, count_rows
 from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.record import solution_record
 from darrm_opt.release import ReleaseLog
+from darrm_opt.tables.votes import fill_missing
 
 K = 5
 PROBLEM = Problem.from_allowance(K=K, m=2, epsilon=0.5)
@@ -183,8 +184,8 @@ def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[s
     [
         ("0,1,1,0,1\n0,1,2,0,1\n", "0 and 1 alone. Line 2 holds something else"),
         ("a,b,c,d,e\n0,1,1,0,1\n\n0,1,,0,1\n", "Line 4 holds something else"),
-        ("0,1,1,0,1\n0,1,1,0\n", "5 votes on each line, one of each voter. Line 2 has another number"),
-        ("a,b\n0,1\n", "Line 1 has another number"),
+        ("0,1,1,0,1\n0,1,1,0\n", "5 votes on each line, one of each voter. Line 2 has 4."),
+        ("a,b\n0,1\n", "Line 1 has 2."),
         ("0,1,7,0,1\n", "Line 1 holds something else"),
         ("0,1,1,0,1\n0,1,\xff,0,1\n", "CSV as UTF-8 text. Line 2 is not"),
     ],
@@ -203,11 +204,11 @@ def test_only_digits_are_classes(cell: str) -> None:
     # The characters stand at "0" + 17, + 253 and so on: bytes that were subtracted made classes of them.
     classes = 256
     for line in (f"1,2,{cell},4,5", f"11,12,{cell},14,15"):
-        Path("votes.csv").write_text(f"0,1,2,3,4\n{line}\n", encoding="utf-8")
+        Path("votes.csv").write_text(f"0,1,2,3,5\n{line}\n", encoding="utf-8")
         with pytest.raises(InvalidInput) as refusal:
             count_rows("votes.csv", K, 10, classes)
         assert (refusal.value.argument, refusal.value.accepted) == ("VOTES", "classes 0 to 255 alone")
-        assert refusal.value.advice == "Line 2 holds something else."
+        assert refusal.value.advice.startswith("Line 2 holds something else. ")
 
 
 def test_classes_of_several_digits_are_read() -> None:
@@ -269,11 +270,114 @@ def test_a_transposed_table_is_refused_with_the_question(name: str, classes: int
     assert refusal.value.advice.endswith("Is the table transposed? A row is a release, a column a voter.")
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_header_of_numbers_is_never_a_row_of_votes(first: int) -> None:
+    # What pandas writes for columns without names. With as many classes it may be votes: neither is assumed.
+    table = np.random.default_rng(1).integers(0, 3, (6, K))
+    rows = "".join(",".join(map(str, row)) + "\n" for row in table.tolist())
+    counting = ",".join(str(first + place) for place in range(K)) + "\n"
+    Path("votes.csv").write_text(counting + rows, encoding="utf-8")
+    assert np.array_equal(np.concatenate([*blocks("votes.csv", K, 10, 3)]), table)
+    with pytest.raises(InvalidInput, match=f"Line 1 counts from {first}.*give names to the columns"):
+        count_rows("votes.csv", K, 10, K + 1)
+    Path("votes.csv").write_text("a,b,c,d,e\n" + counting + rows, encoding="utf-8")
+    assert count_rows("votes.csv", K, 10, K + 1) == 7
+
+
+def test_an_index_is_named_as_one() -> None:
+    Path("votes.csv").write_text(",a,b,c,d,e\n0,1,1,0,1,0\n", encoding="utf-8")
+    np.save("votes.npy", np.zeros((3, K + 1), dtype=np.int64))
+    for name in ("votes.csv", "votes.npy"):
+        with pytest.raises(InvalidInput, match=r"Is its first column an index.*index=False"):
+            count_rows(name, K, 10)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
+    predictions = np.random.default_rng(1).integers(0, 3, (K, 11))  # a row for each voter
+    np.save("votes.npy", predictions.T)
+    assert np.array_equal(np.concatenate([*blocks("votes.npy", K, rows, 3)]), predictions.T)
+    content = Path("votes.npy").read_bytes()
+    Path("votes.npy").write_bytes(content[:-3])
+    with pytest.raises(InvalidInput, match=r"11 rows\. The file ends before"):
+        count_rows("votes.npy", K, rows, 3)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_each_kind_of_thing_that_is_no_vote_has_its_own_advice(classes: int | None) -> None:
+    for cell, said in (("", "--missing says"), ("cat", "Number the classes"), ("2020-01-01", "Number the classes")):
+        Path("votes.csv").write_text(f"0,1,1,0,1\n0,1,{cell},0,1\n", encoding="utf-8")
+        with pytest.raises(InvalidInput, match=rf"Line 2 holds something else\..*{said}") as refusal:
+            count_rows("votes.csv", K, 10, classes)
+        assert "(votes + 1) // 2" not in str(refusal.value)
+    for array, said in (
+        (np.full((3, K), math.nan), "--missing says"),
+        (np.full((3, K), "cat"), "Number the classes"),
+        (np.full((3, K), np.datetime64("2020-01-01")), "leave their columns out"),
+    ):
+        np.save("votes.npy", array)
+        with pytest.raises(InvalidInput, match=said):
+            count_rows("votes.npy", K, 10, classes)
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for column, said in (
+        ([None, 1], "--missing says"),
+        (["a", "b"], "Number the classes"),
+        (np.array(["2020", "2021"], dtype="M8[ns]"), "leave their columns out"),
+    ):
+        parquet.write_table(pa.table({f"v{place}": pa.array(column) for place in range(K)}), "votes.parquet")
+        with pytest.raises(InvalidInput, match=said):
+            count_rows("votes.parquet", K, 10, classes)
+
+
+def test_missing_votes_become_what_is_said_in_every_format() -> None:
+    rng = np.random.default_rng(2)
+    table = rng.integers(0, 3, (9, K)).astype(np.float64)
+    table[rng.random(table.shape) < 0.4] = math.nan
+    np.save("votes.npy", table)
+    np.save("marked.npy", np.nan_to_num(table, nan=-1).astype(np.int8))
+    lines = [",".join("" if math.isnan(vote) else str(int(vote)) for vote in row) for row in table]
+    Path("votes.csv").write_text("a,b,c,d,e\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    Path("marked.csv").write_text(
+        "\n".join(line.replace(",,", ",-1,").replace(",,", ",-1,") for line in lines), encoding="utf-8"
+    )
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {
+        f"v{place}": pa.array([None if math.isnan(x) else int(x) for x in table[:, place]]) for place in range(K)
+    }
+    parquet.write_table(pa.table(columns), "votes.parquet")
+    for how in ("evenly", "class"):
+        expected = fill_missing(table, 4, how)
+        for name in ("votes.npy", "votes.csv", "votes.parquet", "marked.npy", "marked.csv"):
+            for rows in (1, 4, 100):  # the class of a vote depends on its row's number in the file, not in a block
+                read = np.concatenate([*blocks(name, K, rows, 4, Missing(how, -1 if "marked" in name else None))])
+                assert np.array_equal(read, expected), (name, rows)
+        with pytest.raises(InvalidInput):
+            count_rows("marked.npy", K, 10, 4, Missing(how))
+
+
+def test_votes_that_are_missing_are_refused_until_it_is_said_what_they_become() -> None:
+    mechanism = run(
+        "cost", "permute_and_flip", "--K", "5", "--classes", "3", "--rate", "50", "--queries", "4", *DELTA, *KEPT
+    )
+    assert mechanism.exit_code == 0
+    Path("votes.csv").write_text("a,b,c,d,e\n1,1,1,,\n0,0,,,NA\n2,2,2,2,0\n", encoding="utf-8")
+    asked = ("label", "votes.csv", "--solution", "m.json", *_to("log", "l.csv"), "--queries", "4")
+    assert "Of missing votes, --missing says what they become." in refused(*asked)
+    assert not Path("log").exists()
+    for wrong in ("random", "evenly,value=x", "evenly,value=1", "class,row=3"):
+        assert "--missing: " in refused(*asked, "--missing", wrong)
+    assert not Path("log").exists()
+    assert run(*asked, "--missing", "evenly").exit_code == 0
+    assert labels("l.csv") == [1, 0, 2]
+
+
+DELTA, KEPT = ("--delta", "1e-5"), ("--output", "m.json")
+
+
 def test_arrays_that_are_no_votes_are_refused() -> None:
     for table, said in (
         (np.zeros((3, 4)), r"It has shape \(3, 4\) and type float64"),
         (np.zeros(5), r"It has shape \(5,\)"),
-        (np.asfortranarray(np.zeros((3, K))), r"in C order"),
         (np.full((3, K), "1"), r"type <U1"),
         (
             np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)]),
@@ -580,3 +684,12 @@ def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
     status = run_json("label", "--status", "log")
     assert (status["mechanism"], status["left"]) == (mechanism.name, 2)
     assert status["epsilon"] == mechanism.epsilon(3, 1e-3) <= total.epsilon
+
+
+def test_private_voters_are_not_made_to_depend_on_each_other() -> None:
+    Path("votes.csv").write_text("a,b,c,d,e\n1,1,1,,\n", encoding="utf-8")
+    asked = ("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "4")
+    told = refused(*asked, "--missing", "evenly")
+    assert "class, where a record reaches 5 private voters" in told
+    assert "evenly where there are two classes" in refused(*asked, "--missing", "class")
+    assert not Path("log").exists()

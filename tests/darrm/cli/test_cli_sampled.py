@@ -187,7 +187,13 @@ for line in sys.stdin:
     asked = json.loads(line)
     if asked["query"] == 3 and "--fail" in sys.argv:
         break
-    print(json.dumps([asked["query"] % 4 for share in asked["shares"]]), flush=True)
+    votes = [asked["query"] % 4 for share in asked["shares"]]
+    if "--silence" in sys.argv:
+        break
+    for flag, wrong in (("--probabilities", [[0.5, 0.5] for _ in votes]), ("--text", "0"), ("--short", votes[1:]),
+                        ("--null", [None] * 9 + [0])):
+        votes = wrong if flag in sys.argv else votes
+    print(json.dumps(votes), flush=True)
 """
 
 
@@ -202,12 +208,41 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     assert "--votes" in refused(*words, "--votes", str(mechanism), "--ask", command)
     assert "--records" in refused(*words, "--records", "10", "--sample", "5", "--ask", command)
     assert not log.exists()
-    # Where the command fails, the label of that query leaves, by votes for 0: nobody draws another sample.
-    assert "query 3" in refused(*words, "--ask", f"{command} --fail")
-    assert ReleaseLog(log).spent == 4
+    # Each wrong form of an answer is found before there is a log.
+    for wrong in ("probabilities", "text", "short", "null", "silence"):
+        told = refused(*words, "--ask", f"{command} --{wrong}")
+        assert "a JSON list of 10 classes 0 to 3, such as [0, 1, 2, 3, …]" in told
+        assert "Nothing is charged" in told
+    dry = ("label", "--solution", str(mechanism), "--dry-run", "--json", "--ask")
+    found = run_json(*dry, command)
+    assert (found["answered"], found["voters"], found["classes"]) == (3, 10, 4)
+    assert "no list" in refused(*dry, f"{command} --text")
+    assert "--ask" in refused("label", "votes.csv", "--dry-run")
+    assert not log.exists()
+    # Where the command fails later, nothing is released that nobody voted: the query is spent, and the file says so.
+    told = refused(*words, "--ask", f"{command} --fail")
+    assert "Query 3 is spent without a label" in told
+    opened = ReleaseLog(log)
+    assert (opened.spent, opened.labels) == (4, 3)
     assert not labels.exists()
-    found = run_json(*words, "--ask", command)
-    assert (found["spent"], found["labels"], found["limit"]) == (8, 8, 8)
+    assert "3 of them labels" in run("label", "--status", str(log)).stdout
+    assert "drawn anew" in run("statement", str(log)).stdout
+    told = run(*words, "--ask", command, "--json")
+    found = json.loads(told.stdout)
+    assert (found["spent"], found["labels"], found["limit"], found["unanswered"]) == (8, 8, 8, [3])
+    assert "1 query, spent and -2" in told.stderr
     assert found["sampling"] == Sampling(5452, 40).record()
-    assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2", "0", "0", "1", "2", "3"]
+    assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2", "-2", "0", "1", "2", "3"]
     assert "does not exist" in refused(*words, "--ask", command)
+
+
+def test_missing_answers_of_a_command_become_what_is_said(tmp_path: Path) -> None:
+    (tmp_path / "answers.py").write_text(ANSWERS, encoding="utf-8")
+    command = f"{sys.executable} {tmp_path / 'answers.py'} --null"
+    mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.npy"))
+    shape = ("--K", "10", "--classes", "4", "--queries", "4", "--total-epsilon", "8", "--total-delta", "1e-5")
+    assert run("cost", "permute_and_flip", *shape, *DRAWN, "--output", str(mechanism)).exit_code == 0
+    words = ("label", "--solution", str(mechanism), "--release-log", str(log), "--output", str(labels))
+    assert "null, a vote that is missing" in refused(*words, "--ask", command)
+    assert run(*words, "--missing", "class", "--ask", command).exit_code == 0
+    assert np.load(labels).tolist() == [3] * 4  # the last class: nine of ten answered nothing

@@ -379,8 +379,9 @@ def test_a_copy_has_nothing_left(copied: Any) -> None:
     model = PrivateVotingClassifier(n_voters=3, queries=5, random_state=0).fit(X, y)
     again = copied(model)
     assert (model.queries_left_, again.queries_left_) == (5, 0)
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(BudgetSpent, match=r"a copy .* has none.*release log") as error:
         again.predict(X[:1])
+    assert "are spent" not in str(error.value)
 
 
 def test_a_release_log_remembers_across_fits_and_copies(tmp_path: Path) -> None:
@@ -917,3 +918,66 @@ def test_a_plan_of_groups_is_for_all_voters() -> None:
             voting_plan(K, queries=1, total=Privacy(1.0), groups=groups, voter=voter)
     with refused("design"):
         voting_plan(4, queries=1, total=Privacy(1.0), groups=groups, design=solve)
+
+
+class _Predicts(LogisticRegression):  # type: ignore[misc]  # scikit-learn is untyped
+    """A classifier whose predictions have another form, as those of wrapped neural networks may."""
+
+    def __init__(self, form: str = "probabilities") -> None:
+        self.form = form
+        super().__init__()
+
+    def predict(self, X: Any) -> Any:
+        classes = super().predict(X)
+        chances = self.predict_proba(X)
+        return {
+            "probabilities": chances,
+            "chance": chances[:, -1],
+            "column": classes[:, None],
+            "names": classes.astype(str),
+            "masked": np.ma.array(classes, mask=np.arange(len(classes)) == 0),
+            "high": classes + 2,
+        }[self.form]
+
+
+@pytest.mark.parametrize("form", ["probabilities", "chance", "names", "masked", "high"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_predictions_that_are_no_classes_are_refused_before_they_are_charged(
+    form: str, sampled: bool, tmp_path: Path
+) -> None:
+    X, y = digits()
+    drawn: dict[str, Any] = {"sampling": Sampling(len(X), 60), "delta": 1e-5} if sampled else {}
+    log = tmp_path / "log"
+    model = PrivateVotingClassifier(
+        _Predicts(form), n_voters=3, queries=20, epsilon=4.0, release_log=log, random_state=0, **drawn
+    )
+    with refused("estimator"):
+        model.fit(X, y).predict(X[:5])
+    assert ReleaseLog(log).spent == 0
+    column = PrivateVotingClassifier(_Predicts("column"), n_voters=3, queries=20, epsilon=40.0, random_state=0)
+    assert set(column.fit(X, y).predict(X[:5])) <= {5, 8}
+
+
+def test_only_classifiers_vote() -> None:
+    from sklearn.cluster import KMeans
+    from sklearn.ensemble import IsolationForest
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = digits()
+    for wrong in (
+        LinearRegression(),
+        KMeans(2),
+        IsolationForest(),
+        make_pipeline(StandardScaler(), LinearRegression()),
+        [LogisticRegression()],
+        LogisticRegression,
+        "logistic",
+    ):
+        with refused("estimator"):
+            PrivateVotingClassifier(wrong, n_voters=3).fit(X, y)
+        with refused("estimator"):
+            PrivateVotingClassifier(groups=[(3, Privacy(math.inf), wrong)]).fit(X, y)
+    made = make_pipeline(StandardScaler(), LogisticRegression())
+    assert PrivateVotingClassifier(made, n_voters=3, queries=2).fit(X, y).queries_left_ == 2

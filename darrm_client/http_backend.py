@@ -26,6 +26,7 @@ from darrm_client.jobs import FINAL_STATES, parse_job, wait_for_job
 from darrm_opt._version import __version__
 from darrm_opt.errors import DarrmError, VerificationFailed
 from darrm_opt.optional_packages import needed_by
+from darrm_opt.untrusted import json_value
 
 if TYPE_CHECKING:
     import ssl
@@ -334,12 +335,9 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _json(body: bytes) -> Any:
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not JSON")
-
     try:
-        return json.loads(body, parse_constant=refuse)
-    except (ValueError, RecursionError) as err:
+        return json_value(body)
+    except ValueError as err:
         raise VerificationFailed(f"The answer is not JSON: {err}.") from err
 
 

@@ -40,7 +40,12 @@ class InvalidInput(DarrmError, ValueError):
         self.value = value
         self.accepted = accepted
         self.advice = advice
-        value_text = repr(value.item() if getattr(value, "shape", None) == () else value)  # 0.5, not np.float64(0.5)
+        try:
+            value_text = repr(
+                value.item() if getattr(value, "shape", None) == () else value
+            )  # 0.5, not np.float64(0.5)
+        except RecursionError:  # lists in lists of a file that anyone wrote
+            value_text = type(value).__name__
         if len(value_text) > _MAX_VALUE_CHARACTERS:
             value_text = value_text[:_MAX_VALUE_CHARACTERS] + "…"
         # None is Python's word for an empty field.

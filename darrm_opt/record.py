@@ -19,17 +19,17 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
+from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem, a_problem, real_number, whole_number
-
-Kind = TypeVar("Kind")
+from darrm_opt.problem import Privacy, Problem, a_problem, real_number
+from darrm_opt.untrusted import check_written, field, typed
 
 FORMAT = 1
 """Version of the record's layout; part of every cache key."""
@@ -61,10 +61,10 @@ def _numbers(problem: Problem) -> dict[str, Any]:
 def problem_from_record(record: dict[str, Any]) -> Problem:
     """Return the problem that `problem_record` wrote."""
     problem = Problem(
-        _field(record, "K"),
+        field(record, "K"),
         Privacy(_number(record, "epsilon"), _number(record, "Delta")),
         Privacy(_number(record, "target_epsilon"), _number(record, "delta")),
-        _field(record, "affected"),
+        field(record, "affected"),
     )
     check_allowance(record.get("m"), problem)
     return problem
@@ -105,67 +105,48 @@ def solution_record(solution: Solution) -> dict[str, Any]:
 
 
 def solution_from_record(record: dict[str, Any]) -> Solution:
-    """Return the solution that `solution_record` wrote; its certificate is read, not proved again."""
+    """Return the solution that `solution_record` wrote; its certificate is read, not proved again.
+
+    A service's answer has the fields `ANSWER_FIELDS` as well, which are not read here.
+    """
     if not isinstance(record, dict):
         raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
     # First: under another format the same field may mean something else.
-    if _field(record, "format") != FORMAT:
+    if field(record, "format") != FORMAT:
         raise InvalidInput(
             "format", record["format"], f"{FORMAT}", "Written by another version of darrm-opt; solve again."
         )
-    problem = problem_from_record(_field(record, "problem"))
-    certificate, statistics = _field(record, "certificate"), _field(record, "statistics")
-    try:
-        status = Status(_field(record, "status"))
-        # A field too many or too few is a `TypeError`, an unknown status a `ValueError`: not a record of ours.
-        proof = Certificate(**certificate)
-        effort = Statistics(**statistics)
-    except (TypeError, ValueError) as err:
-        raise InvalidInput("record", record, "a complete record as written by darrm-opt", str(err)) from err
-    # Dataclasses do not check types, and a text where a number should be would be found far from here.
-    for name in ("method", "version"):
-        _of_kind(certificate, name, str, "a text")
-    for name in ("bound", "limit", "margin", "error_bound", "worst_value"):
-        real_number(certificate[name], name, "a number")
-    for name in ("rows", "rounds", "iterations"):
-        whole_number(statistics[name], name, "a whole number, at least 0", least=0)
-    for name, count in _of_kind(certificate, "worst_corners", dict, "voters by corner").items():
-        whole_number(count, f"worst_corners[{name}]", "a whole number of voters, at least 0", least=0)
-    for name, seconds in _of_kind(statistics, "seconds", dict, "seconds by phase").items():
-        real_number(seconds, f"seconds[{name}]", "a number of seconds")
-    shape = _field(record, "shape")
-    if shape not in ("free", "monotone"):
-        raise InvalidInput("shape", shape, "'free' or 'monotone'")
-    return Solution(
+    problem = problem_from_record(field(record, "problem"))
+    solution = Solution(
         problem=problem,
-        objective=as_objective(_field(record, "objective")),
-        shape=shape,
-        noise=NoiseFunction(_field(record, "gamma"), problem.K),
-        utility=real_number(_field(record, "utility"), "utility", "a number"),
-        upper_bound=real_number(_field(record, "upper_bound"), "upper_bound", "a number"),
-        status=status,
-        certificate=proof,
-        method=_of_kind(record, "method", str, "a text"),
-        backend=_of_kind(record, "backend", str, "a text"),
-        statistics=effort,
+        objective=as_objective(_typed(record, "objective", str)),
+        shape=_typed(record, "shape", Shape),
+        noise=NoiseFunction(_typed(record, "gamma", list[float]), problem.K),
+        utility=_typed(record, "utility", float),
+        upper_bound=_typed(record, "upper_bound", float),
+        status=_typed(record, "status", Status),
+        certificate=_typed(record, "certificate", Certificate),
+        method=_typed(record, "method", str),
+        backend=_typed(record, "backend", str),
+        statistics=_typed(record, "statistics", Statistics),
     )
+    written = solution_record(solution)
+    if solution.certificate.version != __version__:  # which may have put them in other words
+        written |= {"advice": field(record, "advice"), "warnings": field(record, "warnings")}
+    check_written(record, written, ANSWER_FIELDS)
+    return solution
 
 
-def _field(record: Any, name: str) -> Any:
-    if not isinstance(record, dict) or name not in record:
-        raise InvalidInput(name, None, "a value", "The record lacks this field.")
-    return record[name]
+ANSWER_FIELDS = ("id", "cached", "nearest")
+"""What a service's answer says of a solution besides its record."""
 
 
-def _of_kind(record: Any, name: str, kind: type[Kind], accepted: str) -> Kind:
-    value = _field(record, name)
-    if not isinstance(value, kind):
-        raise InvalidInput(name, value, accepted)
-    return value
+def _typed(record: dict[str, Any], name: str, kind: Any) -> Any:
+    return typed(kind, field(record, name), name)
 
 
 def _number(record: dict[str, Any], name: str) -> Any:
-    value = _field(record, name)
+    value = field(record, name)
     return math.inf if value == "inf" else value
 
 

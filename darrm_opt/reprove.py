@@ -10,7 +10,7 @@ The same rules hold for every reader:
     utility        that of γ, recomputed, within `TOLERANCE` (relative or absolute)
     upper bound    in [utility − TOLERANCE, 1 + TOLERANCE]
     certificate    that of the new proof: its limit within `TOLERANCE`; if this version of darrm-opt wrote it, its
-                   method too, and its bound and margin within `TOLERANCE` (another version may bound less tightly);
+                   method too, and its other numbers within `TOLERANCE` (another version may bound less tightly);
                    its worst value is φ at its worst corners, within `TOLERANCE`
     shape          monotone exactly, if it says so
 
@@ -33,10 +33,7 @@ from darrm_opt.design.solution import Solution, Status
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import DesignSpec, solution_from_record
-
-TOLERANCE = 1e-9
-"""Largest difference between a recorded and a recomputed number: sums in another order, on another machine, are 1e-13
-apart."""
+from darrm_opt.untrusted import TOLERANCE, UNREADABLE
 
 Reason = Literal["record", "question", "certificate", "utility", "bound", "shape"]
 
@@ -52,15 +49,9 @@ class ReproofFailed(DarrmError):
 def read_solution(record: Any) -> Solution:
     """Return the solution that plain data states, unproved; anything may be in ``record``."""
     try:
-        solution = solution_from_record(record)
-        numbers = (solution.utility, solution.upper_bound, *solution.statistics.seconds.values())
-        finite = all(math.isfinite(number) for number in numbers)
-    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-        raise ReproofFailed("record", f"its record cannot be read: {err}") from err  # any step may break on such data
-    gamma = record["gamma"]
-    if not finite or type(gamma) is not list or not all(type(value) in {int, float} for value in gamma):
-        raise ReproofFailed("record", "its record holds values of the wrong type")
-    return replace(solution, utility=float(solution.utility), upper_bound=float(solution.upper_bound))
+        return solution_from_record(record)
+    except UNREADABLE as err:  # any step may break on such data
+        raise ReproofFailed("record", f"its record cannot be read: {err}") from err
 
 
 def reprove(solution: Solution, spec: DesignSpec) -> Solution:
@@ -135,7 +126,7 @@ def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
 def _check_certificate(solution: Solution, proof: Certificate) -> None:
     claim = solution.certificate
     same_version = claim.version == __version__
-    for name in ("limit", "bound", "margin") if same_version else ("limit",):
+    for name in ("limit", "bound", "margin", "error_bound") if same_version else ("limit",):
         _check_number(name, getattr(claim, name), getattr(proof, name))
     if not same_version:
         return
@@ -157,7 +148,7 @@ def _value_at(voters: dict[str, int], solution: Solution) -> float:
     """Return φ at a multiset of corners, or NaN where it is none of the problem's."""
     constraint = PrivacyConstraint.of(solution.problem)
     labels = constraint.corners.labels
-    counts = np.array([[voters.get(label, 0) for label in labels]], dtype=np.int64)
-    if counts.sum() != solution.problem.K or not voters.keys() <= set(labels):
+    if sum(voters.values()) != solution.problem.K or not voters.keys() <= set(labels):
         return math.nan
+    counts = np.array([[voters.get(label, 0) for label in labels]], dtype=np.int64)
     return float(constraint.values(solution.noise.signed, counts)[0])

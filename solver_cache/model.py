@@ -7,7 +7,6 @@ package is the same for all. The record says which kind it is.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import threading
@@ -17,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.design.solution import Solution
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.errors import InvalidInput
 from darrm_opt.record import CORE, FORMAT, DesignSpec, canonical_json, digest, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
 from darrm_opt.tables import record as tables
 from darrm_opt.tables.groups import GroupProblem
 from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
 from darrm_opt.tables.solver import TableSolution
+from darrm_opt.untrusted import UNREADABLE, json_value
 
 if TYPE_CHECKING:
     from solver_cache.database.jobs import State
@@ -113,7 +113,7 @@ def _gamma_columns(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
-    return {**table_solution_record(solution), "version": solution.certificate.version}
+    return table_solution_record(solution)
 
 
 def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def search_columns(record: str) -> SearchColumns | None:
     True
     """
     try:
-        content = json.loads(record)
+        content = json_value(record)
         asked = kind_of_record(content).asked(content)
         names = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
         numbers = {name: _real(asked[name]) for name in names}
@@ -309,7 +309,7 @@ def search_columns(record: str) -> SearchColumns | None:
         objective = asked["objective"]
         if not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
             return None
-    except (ValueError, LookupError, TypeError, RecursionError, OverflowError, DarrmError):  # anything may stand there
+    except UNREADABLE:  # anything may stand there
         return None
     return SearchColumns(**{**asked, **numbers, **counts})
 

@@ -8,7 +8,6 @@ be believed is proved: see `solver_cache.validate.validate_row`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from typing import Any, Literal
 from darrm_opt._version import __version__
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import CORE, FORMAT, canonical_json, digest
+from darrm_opt.untrusted import UNREADABLE, json_value
 from solver_cache.model import Row, kind_of_record, row_of
 from solver_cache.store import Store
 from solver_cache.validate import InvalidRow, read_row, validate_row
@@ -72,9 +72,9 @@ def check_head(content: Any) -> None:
 def columns_of(row: Row) -> dict[str, Any]:
     """Return the columns of a row, from its record."""
     try:
-        record = json.loads(row.record)
+        record = json_value(row.record)
         values = kind_of_record(record).columns(record)
-    except (ValueError, LookupError, TypeError, RecursionError, DarrmError) as err:
+    except UNREADABLE as err:
         raise TableError(f"its record cannot be read: {err!r:.200}") from err
     row_values = {"id": row.key, "core": row.core, "sha256": row.digest, "record": row.record}
     return {name: row_values[name] if name in row_values else _exact(name, values[name]) for name in COLUMNS}
@@ -111,8 +111,8 @@ def record_text(record: Any) -> str:
 def json_or_none(text: Any) -> Any:
     """Return what a cell, or a line, says as JSON; None where it says nothing."""
     try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError):
+        return json_value(text)
+    except (ValueError, TypeError, AttributeError):
         return None
 
 

@@ -11,12 +11,11 @@ from the text that was read, never the one stored beside it, so a text that was 
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import NotPrivate
@@ -24,6 +23,7 @@ from darrm_opt.record import CORE, DesignSpec, digest
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import TableSolution
+from darrm_opt.untrusted import json_value
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record
 from solver_cache.store import Store
 
@@ -117,8 +117,8 @@ def read_row(row: Row) -> Answer:
     """Return the solution that a row's text states, unproved."""
     check_text(row)
     try:
-        record = json.loads(row.record, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as err:
+        record = json_value(row.record)
+    except ValueError as err:
         raise InvalidRow(f"its text is not JSON: {err}") from err
     kind = kind_of_record(record)
     # Stale and not damaged: another version wrote it, and may read it.
@@ -173,10 +173,6 @@ def check(store: Store) -> Iterator[Finding]:
         validation = validate_row(row)
         if validation.decision != "hit":
             yield Finding(row.key, f"{validation.decision}: {validation.reason}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 MAX_PROOF_BYTES = 64 * 2**20

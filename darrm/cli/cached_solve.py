@@ -136,16 +136,17 @@ def release_of(options: ProblemOptions, design: DesignOptions, source: str | Non
 
 
 def _release_in(source: str, options: ProblemOptions) -> Release:
-    from darrm.cli.files import json_document, read_text
+    from darrm.cli.files import read_text
     from darrm_opt.accounting.release_profile import Release
     from darrm_opt.reprove import ReproofFailed, read_solution
+    from darrm_opt.untrusted import json_value
 
     if options.given:
         names = ", ".join(map(option_of, options.given))
         fail(f"{source} names its problem itself: leave out {names}.", ExitCode.BAD_INPUT)
     text = read_text(source)
     try:
-        solution = read_solution(json_document(text))
+        solution = read_solution(json_value(text))
     except (ReproofFailed, ValueError) as err:
         fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
     return Release.of((solution.gamma, solution.problem))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
 
 from darrm_opt.errors import InvalidInput
 
@@ -91,49 +90,3 @@ def read_text(source: str) -> str:
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "It is not UTF-8 text"
         raise InvalidInput("FILE", source, "a readable file, or - for stdin", f"{reason}.") from err
-
-
-def json_documents(text: str) -> list[Any]:
-    r"""Return the JSON values of a text, one after the other: one answer, or a line for each.
-
-    A number that JSON has not and a name that occurs twice in one object are refused: readers differ in what they take.
-
-    >>> json_documents('{"K": 3}'), json_documents('[1]\n[2]')
-    ([{'K': 3}], [[1], [2]])
-    """
-    import json
-    import re
-
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
-    documents, blank = [], re.compile(r"\s*")
-    place = blank.match(text).end()  # type: ignore[union-attr]  # it matches everywhere
-    try:
-        while place < len(text):
-            document, end = decoder.raw_decode(text, place)
-            documents.append(document)
-            place = blank.match(text, end).end()  # type: ignore[union-attr]
-    except RecursionError as err:
-        raise ValueError("it is nested too deeply") from err
-    if not documents:
-        raise ValueError("it is empty")
-    return documents
-
-
-def json_document(text: str) -> Any:
-    """Return the one JSON value of a text, as `json_documents`."""
-    documents = json_documents(text)
-    if len(documents) > 1:
-        raise ValueError(f"it holds {len(documents)} values, and one is expected")
-    return documents[0]
-
-
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in content if names.count(name) > 1)!r} occurs twice in one object")
-    return content
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number of JSON")

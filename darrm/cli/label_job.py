@@ -35,7 +35,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm.cli.files import json_document, read_text
+from darrm.cli.files import read_text
 from darrm.cli.output import ProgressDisplay, say
 from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
 from darrm_opt.accounting.sampling import Sampling
@@ -48,6 +48,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.release import BatchWithheld, BudgetSpent, EnsembleSampler, PrivateVote, ReleaseLog, Sample
 from darrm_opt.release.log import checked_id
 from darrm_opt.tables.votes import Labels, label_type
+from darrm_opt.untrusted import json_value
 
 if TYPE_CHECKING:
     from darrm.cli.parameters import SampleOptions
@@ -259,7 +260,7 @@ def _write_job(file: IO[str], job: LabelJob) -> None:
 
 def sampled_mechanism(source: str, drawn: SampleOptions) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
     """Return the mechanism of a file, how records are drawn, and the queries and total that it was designed for."""
-    record = json_document(read_text(source))
+    record = json_value(read_text(source))
     mechanism, typed = mechanism_from_record(record), drawn.as_sampling()
     written = Sampling.from_record(record["sampling"]) if "sampling" in record else typed
     if written is None or typed not in (None, written):

@@ -42,6 +42,7 @@ from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.rounding import as_written, decimal_above
 from darrm_opt.search import largest_count
+from darrm_opt.untrusted import UNREADABLE, json_value
 
 Accounting = Literal["best", "simple"]
 
@@ -195,18 +196,16 @@ class PrivacyBudget:
         except (OSError, UnicodeDecodeError) as err:
             raise BudgetUnreadable(f"the budget {path} cannot be read: {err}") from err
         try:
-            record = json.loads(text)
+            record = json_value(text)
             if record["format"] != FORMAT:
-                raise BudgetUnreadable(
-                    f"the budget {path} has format {record['format']!r}; this version reads {FORMAT}."
-                )
+                raise InvalidInput("format", record["format"], f"{FORMAT}, which this version reads")
             # Charged again one by one: a file that overspends its own budget is refused, whoever wrote it.
             account = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
                 account._events = account._events_with(
                     _from_record(event), whole_number(event["count"], "count", _COUNT)
                 )
-        except (ValueError, KeyError, TypeError, RecursionError) as err:  # InvalidInput is a ValueError
+        except UNREADABLE as err:
             raise BudgetUnreadable(f"the budget {path} is damaged: {err!r}") from err
         if not account.fits(Privacy(0.0), 0):
             raise BudgetUnreadable(f"the events of the budget {path} exceed {account.budget}; nothing was loaded.")

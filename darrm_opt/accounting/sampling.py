@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, one_minus_power, up
+from darrm_opt.untrusted import UNREADABLE, check_written
 
 Scheme = Literal["without-replacement", "poisson", "random-allocation", "each-voter", "each-voter-with-replacement"]
 
@@ -51,6 +52,9 @@ NOT_COVERED = {
     "(random-allocation).",
 }
 """Schemes that people use and that no account here holds for, and why."""
+
+MAX_COUNT = 10**12
+"""Most records, queries and labels: whole numbers that doubles hold exactly, and products of them nearly."""
 
 FIELDS = ("records", "sample", "rate", "scheme", "neighbours", "labels")
 """Fields of the record."""
@@ -99,7 +103,7 @@ class Sampling:
     times: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        whole_number(self.records, "records", "a whole number of records, at least 1")
+        whole_number(self.records, "records", "a whole number of records, at least 1", most=MAX_COUNT)
         # A scheme that people use and no account holds for is refused with the reason, and not as a misspelling.
         if self.scheme not in get_args(Scheme):
             raise InvalidInput(
@@ -117,7 +121,7 @@ class Sampling:
                 "neighbours", self.neighbours, f"'replace-one' with {self.scheme}", "The size of a sample is fixed."
             )
         self._check_size()
-        whole_number(self.labels, "labels", "a whole number of labels of one sample, at least 1")
+        whole_number(self.labels, "labels", "a whole number of labels of one sample, at least 1", most=MAX_COUNT)
         if self.labels > 1 and (self.scheme in EACH_VOTER or self.scheme == ALLOCATION):
             raise InvalidInput("labels", self.labels, f"1 with {self.scheme}", NO_ACCOUNT)
 
@@ -127,7 +131,7 @@ class Sampling:
                 if getattr(self, name) is not None:
                     raise InvalidInput(name, getattr(self, name), f"None with {self.scheme}", "Say among and times.")
             spread = "queries among which each record is spread, at least 1, as in random-allocation,among=100"
-            among = whole_number(self.among, "among", spread)
+            among = whole_number(self.among, "among", spread, most=MAX_COUNT)
             whole_number(self.times, "times", f"how many of them it is in, 1 to {among}", most=among)
             return
         # Ignored, they would be a claim about the draw that no account looks at.
@@ -203,9 +207,17 @@ class Sampling:
         Raises:
             InvalidInput: not such a record, or a field out of range.
         """
+        accepted = "a record with the fields " + ", ".join(FIELDS)
         if not isinstance(record, dict) or set(record) not in (set(FIELDS), set(ALLOCATION_FIELDS)):
-            raise InvalidInput("sampling", type(record).__name__, "a record with the fields " + ", ".join(FIELDS))
-        return cls(**record)
+            raise InvalidInput("sampling", type(record).__name__, accepted)
+        try:
+            sampling = cls(**record)
+            check_written(record, sampling.record())
+        except DarrmError:
+            raise
+        except UNREADABLE as err:
+            raise InvalidInput("sampling", str(err), accepted) from err
+        return sampling
 
 
 NO_ACCOUNT = "No account is proved for it."

@@ -26,7 +26,8 @@ from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_from_record
-from darrm_opt.reprove import TOLERANCE, ReproofFailed, read_solution, reprove
+from darrm_opt.reprove import ReproofFailed, read_solution, reprove
+from darrm_opt.untrusted import TOLERANCE, UNREADABLE
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
@@ -119,7 +120,7 @@ def parse_problem(record: Any) -> Problem:
     """Return a problem that stands in an answer."""
     try:
         return problem_from_record(record)
-    except (DarrmError, ArithmeticError, TypeError, ValueError) as err:
+    except UNREADABLE as err:
         raise VerificationFailed(f"The answer has something else where a problem should be: {err}") from err
 
 

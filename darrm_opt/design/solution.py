@@ -208,13 +208,12 @@ class Solution:
             ReproofFailed: it holds no solution, or one that does not keep what it claims.
             NotPrivate: its γ is not private for its problem.
         """
-        import json
         from pathlib import Path
 
         reprove = _later("reprove")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as err:
+            content = _later("untrusted").json_value(Path(path).read_bytes())
+        except ValueError as err:
             raise reprove.ReproofFailed("record", f"{path} is not JSON: {err}") from err
         claim: Solution = reprove.read_solution(content)
         solution: Solution = reprove.reprove(claim, _later("record").DesignSpec.of(claim))
@@ -226,6 +225,7 @@ _LATER = {
     "figures": "darrm_opt.figures",
     "record": "darrm_opt.record",
     "reprove": "darrm_opt.reprove",
+    "untrusted": "darrm_opt.untrusted",
 }
 """What the conveniences of `Solution` need from above this layer, loaded when they are called: a design does
 without."""

@@ -35,12 +35,14 @@ from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput
 from darrm_opt.mechanisms.sampled_votes import listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
+from darrm_opt.tables.record import USE_FIELDS
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
+from darrm_opt.untrusted import UNREADABLE, check_written
 
 CountTable = NDArray[np.intp]
 """Vote counts, decreasing in each row, shape (N, C)."""
@@ -75,6 +77,9 @@ CONFIDENT = "confident_gnmax"
 TESTED = "gnmax"
 """Name of the mechanism whose batches may be tested, and earn their total."""
 
+MAX_QUERIES = 10**9
+"""Most queries that a file may name with their total."""
+
 CHECKS = ("threshold", "check_sigma", "cap")
 """Numbers of such a check."""
 
@@ -108,6 +113,8 @@ class VoteMechanism(ABC):
         advice: what to do, for a plan.
         title: its name in a figure.
         has_check: whether `of` takes a check.
+        claims: fields that its record may have besides, which `from_record` proves.
+        defaults: fields that its record may lack.
         K: voters.
         classes: C.
         affected: votes that one record can move.
@@ -126,6 +133,8 @@ class VoteMechanism(ABC):
     advice: ClassVar[str] = ""
     title: ClassVar[str] = ""
     has_check: ClassVar[bool] = False
+    claims: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[tuple[str, ...]] = ()
 
     K: int
     classes: int
@@ -249,7 +258,7 @@ class VoteMechanism(ABC):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
-        """Return the mechanism of a record of its kind, proved here.
+        """Return the mechanism of a record of its kind, proved here; `mechanism_from_record` checks what it wrote.
 
         Raises:
             InvalidInput: not such a record.
@@ -552,15 +561,29 @@ def mechanism_kinds() -> dict[str, type[VoteMechanism]]:
 
 
 def mechanism_from_record(record: Any) -> VoteMechanism:
-    """Return the mechanism of a record, proved here."""
+    """Return the mechanism of a record, proved here.
+
+    The record is exactly what the mechanism writes, with what its file may say of its use besides (`USE_FIELDS`) and,
+    of a table, of its design (`VoteMechanism.claims`).
+
+    Raises:
+        InvalidInput: not a record of a known kind, or a field is missing, unknown or not what it must be.
+        NotPrivate: what it claims to be private is not.
+    """
     kinds = mechanism_kinds()
     kind = record.get("kind") if isinstance(record, dict) else None
-    if kind not in kinds:
-        raise InvalidInput("mechanism", type(record).__name__, "a record of " + ", ".join(sorted(kinds)))
+    if not isinstance(kind, str) or kind not in kinds:
+        given = type(record).__name__ if kind is None else kind
+        raise InvalidInput("mechanism", given, "a record of " + ", ".join(sorted(kinds)))
     try:
-        return kinds[kind].from_record(record)
-    except KeyError as err:
-        raise InvalidInput("mechanism", str(err), f"every field of a {kind}") from err
+        mechanism = kinds[kind].from_record(record)
+        written = {name: value for name, value in mechanism.record().items() if name not in mechanism.claims}
+        check_written(record, written, (*USE_FIELDS, *mechanism.claims), mechanism.defaults)
+    except DarrmError:
+        raise
+    except UNREADABLE as err:
+        raise InvalidInput("mechanism", str(err), f"every field of a {kind}, in its type") from err
+    return mechanism
 
 
 def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
@@ -576,7 +599,8 @@ def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
     names = ("queries", "total_epsilon", "total_delta")
     if not any(name in record for name in names):
         return None
-    queries = whole_number(record.get("queries"), "queries", "a whole number of releases, at least 1")
+    accepted = f"a whole number of releases, 1 to {MAX_QUERIES:,}"
+    queries = whole_number(record.get("queries"), "queries", accepted, most=MAX_QUERIES)
     accepted = "a finite number of nats, at least 0"
     epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted, least=0, below=math.inf)
     delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)", least=0, below=1)

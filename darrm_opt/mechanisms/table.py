@@ -40,7 +40,7 @@ from darrm_opt.tables.certificate import TableCertificate, verify_table
 from darrm_opt.tables.corners import Corners, count_bound
 from darrm_opt.tables.groups import GroupProblem, TableProblem
 from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem, histograms
-from darrm_opt.tables.record import GROUP_KIND, KIND, kind_of_problem, table_from_record, table_record
+from darrm_opt.tables.record import CLAIMS, GROUP_KIND, KIND, kind_of_problem, table_from_record, table_record
 from darrm_opt.tables.table import Table
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 
@@ -59,6 +59,9 @@ class TableMechanism(VoteMechanism):
         NotPrivate: the table is not private for the problem.
         InvalidInput: the table is for other voters, classes or outputs.
     """
+
+    claims = ("version", *CLAIMS)  # the version is that of its writer
+    defaults = ("fresh",)  # files of `darrm solve` do not say it
 
     def __init__(self, problem: TableProblem, table: Table) -> None:
         # The accounts of one kind of voters prove nothing of the other.

@@ -34,6 +34,7 @@ from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, ReleaseLogDamaged
 from darrm_opt.optional_packages import posix_only
 from darrm_opt.process import close_in_forks, process_identity
+from darrm_opt.untrusted import json_value
 
 with contextlib.suppress(ImportError):  # `posix_only` refuses where there is none
     import fcntl
@@ -62,11 +63,20 @@ class Journal(Generic[State]):
 
     ``step`` returns what all records come to, given what those before the last come to (``start``: none), the last, and
     the place of its line. An interrupt may discard the result; then it is called again with the same arguments.
+    ``read_only``: the file is never written: what a crash left is not read, and stays.
     """
 
-    def __init__(self, path: str | os.PathLike[str], start: State, step: Callable[[State, Record, int], State]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        start: State,
+        step: Callable[[State, Record, int], State],
+        *,
+        read_only: bool = False,
+    ) -> None:
         posix_only("A release log")
         self._path = Path(path)
+        self.read_only = read_only
         self._step = step
         self._read = _Read(0, "", start)
         self._flushed = 0
@@ -88,7 +98,7 @@ class Journal(Generic[State]):
             # a second lock of the same file would wait for the first, forever
             raise RuntimeError("a release log cannot be used from within one of its own releases")
         try:
-            file = FileIO(self._path, "r+")
+            file = FileIO(self._path, "r" if self.read_only else "r+")
         except OSError as err:
             raise BudgetUnreadable(f"the release log {self._path} cannot be opened: {err.strerror}") from err
 
@@ -101,7 +111,7 @@ class Journal(Generic[State]):
             finally:
                 self._holder = None
 
-        return _alone(file, act_on_all_records)
+        return _alone(file, act_on_all_records, fcntl.LOCK_SH if self.read_only else fcntl.LOCK_EX)
 
     def _same_file(self, file: FileIO) -> None:
         status = os.fstat(file.fileno())
@@ -109,7 +119,9 @@ class Journal(Generic[State]):
         if self._identity not in (None, identity) or status.st_size < self._read.end:
             raise ReleaseLogDamaged(f"the release log {self._path} was replaced or cut while it was in use")
         self._identity = identity
-        if status.st_nlink > 1:  # `create` died between giving it its name and removing the draft's
+        if (
+            status.st_nlink > 1 and not self.read_only
+        ):  # `create` died between giving it its name and removing the draft's
             with contextlib.suppress(OSError):
                 draft = _draft(self._path)
                 if os.path.samestat(draft.lstat(), status):
@@ -122,11 +134,12 @@ class Journal(Generic[State]):
             if record is None:
                 if not self._is_torn(line):
                     raise ReleaseLogDamaged(f"the release log {self._path} is damaged at byte {self._read.end}")
-                os.ftruncate(file.fileno(), self._read.end)
-                os.fsync(file.fileno())
+                if not self.read_only:
+                    os.ftruncate(file.fileno(), self._read.end)
+                    os.fsync(file.fileno())
                 break
             self._take(record, line)
-        if self._read.end > self._flushed:
+        if self._read.end > self._flushed and not self.read_only:
             os.fsync(file.fileno())  # whoever wrote these lines may have died before they were on the disk
             self._flushed = self._read.end
 
@@ -134,8 +147,11 @@ class Journal(Generic[State]):
         checksum, _, content = line.rstrip(b"\n").partition(b" ")
         if not line.endswith(b"\n") or checksum.decode("ascii", "replace") != _checksum(self._read.chain, content):
             return None
-        record: Record = json.loads(content)
-        return record
+        try:
+            record = json_value(content)
+        except ValueError as err:
+            raise ReleaseLogDamaged(f"the release log {self._path} is damaged at byte {self._read.end}: {err}") from err
+        return record if isinstance(record, dict) else None
 
     def _is_torn(self, line: bytes) -> bool:
         """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed."""
@@ -171,12 +187,14 @@ class LockedJournal(Generic[State]):
     def append(self, record: Record) -> None:
         """Add a record; when this returns, it is on the disk."""
         self._refuse_fork()
+        if self._journal.read_only:
+            raise BudgetUnreadable(f"the release log {self._journal.path} was opened for reading alone.")
         self._journal._append(self._file, record)  # noqa: SLF001 — as above
 
     def at(self, place: int) -> Record:
         """Return the record whose line begins at ``place``; raises BudgetExceeded as `append`."""
         self._refuse_fork()
-        record: Record = json.loads(next(_lines(self._file, place))[CHECKSUM + 1 :])
+        record: Record = json_value(next(_lines(self._file, place))[CHECKSUM + 1 :])
         return record
 
     def _refuse_fork(self) -> None:
@@ -225,12 +243,15 @@ def _draft(target: Path) -> Path:
     return target.with_name(f".{target.name}.draft")
 
 
-def _alone(file: FileIO, act: Callable[[], Result]) -> Result:
-    """Return what ``act`` returns, called while this process alone holds a file; let go of it and close it."""
+def _alone(file: FileIO, act: Callable[[], Result], lock: int | None = None) -> Result:
+    """Return what ``act`` returns, called while this process alone holds a file; let go of it and close it.
+
+    ``lock``: ``LOCK_SH`` keeps only writers out.
+    """
     process = process_identity()
     with close_in_forks(file):  # closes it also where an interrupt comes before the unlock
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX if lock is None else lock)
             return act()
         finally:
             if process == process_identity():  # else the lock is the parent's

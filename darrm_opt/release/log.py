@@ -51,6 +51,7 @@ from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.problem import ABSTENTION, PluralityProblem
 from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.votes import Labels, label_type
+from darrm_opt.untrusted import UNREADABLE, check_written, typed
 
 KIND, FORMAT = "darrm release log", 1
 """Kind of file, in its first line, and its version."""
@@ -60,6 +61,9 @@ SAMPLED_FORMAT = 2
 
 EARNED_FORMAT = 3
 """Version of a log of one batch that is tested, for the same reason."""
+
+LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers", "bits"})
+"""Fields of a line of a release."""
 
 EARNED_ACCOUNT = "propose-test-release"
 """Account of such a log."""
@@ -119,6 +123,8 @@ class ReleaseLog:
 
     Args:
         path: a file made by `create`.
+        read_only: open the file for reading alone, as for a proof of it: nothing can be released, and what a crash left
+            of a line, which never counted, stays where it is.
 
     Guarantees:
         However many processes use the file, and however they end, no more releases leave than are charged, no more are
@@ -131,8 +137,8 @@ class ReleaseLog:
         NotPrivate: its γ or table is not private for its problem.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._journal = Journal(path, _Releases({}, 0, 0, {}), self._replay)
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self._journal = Journal(path, _Releases({}, 0, 0, {}), self._replay, read_only=read_only)
         header = self._journal.locked(lambda file: file.state.header)
         if not header:
             raise BudgetUnreadable(f"the release log {path} is empty.")
@@ -140,7 +146,7 @@ class ReleaseLog:
             self._read_header(header)
         except DarrmError:
             raise
-        except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError) as err:
+        except UNREADABLE as err:
             raise ReleaseLogDamaged(f"the release log {path} does not say what it is for ({err!r})") from err
 
     @classmethod
@@ -201,21 +207,7 @@ class ReleaseLog:
         # Before the file: a log that allows too little would stay, and be opened by the next run.
         if whole_number(first, "first", _COUNT, least=0) > quota.queries:
             raise BudgetSpent(_in_words(budget, quota.queries), quota.queries, 0, first)
-        header = {
-            "kind": KIND,
-            "format": FORMAT,
-            "version": __version__,
-            "mechanism": mechanism.record(),
-            "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
-            "account": quota.account,
-            "limit": quota.queries,
-        }
-        if sampling is not None:
-            # A format of its own, so that a version that knows no samples refuses the file: it would release without
-            # them.
-            header |= {"format": SAMPLED_FORMAT, "sampling": sampling.record()}
-        if proposal is not None:
-            header |= {"format": EARNED_FORMAT, "proposal": proposal.record()}
+        header = _header(mechanism, budget, quota, sampling, proposal)
         try:
             # Exclusive: of two processes that begin at once one makes the file and the other is told.
             create(path, header)
@@ -582,21 +574,55 @@ class ReleaseLog:
         holds = f"the release log {self._journal.path} holds"
         counts_labels = releases.header.get("kind") != GAMMA_KIND  # the logs of a γ did not: all of its answers are
         try:
+            check_written(record, {}, LINE_FIELDS)
             count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
             # Lines of earlier formats say less: what they do not say is taken as charged in full.
             labels = record.get("labels", None if counts_labels else count)
             charged = count
             if "sampling" in releases.header:
                 charged = whole_number(record.get("charged", count), "charged", _COUNT, least=0)
-        except (InvalidInput, KeyError, AttributeError) as err:
+            passed = record.get("passed", releases.passed)
+            if passed is not None:
+                typed(bool, passed, "passed")
+            if release_id is not None:
+                checked_id(release_id)
+        except (InvalidInput, KeyError) as err:
             raise ReleaseLogDamaged(f"{holds} a line that is no release ({err!r})") from err
         if type(labels) is not int or not 0 <= labels <= count:
             raise ReleaseLogDamaged(f"{holds} a release that does not count its classes")
-        # Where its line begins, and not its answers: a log of millions of labels is read by place.
-        if release_id is not None:
-            releases.places[release_id] = (place, count)
-        passed = record.get("passed", releases.passed)
-        return _Releases(releases.header, releases.spent + charged, releases.labels + labels, releases.places, passed)
+        # Where its line begins, and not its answers: a log of millions of labels is read by place. After an interrupt
+        # the same line may be read again.
+        if release_id is not None and releases.places.setdefault(release_id, (place, count)) != (place, count):
+            raise ReleaseLogDamaged(f"{holds} two releases of one id, {release_id!r}")
+        limit, spent = releases.header.get("limit"), releases.spent + charged
+        if type(limit) is not int or spent > limit:
+            raise ReleaseLogDamaged(f"{holds} {spent} releases, and its limit is {limit!r}")
+        return _Releases(releases.header, spent, releases.labels + labels, releases.places, passed)
+
+    def check_answers(self) -> None:
+        """Read every answer that is stored, and hold what its line counts against it.
+
+        Raises:
+            ReleaseLogDamaged: an answer is not one of the mechanism's, or a line counts other classes than it has.
+        """
+
+        def check(file: LockedJournal[_Releases]) -> None:
+            for release_id, (place, count) in file.state.places.items():
+                line, what = file.at(place), f"the release {release_id!r} of {self.path}"
+                if self._field not in line:
+                    if line.get("passed") is not False and line.get("labels") != 0:
+                        raise ReleaseLogDamaged(f"{what} has no answers")
+                    continue
+                answers = _decode(line[self._field], count, self._stored_type)
+                classes = answers[answers != ABSTENTION]
+                if classes.size and not 0 <= classes.min() <= classes.max() < self._mechanism.classes:
+                    raise ReleaseLogDamaged(f"{what} has an answer that is not a class")
+                if classes.size != line.get("labels", classes.size):
+                    raise ReleaseLogDamaged(f"{what} counts other classes than it has")
+            if self._mechanism.cap is not None and file.state.labels > self._mechanism.cap:
+                raise ReleaseLogDamaged(f"{self.path} holds more classes than the cap of its mechanism")
+
+        self._journal.locked(check)
 
     def _answers(self, file: LockedJournal[_Releases], release_id: str) -> Labels | None:
         if release_id not in file.state.places:
@@ -632,7 +658,8 @@ class ReleaseLog:
         # The answers of a γ are never ⊥: a bit each, and not two bytes.
         stores_bits = kind != CLASSES_KIND and isinstance(self._mechanism, NoiseFunctionMechanism)
         self._stored_type = None if stores_bits else label_type(self._mechanism.classes).newbyteorder("<")
-        self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
+        account = typed(str, header["account"], "account")
+        self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), account)
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
         self._proposal: Proposal | None = None
@@ -641,6 +668,15 @@ class ReleaseLog:
                 raise BudgetUnreadable(f"{self.path} states a test, and no total for it.")
             batch = self._mechanism.batch(self.limit)
             self._proposal = Proposal.from_record(batch, self._budget, header["proposal"])
+        self._check_header(header)
+
+    def _check_header(self, header: Record) -> None:
+        """Refuse a first line that says other things than were read from it, or a limit that is not proved."""
+        if header["kind"] == KIND:  # the mechanism is checked where it is read
+            written = _header(self._mechanism, self._budget, self._quota, self._sampling, self._proposal)
+            version = typed(str, header["version"], "version")
+            check_written(header, written | {"mechanism": header["mechanism"], "version": version})
+        if self._proposal is not None:
             return
         budget, is_old = self._budget, header["version"] != __version__
         if budget is not None and is_old and not self._mechanism.fits(budget, self.limit, self._sampling):
@@ -648,6 +684,27 @@ class ReleaseLog:
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
                 f"this version, {__version__}, cannot prove it: refusing to go on."
             )
+
+
+def _header(
+    mechanism: VoteMechanism, budget: Privacy | None, quota: Quota, sampling: Sampling | None, proposal: Proposal | None
+) -> Record:
+    """Return the first line of a log."""
+    header: Record = {
+        "kind": KIND,
+        "format": FORMAT,
+        "version": __version__,
+        "mechanism": mechanism.record(),
+        "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+        "account": quota.account,
+        "limit": quota.queries,
+    }
+    if sampling is not None:
+        # A format of its own, so that a version that knows no samples refuses the file: it would release without them.
+        header |= {"format": SAMPLED_FORMAT, "sampling": sampling.record()}
+    if proposal is not None:
+        header |= {"format": EARNED_FORMAT, "proposal": proposal.record()}
+    return header
 
 
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:

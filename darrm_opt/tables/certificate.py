@@ -26,11 +26,14 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
-from darrm_opt.tables.corners import Corners, VoterMaps
+from darrm_opt.tables.corners import Corners, VoterMaps, voter_maps
 from darrm_opt.tables.groups import GroupProblem, TableProblem, compositions
 from darrm_opt.tables.problem import ABSTENTION, Partition, PluralityProblem
 from darrm_opt.tables.table import Table
+
+_REPAIR = "Use certify_table() to mix it with the uniform release until it is private."
 
 MAX_REPAIRS = 64
 """Repairs after which the uniform release is taken; one is enough but for rounding."""
@@ -118,7 +121,7 @@ def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
     proof = _proof_of(problem, table)
     found = proof.excess(table)
     if not found.bound <= 0:
-        raise proof.refusal(found)
+        raise proof.refusal(table, found)
     return _certificate(proof, found)
 
 
@@ -181,11 +184,15 @@ class EdgeProof:
 
         Guarantees: Never below the exact value, and that but for the bound on e^ε.
         """
-        cells, delta = self._cells, Fraction(self._target.delta)
+        return self._largest(table, self._low, self._target)
+
+    def _largest(self, table: Table, scale: int, target: Privacy) -> tuple[Fraction, int]:
+        """Return the largest excess over δ, with e^ε in units of 2^−`EXPONENT_BITS`, and the number of its edge."""
+        cells, delta = self._cells, Fraction(target.delta)
         if not cells.left.size:  # one voter fewer than one edge needs: nothing to compare
             return -delta, 0
         numerators = table.numerators
-        differences = (numerators[cells.left] << EXPONENT_BITS) - numerators[cells.right] * self._low
+        differences = (numerators[cells.left] << EXPONENT_BITS) - numerators[cells.right] * scale
         positive = np.maximum(differences, 0) * cells.sizes.astype(object)
         sums = positive.sum(axis=1)
         worst = int(np.argmax(sums))
@@ -194,9 +201,9 @@ class EdgeProof:
     def excess(self, table: Table) -> Excess:
         """Return a bound on the excess at every edge and set of outputs, and the worst of them."""
         value, edge = self.largest(table)
-        return Excess(float_above(value), self._edge(table, edge))
+        return Excess(float_above(value), self._edge(table, edge, self._low))
 
-    def _edge(self, table: Table, edge: int) -> Edge:
+    def _edge(self, table: Table, edge: int, scale: int) -> Edge:
         """Return an edge's counts before and after, class by class, and its worst set of outputs."""
         cells = self._cells
         if not cells.left.size:
@@ -207,8 +214,8 @@ class EdgeProof:
         released: list[int] = []
         groups = sorted(zip(*(column[edge].tolist() for column in (cells.left, cells.right, cells.sizes)), strict=True))
         for left, right, size in groups:
-            # In whole numbers, with e^ε rounded down: S then has every output that counts against the table.
-            worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * self._low
+            # In whole numbers: S has every output that counts against the table.
+            worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * scale
             # Classes with equal counts on both sides are one group of the edge: each of them is shown.
             for _ in range(size):
                 if cells.values[left] == ABSTENTION:
@@ -229,17 +236,18 @@ class EdgeProof:
         slack = float(np.expm1(target.epsilon)) / self._cells.outputs + target.delta
         return 1.0 - (1.0 if slack == 0 else min(1.0, bound / (bound + slack) * (1 + 2.0**-20) + 2.0**-50))
 
-    def refusal(self, found: Excess) -> NotPrivate:
-        """Return the error of a table that is not private."""
-        assert isinstance(found.worst, Edge)  # noqa: S101 - for the type checker
-        before, after = found.worst.before, found.worst.after
-        outputs = ", ".join("no class" if o == ABSTENTION else f"class {o + 1}" for o in found.worst.released)
-        return NotPrivate(
-            f"the table is not private: from the counts {before} to {after} the chance of {{{outputs}}} needs δ larger "
-            f"by {found.bound:.3g} than allowed. {_REPAIR}",
-            {f"{before} -> {after}": self._problem.affected},
-            found.bound,
-        )
+    def refusal(self, table: Table, found: Excess) -> NotPrivate:
+        """Return the error of a table that is not proved private: refuted by an edge where no reading allows it."""
+        target, bound, edge = self._problem.loosest_target, found.bound, found.worst
+        _, high = exp_bounds(target.epsilon)
+        value, place = self._largest(table, high, target)
+        if value > 0:
+            bound, edge = float(value), self._edge(table, place, high)
+        assert isinstance(edge, Edge)  # noqa: S101 - for the type checker
+        outputs = ", ".join("no class" if o == ABSTENTION else f"class {o + 1}" for o in edge.released)
+        place_text = f"from the counts {edge.before} to {edge.after} the chance of {{{outputs}}}"
+        worst = {f"{edge.before} -> {edge.after}": self._problem.affected}
+        return _refusal(place_text, worst, bound, found.bound, certain=value > 0)
 
 
 class CornerProof:
@@ -278,29 +286,78 @@ class CornerProof:
         """Return by what x is to be multiplied so that an excess becomes 0, but for rounding."""
         return self._corners.private_share(bound)
 
-    def refusal(self, found: Excess) -> NotPrivate:
-        """Return the error of a table that is not private, or not proved."""
-        corner, corners = found.worst, self._corners
+    def refusal(self, table: Table, found: Excess) -> NotPrivate:
+        """Return the error of a table that is not proved private: refuted by a corner where no reading allows it."""
+        corner, problem = found.worst, self._problem
         assert isinstance(corner, Corner)  # noqa: S101 - for the type checker
-        scale = 1 / corners.inverse
-        excess = corner.before - scale * corner.after - corners.target.delta
-        # The exact excess is at least the bound less two errors: above 0, that is a refutation.
-        certain = (found.bound - 2 * corners.error) > 0
-        return (NotPrivate if certain else NotProven)(
-            f"the table is not {'' if certain else 'proved '}private: {corner}, which needs δ larger by {excess:.3g} "
-            f"than allowed. {_REPAIR}",
-            {" ".join("".join(map(str, chosen)) for chosen in group): len(group) for group in corner.maps},
-            found.bound * scale,
-        )
+        voters, target = problem.loosest
+        try:
+            before, after = place_chances(problem, table, corner, voters)
+            value = (
+                before - Fraction(exp_bounds(target.epsilon)[1], 1 << EXPONENT_BITS) * after - Fraction(target.delta)
+            )
+        except InvalidInput:  # an outcome that voters of the loosest reading do not have
+            value = Fraction(0)
+        bound = found.bound / self._corners.inverse
+        worst = {" ".join("".join(map(str, chosen)) for chosen in group): len(group) for group in corner.maps}
+        return _refusal(str(corner), worst, float(value) if value > 0 else bound, bound, certain=value > 0)
 
 
-_REPAIR = "Use certify_table() to mix it with the uniform release until it is private."
+def _refusal(place: str, worst: dict[str, int], shown: float, bound: float, *, certain: bool) -> NotPrivate:
+    """Return the error of a table: not private for any numbers that round to those of its problem, or not proved."""
+    if certain:
+        text = f"the table is not private: {place} needs δ larger by {shown:.3g} than allowed. {_REPAIR}"
+        return NotPrivate(text, worst, bound)
+    text = (
+        f"the table cannot be shown to be private: {place} needs δ larger by at most {shown:.3g} than allowed, within "
+        f"the noise of the numbers given. {_REPAIR}"
+    )
+    return NotProven(text, worst, bound)
 
 
 @lru_cache(maxsize=1)
 def corners_of(problem: GroupProblem) -> Corners:
     """Return the corners of a problem's strictest reading; the last are kept, for table after table of one problem."""
     return Corners(problem, *problem.strictest)
+
+
+def place_chances(
+    problem: TableProblem, table: Table, place: Edge | Corner, voters: tuple[Privacy, ...] | None = None
+) -> tuple[Fraction, Fraction]:
+    """Return Pr[S] on both sides of a place in fractions (a voter's e^ε within 1e-60).
+
+    ``voters``: the privacy of the voters of each group; None: that of the strictest reading.
+
+    Raises:
+        InvalidInput: it is not a place of the problem.
+    """
+    accepted = "a pair of neighbouring vote counts, or a corner, of the problem"
+    if isinstance(place, Edge) != isinstance(problem, PluralityProblem):
+        raise InvalidInput("worst", place, accepted)
+    if isinstance(place, Edge):
+        moved = sum(max(0, a - b) for a, b in zip(place.after, place.before, strict=True))
+        if moved > problem.affected or not _are_outputs(place.released, problem):
+            raise InvalidInput("worst", place, accepted)
+        one, other = (table.probabilities(side) for side in (place.before, place.after))
+        return tuple(sum((side[o] for o in place.released), Fraction(0)) for side in (one, other))  # type: ignore[return-value]  # of two
+    assert isinstance(problem, GroupProblem)  # noqa: S101 - for the type checker
+    maps = [voter_maps(voter, problem.classes) for voter in voters or problem.strictest[0]]
+    try:
+        multisets = [[s.maps.index(chosen) for chosen in group] for s, group in zip(maps, place.maps, strict=True)]
+    except ValueError as err:
+        raise InvalidInput("worst", place, accepted) from err
+    moved = sum(len(set(chosen)) > 1 for group in place.maps for chosen in group)
+    sizes = tuple(map(len, multisets)) == tuple(group.K for group in problem.groups)
+    if moved > problem.affected or not sizes or not _are_outputs(place.released, problem):
+        raise InvalidInput("worst", place, accepted)
+    return exact_chances(problem, maps, multisets, table, place.released)
+
+
+def _are_outputs(released: tuple[int, ...], problem: TableProblem) -> bool:
+    """Return whether a set holds outputs of a problem, each once; ⊥ is `ABSTENTION` of an edge and C of a corner."""
+    none = ABSTENTION if isinstance(problem, PluralityProblem) else problem.classes
+    outputs = {*range(problem.classes), *([none] if problem.abstention else [])}
+    return set(released) <= outputs and len(set(released)) == len(released)
 
 
 def exact_chances(

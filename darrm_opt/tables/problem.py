@@ -105,7 +105,16 @@ class PluralityProblem:
     @property
     def strictest_target(self) -> Privacy:
         """The smallest target among those whose numbers round to this one: what is proved."""
-        return Problem(self.K, Privacy(math.inf), self.target, self.affected).strictest.target
+        return self._of_two_classes.strictest.target
+
+    @property
+    def loosest_target(self) -> Privacy:
+        """A target easier than all whose numbers round to this one: what breaks it is not private as typed."""
+        return self._of_two_classes.loosest.target
+
+    @property
+    def _of_two_classes(self) -> Problem:
+        return Problem(self.K, Privacy(math.inf), self.target, self.affected)
 
     @property
     def cells(self) -> Histograms:

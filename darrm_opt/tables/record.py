@@ -19,11 +19,11 @@ from typing import Any
 
 from darrm_opt._version import __version__
 from darrm_opt.design.solution import Status
-from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
 from darrm_opt.record import content_key
-from darrm_opt.reprove import TOLERANCE, ReproofFailed
-from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, verify_table
+from darrm_opt.reprove import ReproofFailed
+from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, place_chances, verify_table
 from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup
 from darrm_opt.tables.objective import (
     PluralityObjective,
@@ -37,6 +37,7 @@ from darrm_opt.tables.priors import PluralityPrior, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.solver import TableSolution, TableStatistics
 from darrm_opt.tables.table import Table
+from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typed
 
 KIND, GROUP_KIND = "darrm plurality rule", "darrm group table"
 """What a record says it is: a table of voters that are not private, or of groups."""
@@ -135,6 +136,7 @@ def table_solution_record(solution: TableSolution) -> dict[str, Any]:
     gap = {"gap": solution.gap} if isinstance(solution.problem, GroupProblem) else {}
     return {
         **table_record(solution.problem, solution.table),
+        "version": solution.certificate.version,
         **objective_record(solution.problem, solution.objective),
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,
@@ -144,13 +146,35 @@ def table_solution_record(solution: TableSolution) -> dict[str, Any]:
     }
 
 
+CLAIMS = (
+    *("objective", "prior", "ties", "price", "weights"),
+    *("utility", "upper_bound", "gap", "status", "certificate"),
+)
+"""Fields of a solution that a mechanism's record, a table alone, has not: all of them are there, or none."""
+
+USE_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta", "sampling")
+"""What the file of a design or plan says of the releases by its table; whoever releases reads and proves it."""
+
+
 def table_from_record(record: Any) -> tuple[TableProblem, Table, TableCertificate]:
-    """Return the problem and table of a record, proved here; what the record claims of them is not believed."""
-    if not isinstance(record, dict):
-        raise InvalidInput("table", type(record).__name__, _ACCEPTED)
+    """Return the problem and table of a record, proved here, with everything that the record claims of them.
+
+    Raises:
+        InvalidInput: it is not such a record, or claims what does not fit its table.
+        NotPrivate: its table is not private for its problem.
+    """
     problem = _checked_problem(record)
-    table = Table(problem.cells, record.get("values"))
-    return problem, table, verify_table(problem, table)
+    if record.keys().isdisjoint(CLAIMS):
+        table = Table(problem.cells, typed(list[float], field(record, "values"), "values"))
+        version = typed(str, field(record, "version"), "version")
+        check_written(record, table_record(problem, table) | {"version": version}, USE_FIELDS)
+        return problem, table, verify_table(problem, table)
+    try:
+        claim = read_table(record)
+        solution = reprove_table(claim, TableSpec.of(claim))
+    except ReproofFailed as err:
+        raise InvalidInput("table", record["kind"], "a record whose claims fit its table", f"{err}.") from err
+    return problem, solution.table, solution.certificate
 
 
 @dataclass(frozen=True)
@@ -197,23 +221,21 @@ def read_table(record: Any) -> TableSolution:
     """
     try:
         problem = _checked_problem(record)
-        objective = objective_from_record(problem, record)
-        values = record["values"]
-        if type(values) is not list or not all(type(value) in {int, float} for value in values):
-            raise InvalidInput("values", "values of another type", "a list of numbers")
-        return TableSolution(
+        solution = TableSolution(
             problem,
-            objective,
-            Table(problem.cells, values),
-            real_number(record["utility"], "utility", "a finite number"),
-            real_number(record["upper_bound"], "upper_bound", "a finite number"),
-            Status(record["status"]),
-            _certificate_of(problem, record["certificate"], str(record["version"])),
+            objective_from_record(problem, record),
+            Table(problem.cells, typed(list[float], field(record, "values"), "values")),
+            typed(float, field(record, "utility"), "utility"),
+            typed(float, field(record, "upper_bound"), "upper_bound"),
+            typed(Status, field(record, "status"), "status"),
+            _certificate_of(problem, field(record, "certificate"), typed(str, field(record, "version"), "version")),
             TableStatistics(),
         )
+        check_written(record, table_solution_record(solution), USE_FIELDS)
     # Whatever is wrong with data from elsewhere is one error, which a store takes for a miss.
-    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+    except UNREADABLE as err:
         raise ReproofFailed("record", f"its record cannot be read: {err}") from err
+    return solution
 
 
 def reprove_table(solution: TableSolution, spec: TableSpec) -> TableSolution:
@@ -223,17 +245,35 @@ def reprove_table(solution: TableSolution, spec: TableSpec) -> TableSolution:
     """
     if (solution.problem, solution.objective) != (spec.problem, spec.objective):
         raise ReproofFailed("question", "it answers another question")
-    proof = verify_table(spec.problem, solution.table)
+    proof, claim = verify_table(spec.problem, solution.table), solution.certificate
     try:
         worth = utility(solution.table, spec.objective)
     except InvalidInput as err:  # a prior of other voters or classes
         raise ReproofFailed("question", str(err)) from err
-    _check("certificate", "its margin", solution.certificate.margin, proof.margin)
+    _check("certificate", "its margin", claim.margin, proof.margin)
+    if claim.version == __version__:  # another one may look at other places
+        _check("certificate", "its number of places", claim.checked, proof.checked)
+        _check("certificate", "its error", claim.error, proof.error)
+        # Of two places that are equally bad another processor may find the other: each is held against its own chances.
+        _check("certificate", "its worst place", _value_at(claim.worst, solution), _value_at(proof.worst, solution))
     _check("utility", "its utility", solution.utility, worth)
     if not worth - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
         bound = f"its upper bound {solution.upper_bound!r} is not between its utility {worth!r} and 1"
         raise ReproofFailed("bound", bound)
-    return replace(solution, certificate=replace(proof, version=solution.certificate.version))
+    return replace(solution, certificate=replace(proof, version=claim.version))
+
+
+def _value_at(worst: Edge | Corner, solution: TableSolution) -> float:
+    """Return Pr[S | before] − e^ε·Pr[S | after] at a place of a certificate; NaN where it is not a place."""
+    try:
+        before, after = place_chances(solution.problem, solution.table, worst)
+    except UNREADABLE:
+        return math.nan
+    if isinstance(worst, Corner) and not (
+        math.isclose(worst.before, before, rel_tol=TOLERANCE) and math.isclose(worst.after, after, rel_tol=TOLERANCE)
+    ):
+        return math.nan
+    return float(before) - math.exp(solution.problem.target.epsilon) * float(after)
 
 
 _ACCEPTED = f"a record of kind {KIND!r} or {GROUP_KIND!r} and format {FORMAT}"
@@ -241,6 +281,8 @@ _ACCEPTED = f"a record of kind {KIND!r} or {GROUP_KIND!r} and format {FORMAT}"
 
 def _checked_problem(record: Any) -> TableProblem:
     """Return the problem of a record, which must be of its kind."""
+    if not isinstance(record, dict):
+        raise InvalidInput("table", type(record).__name__, _ACCEPTED)
     if record.get("kind") not in KINDS or record.get("format") != FORMAT:
         raise InvalidInput("table", record.get("kind"), _ACCEPTED)
     problem = problem_from_record(record.get("problem"))
@@ -262,25 +304,25 @@ def _certificate_record(certificate: TableCertificate) -> dict[str, Any]:
 
 def _certificate_of(problem: TableProblem, claim: Any, version: str) -> TableCertificate:
     """Return the certificate that a record claims."""
-    margin = real_number(claim["margin"], "margin", "a finite number")
+    margin = typed(float, field(claim, "margin"), "margin")
     if isinstance(problem, PluralityProblem):
-        edge = Edge(*(tuple(map(int, claim[name])) for name in ("before", "after", "released")))
-        return TableCertificate(margin, edge, _count(claim, "edges"), version=version)
-    error = real_number(claim["error"], "error", "a finite number")
-    return TableCertificate(margin, _corner_of(claim["worst"]), _count(claim, "corners"), error, version)
+        worst: Edge | Corner = Edge(*(_whole_numbers(claim, name) for name in ("before", "after", "released")))
+        return TableCertificate(margin, worst, typed(int, field(claim, "edges"), "edges"), version=version)
+    place = field(claim, "worst")
+    groups = typed(list[list[str]], field(place, "maps"), "maps")
+    maps = tuple(tuple(tuple(map(int, chosen)) for chosen in group) for group in groups)
+    before, after = (typed(float, field(place, side), side) for side in ("before", "after"))
+    worst = Corner(maps, _whole_numbers(place, "released"), before, after)
+    corners, error = typed(int, field(claim, "corners"), "corners"), typed(float, field(claim, "error"), "error")
+    return TableCertificate(margin, worst, corners, error, version)
 
 
-def _corner_of(record: Any) -> Corner:
-    """Return the corner of a record; none where it is a text, as in files of an earlier version: it is found again."""
-    if isinstance(record, str):
-        return Corner((), (), 0.0, 0.0)
-    maps = tuple(tuple(tuple(map(int, chosen)) for chosen in group) for group in record["maps"])
-    before, after = (real_number(record[side], side, "a finite number") for side in ("before", "after"))
-    return Corner(maps, tuple(map(int, record["released"])), before, after)
-
-
-def _count(claim: Any, name: str) -> int:
-    return whole_number(claim[name], name, "a whole number", least=0)
+def _whole_numbers(record: Any, name: str) -> tuple[int, ...]:
+    """Return a list of whole numbers of a record; `ABSTENTION`, which is below 0, may be among them."""
+    items = typed(list[float], field(record, name), name)
+    if any(item != int(item) for item in items):
+        raise InvalidInput(name, record[name], "a list of whole numbers")
+    return tuple(map(int, items))
 
 
 def _check(reason: Any, name: str, claim: float, value: float) -> None:

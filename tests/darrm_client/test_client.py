@@ -477,7 +477,7 @@ def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> Non
     louder = (SOLUTION.gamma + (1 - SOLUTION.gamma) * 1e-6).tolist()
     utility = DesignSpec(PROBLEM).objective.linear_goal(11).utility(np.array(louder[6:]))
     with pytest.raises(NotPrivate, match="not private") as refused:
-        received_from(answering(gamma=louder, utility=utility, upper_bound=1.0))
+        received_from(answering(gamma=louder, utility=utility, upper_bound=1.0, gap=1 - utility))
     assert refused.value.worst
 
 

@@ -132,12 +132,15 @@ MALFORMED: list[tuple[str, Change]] = [  # the argument that a refusal names, an
     *(("gamma", with_("gamma", value)) for value in ([1.0, 1.0], "text", None)),
     ("gamma[2]", with_("gamma", [1.0, 0.5, 0.2, 0.3, 0.5, 1.0])),
     ("gamma[0]", with_("gamma", [1.5] * 6)),
-    *(
-        ("record", change)
-        for change in (without("status"), with_("status", "splendid"), with_("trust", 1, "certificate"))
-    ),
-    *(("record", change) for change in (without("margin", "certificate"), without("rows", "statistics"))),
-    ("record", with_("certificate", 7)),
+    *(("status", change) for change in (without("status"), with_("status", "splendid"))),
+    ("certificate.trust", with_("trust", 1, "certificate")),
+    ("margin", without("margin", "certificate")),
+    ("rows", without("rows", "statistics")),
+    ("certificate", with_("certificate", 7)),
+    *(("gap", change) for change in (without("gap"), with_("gap", -3.0), with_("utility", 0.25))),
+    ("advice", with_("advice", "Trust it.")),
+    ("approved", with_("approved", value=True)),
+    *((name, with_(name, value=True)) for name in ("utility", "upper_bound", "method")),
 ]
 
 

@@ -19,7 +19,8 @@ from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable, DarrmError
 from darrm_opt.record import DesignSpec, solution_record
-from darrm_opt.reprove import TOLERANCE, ReproofFailed, check_utility, read_solution, reprove, reprove_implied
+from darrm_opt.reprove import ReproofFailed, check_utility, read_solution, reprove, reprove_implied
+from darrm_opt.untrusted import TOLERANCE
 from solver_cache import CacheError, ReadOnlyCache
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -30,7 +31,10 @@ RECORD = json.loads(json.dumps(solution_record(SOLUTION)))
 
 def edited(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(json.dumps(RECORD))
+    before = record["upper_bound"], record["utility"]
     change(record)
+    if (record["upper_bound"], record["utility"]) != before and "gap" in record:  # which would be found first
+        record["gap"] = max(0.0, record["upper_bound"] - record["utility"])
     return record
 
 
@@ -78,6 +82,9 @@ def beyond(value: float) -> float:
         (lambda record: record.update(gamma=[True, *record["gamma"][1:-1], True]), "record"),
         (lambda record: record.update(gamma=record["gamma"][:-1]), "record"),
         (lambda record: record.pop("certificate"), "record"),
+        (lambda record: record.update(gap=-3.0), "record"),
+        (lambda record: record.update(advice="Trust it."), "record"),
+        (lambda record: record.update(approved=True), "record"),
         (lambda record: record.update(status="splendid"), "record"),
     ],
 )

@@ -210,6 +210,14 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def bound_beyond_1(record: Any) -> None:
+    record.update(upper_bound=2.0, gap=2.0 - record["utility"])
+
+
+def stopped(record: Any) -> None:
+    record.update(status="time limit", advice=Status.TIME_LIMIT.advice)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -220,14 +228,16 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
         (setter("gamma", to=[0.5] * 11), r"K\+1 = 12 numbers"),
         (setter("gamma", to="0.5"), "its record cannot be read"),
         (setter("gamma", to=None), "its record cannot be read"),
-        (setter("gamma", to=[[0.5]] * 12), "a flat list"),
+        (setter("gamma", to=[[0.5]] * 12), r"gamma = \[0.5\] is not valid: expected a finite number"),
         (setter("utility", to=0.95), "its utility is 0.9"),
         (setter("utility", to=1), "its utility is 0.9"),
         (setter("upper_bound", to=0.5), "its upper bound 0.5 is not between its utility 0.9"),
-        (setter("upper_bound", to=2.0), "its upper bound 2.0 is not between"),
-        (setter("upper_bound", to="inf"), "upper_bound = 'inf' is not valid: expected a number"),
+        (bound_beyond_1, "its upper bound 2.0 is not between"),
+        (setter("upper_bound", to="inf"), "upper_bound = 'inf' is not valid: expected a finite number"),
+        (setter("gap", to=-3.0), "gap = -3.0 is not valid: expected .*, as the rest of the record says"),
+        (setter("approved", to=True), "approved = True is not valid: expected no such field"),
         (setter("certificate", "margin", to=0.25), "its certificate does not fit its gamma: margin is"),
-        (setter("certificate", "margin", to=[]), r"margin = \[\] is not valid: expected a number"),
+        (setter("certificate", "margin", to=[]), r"margin = \[\] is not valid: expected a finite number"),
         (setter("certificate", "bound", to=0.1), "its certificate does not fit its gamma: bound is"),
         (setter("certificate", "limit", to=0.9), "its certificate does not fit its gamma: limit is"),
         (setter("certificate", "method", to="faith"), "its certificate does not fit its gamma: method is"),
@@ -244,11 +254,12 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
         (setter("objective", to="nonsense"), "its record cannot be read: objective = 'nonsense'"),
         (setter("shape", to="monotone"), "it answers another question"),
         (setter("shape", to={}), "shape = {} is not valid"),
-        (setter("status", to="time limit"), "its status is 'time limit', which solving again may better"),
+        (stopped, "its status is 'time limit', which solving again may better"),
+        (setter("status", to="time limit"), "advice = .* is not valid"),
         (setter("status", to="perfect"), "its record cannot be read"),
         (setter("method", to=7), "method = 7 is not valid: expected a text"),
         (setter("statistics", "rows", to=True), "rows = True is not valid"),
-        (setter("statistics", "seconds", to=[1.0]), r"seconds = \[1\.0\] is not valid: expected seconds by phase"),
+        (setter("statistics", "seconds", to=[1.0]), r"seconds = \[1\.0\] is not valid: expected an object"),
         (without("backend"), "The record lacks this field"),
     ],
 )

@@ -161,7 +161,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "gamma, one side": (lambda r: r["gamma"].__setitem__(0, 0.5), "cannot be read"),
     "utility": (lambda r: r.__setitem__("utility", r["utility"] + 1e-6), "its utility is"),
     "upper bound": (lambda r: r.__setitem__("upper_bound", 0.0), "its upper bound"),
-    "gap": (lambda r: r.__setitem__("gap", 0.5), "other things than follow"),
+    "gap": (lambda r: r.__setitem__("gap", 0.5), "gap = 0.5 is not valid"),
     "margin": (lambda r: r["certificate"].__setitem__("margin", 0.5), "certificate does not fit"),
     "method": (lambda r: r["certificate"].__setitem__("method", "ball"), "certificate does not fit"),
     "bound": (lambda r: r["certificate"].__setitem__("bound", 0.0), "certificate does not fit"),

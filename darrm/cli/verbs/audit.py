@@ -150,11 +150,11 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
 
 
 def _recorded_mechanism(file: str, text: str) -> tuple[VoteMechanism, dict[str, int]]:
-    from darrm.cli.files import json_documents
     from darrm_opt.mechanisms import mechanism_from_record
+    from darrm_opt.untrusted import json_value
 
     try:
-        (record,) = json_documents(text)
+        record = json_value(text)
     except ValueError as err:
         fail(f"{file} is not one JSON value: {err}.", ExitCode.BAD_INPUT)
     with options_named(mechanism="SUBJECT"):
@@ -239,18 +239,19 @@ def statement(
     leaves, ε and δ, the account, what is assumed and what is not covered, with the software's version, a hash of the
     design and the date. What can be proved is proved again first.
     """
-    from darrm.cli.files import json_document, read_text
+    from darrm.cli.files import read_text
     from darrm.cli.verbs.verify import is_release_log
     from darrm_opt.answers.statement import statement_of_log, statement_of_record
     from darrm_opt.errors import InvalidInput, VerificationFailed
     from darrm_opt.release import ReleaseLog
+    from darrm_opt.untrusted import json_value
 
     try:
         if is_release_log(file):
-            made = statement_of_log(ReleaseLog(file))
+            made = statement_of_log(ReleaseLog(file, read_only=True))
         else:
             try:
-                record = json_document(read_text(file))
+                record = json_value(read_text(file))
             except ValueError as err:
                 raise InvalidInput("FILE", file, "a release log, or one JSON object as darrm writes it") from err
             made = statement_of_record(record)

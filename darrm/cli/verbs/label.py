@@ -465,14 +465,15 @@ def required(value: str | None, argument: str) -> str:
 def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Privacy] | None]:
     """Return what a file releases by, proved, and the queries and the total that it was designed for, if it says so."""
     from darrm.cli.cached_solve import release_of
-    from darrm.cli.files import json_document, read_text
+    from darrm.cli.files import read_text
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
+    from darrm_opt.untrusted import json_value
 
     record = None
     if source != "-":  # which can be read once
         with suppress(ValueError):  # said by whoever reads it as an answer of `darrm solve`
-            record = json_document(read_text(source))
+            record = json_value(read_text(source))
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
         if "sampling" in record:  # its total holds for samples that nobody can see in a file of votes
             accepted = "a mechanism for votes of records that are in every query"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, NotPrivate, Problem
     from darrm_opt.design.certificate import Arithmetic
     from darrm_opt.mechanisms import VoteMechanism
+    from darrm_opt.problem import Privacy
+    from darrm_opt.release import ReleaseLog
 
 BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon")
 """Fields of a problem beside ``gamma``, as people write them; their defaults are those of the options."""
@@ -37,6 +41,7 @@ class Proof:
     content: dict[str, Any]
     text: str
     warnings: tuple[str, ...] = ()
+    addition: str = ""  # to the first line of the text, where that stands alone
 
 
 def verify(
@@ -74,22 +79,32 @@ def verify(
     over many releases, a release log's too, the account is computed again. A file names its problem; for a bare list
     give the problem's options (--K follows from the list).
     """
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import DarrmError, InvalidInput
+    from darrm_opt.untrusted import UNREADABLE
 
     if checker not in ("own", "formal"):
         raise InvalidInput("checker", checker, "'own' or 'formal'")
     if checker == "formal" and arithmetic != "float":
         raise InvalidInput("arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic")
-    # By what the file is: nobody should have to know which verb wrote it.
+    try:
+        proofs = list(_proofs_of(file, options, arithmetic, checker))
+    except DarrmError:
+        raise
+    except UNREADABLE as err:  # any step may break on a file that anyone wrote
+        fail(f"{file} cannot be verified: {type(err).__name__}: {err}", ExitCode.BAD_INPUT)
+    _show(proofs, json=json)
+
+
+def _proofs_of(file: str, options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
+    """Yield the proofs of a file, by what it is: nobody should have to know which verb wrote it."""
     if _is_table(file):
         _refuse_beside("a table", options, arithmetic, checker)
-        proofs = [_table_proof(file)]
+        yield _table_proof(file)
     elif is_release_log(file):
         _refuse_beside("a release log", options, arithmetic, checker)
-        proofs = [_log_proof(file)]
+        yield _log_proof(file)
     else:
-        proofs = list(_proofs(file, options, arithmetic, checker))
-    _show(proofs, json=json)
+        yield from _proofs(file, options, arithmetic, checker)
 
 
 def _show(proofs: list[Proof], *, json: bool) -> None:
@@ -105,21 +120,23 @@ def _show(proofs: list[Proof], *, json: bool) -> None:
         say(f"Warning: {warning}")
     if not json:
         many_text = f"{len(proofs)} releases, each proved private for the problem that it names:"
-        lines = [many_text, *(proof.text.partition("\n")[0] for proof in proofs)]
+        lines = [many_text, *(proof.text.partition("\n")[0] + proof.addition for proof in proofs)]
+        unproved = [name for proof in proofs for name in proof.content.get("unproved", ())]
+        lines += [f"unproved   {_unproved_text(dict.fromkeys(unproved))}"] if unproved else []
         answer(proofs[0].text if len(proofs) == 1 else "\n".join(lines))
 
 
 def _proofs(file: str, options: ProblemOptions, arithmetic: str, checker: str) -> Iterator[Proof]:
     """Yield a proof of each γ and mechanism of a file of JSON values: one, or one after the other as in JSON Lines."""
-    from darrm.cli.files import json_documents, read_text
-    from darrm_opt.errors import DarrmError
-    from darrm_opt.mechanisms.base import mechanism_kinds
+    from darrm.cli.files import read_text
+    from darrm_opt.errors import DarrmError, NotPrivate
+    from darrm_opt.untrusted import json_values
 
     text = read_text(file)
     try:
-        documents = json_documents(text)
+        documents = json_values(text)
     except ValueError as err:
-        fail(f"{file} is not JSON: {err}.", ExitCode.BAD_INPUT)
+        fail(f"{file} is not JSON: {str(err).rstrip('.')}.", ExitCode.BAD_INPUT)
     for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         try:
@@ -129,24 +146,22 @@ def _proofs(file: str, options: ProblemOptions, arithmetic: str, checker: str) -
         if not isinstance(content, list) and options.given:
             names = ", ".join(map(option_of, options.given))
             fail(f"{source} names its problem itself: leave out {names}, or give a bare list.", ExitCode.BAD_INPUT)
-        if isinstance(content, dict) and content.get("kind") == "darrm group table":
-            _refuse_beside("a table of groups", options, arithmetic, checker)
-            yield _group_proof(source, content)
-            continue
-        if isinstance(content, dict) and content.get("kind") in mechanism_kinds():
-            _refuse_beside("a mechanism for classes", options, arithmetic, checker)
+        if isinstance(content, dict) and "kind" in content:
+            _refuse_beside(f"a {content['kind']!s:.60}", options, arithmetic, checker)
             yield _mechanism_proof(source, content)
             continue
         try:
             questions = list(_questions(content, options))
-        except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-            fail(f"{source}: {err}", ExitCode.BAD_INPUT)  # any step may break on a file that anyone wrote
+        except NotPrivate as err:  # found while it was read
+            yield _not_private(err, {})
+            continue
+        except DarrmError as err:
+            fail(f"{source}: {err}", ExitCode.BAD_INPUT)
         if not questions:
-            others = "For a table or a mechanism give the file of `darrm solve`, `plan` or `cost` with --output."
-            message = f"{source}: there is no γ with its problem in it. The least file is {LEAST_FILE}. {others}"
-            fail(message, ExitCode.BAD_INPUT)
-        for problem, gamma in questions:
-            yield _formal_proof(problem, gamma) if checker == "formal" else _gamma_proof(problem, gamma, arithmetic)
+            fail(f"{source}: {_without_gamma(content)}", ExitCode.BAD_INPUT)
+        prove = _formal_proof if checker == "formal" else partial(_gamma_proof, arithmetic=arithmetic)
+        for question in questions:
+            yield prove(question)
 
 
 def _record_in(document: Any) -> Any:
@@ -158,43 +173,98 @@ def _record_in(document: Any) -> Any:
     return record_in_answer(document)
 
 
-def _questions(content: Any, options: ProblemOptions) -> Iterator[tuple[Problem, NoiseFunction]]:
-    """Yield each problem of a file with the γ that is to be proved private for it."""
+def _without_gamma(content: Any) -> str:
+    """Return what a file is in which there is nothing to prove."""
+    if isinstance(content, dict) and "title" in content and "status" in content:
+        reason = content.get("detail", content["title"])
+        return f"the service refused the request ({content['status']!s:.9}): {reason!s:.400}"
+    if isinstance(content, dict) and "state" in content and "id" in content:
+        return (
+            f"it is a job of the service ({content['state']!s:.20}) without its result: ask for that when it is done."
+        )
+    others = "For a table or a mechanism give the file of `darrm solve`, `plan` or `cost` with --output."
+    return f"the file contains no γ with its problem. A minimal valid file is {LEAST_FILE}. {others}"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A γ of a file, the problem for which it must be private, and what else the file says of it."""
+
+    problem: Problem
+    noise: NoiseFunction
+    unproved: tuple[str, ...] = ()  # claims of the file that no proof covers
+    total: tuple[int, Privacy, bool] | None = None  # releases, what they cost together, whether voters are fresh
+
+
+SOLVED = ("upper_bound", "gap", "status", "method", "backend", "statistics")
+"""Claims of an answer that its γ does not prove: how good another γ could be, and what the solve took."""
+
+PROVED = ("gamma", "problem", "spent", "queries")
+"""Fields of an option of a plan that are proved."""
+
+
+def _questions(content: Any, options: ProblemOptions) -> Iterator[Question]:
+    """Yield each γ of a file that is to be proved private."""
     from darrm_opt.noise import NoiseFunction
-    from darrm_opt.record import check_allowance, problem_from_record
+    from darrm_opt.record import check_allowance
+    from darrm_opt.untrusted import typed
 
     if isinstance(content, list):
         problem = options.problem() if options.K is not None else options.problem(K=max(1, len(content) - 1))
-        yield problem, NoiseFunction(content, problem.K)
+        yield Question(problem, NoiseFunction(_numbers(content), problem.K))
     elif isinstance(content, dict) and "format" in content and not content.keys().isdisjoint(("problem", "gamma")):
         yield _answer_in(content)
     elif isinstance(content, dict) and "gamma" in content:
         problem = _bare_problem(content)
         check_allowance(content.get("m"), problem)
-        yield problem, NoiseFunction(content["gamma"], problem.K)
+        yield Question(problem, NoiseFunction(typed(list[float], content["gamma"], "gamma"), problem.K))
     else:
         for design in _designs_in(content):
-            if "format" in design:
-                yield _answer_in(design)
-            else:
-                problem = problem_from_record(design["problem"])
-                yield problem, NoiseFunction(design["gamma"], problem.K)
+            yield _answer_in(design) if "format" in design else _option_in(design, content)
 
 
-def _answer_in(content: dict[str, Any]) -> tuple[Problem, NoiseFunction]:
-    """Return the problem and the γ of an answer of `darrm solve`, whose utility must be that of its γ."""
+def _numbers(gamma: list[Any]) -> list[Any]:
+    """Return the numbers of a bare list; a list that has another form is told of as a γ."""
+    from darrm_opt.untrusted import typed
+
+    flat = gamma and all(not isinstance(value, list) for value in gamma)
+    return typed(list[float], gamma, "gamma") if flat else gamma
+
+
+def _answer_in(content: dict[str, Any]) -> Question:
+    """Return the γ of an answer of `darrm solve`, whose claims must be those of its γ."""
     from darrm_opt.record import DesignSpec
-    from darrm_opt.reprove import check_utility, read_solution
+    from darrm_opt.reprove import read_solution, reprove
 
-    solution = read_solution(content)
-    check_utility(solution.utility, solution.noise, DesignSpec.of(solution))
-    return solution.problem, solution.noise
+    claim = read_solution(content)
+    solution = reprove(claim, DesignSpec.of(claim))
+    return Question(solution.problem, solution.noise, SOLVED)
+
+
+def _option_in(option: dict[str, Any], answer: Any) -> Question:
+    """Return the γ of an option of a plan, or of a point of another answer, with the total that it says it costs."""
+    from darrm_opt.noise import NoiseFunction
+    from darrm_opt.problem import Privacy
+    from darrm_opt.record import problem_from_record, problem_record
+    from darrm_opt.untrusted import check_written, field, typed
+
+    problem = problem_from_record(option["problem"])
+    check_written(option["problem"], problem_record(problem))
+    noise, total = NoiseFunction(typed(list[float], option["gamma"], "gamma"), problem.K), None
+    is_plan = isinstance(answer, dict) and isinstance(answer.get("options"), list) and answer.get("draw") is None
+    if is_plan and option.get("spent") is not None and option.get("queries") is not None:
+        spent = option["spent"]
+        within = Privacy(field(spent, "epsilon"), field(spent, "delta"))
+        total = typed(int, option["queries"], "queries"), within, typed(bool, field(answer, "fresh"), "fresh")
+    proved = PROVED if total is not None else PROVED[:2]
+    names = [name for name in option if name not in proved]
+    if isinstance(answer, dict) and answer is not option:  # what stands around the γ: advice, or options without one
+        names += [name if name != "options" else "options without gamma" for name in answer if name != "fresh"]
+    return Question(problem, noise, tuple(dict.fromkeys(names)), total)
 
 
 def _bare_problem(content: dict[str, Any]) -> Problem:
     """Return the problem that is written beside a γ."""
-    from math import inf
-
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Problem
 
@@ -215,8 +285,12 @@ def _bare_problem(content: dict[str, Any]) -> Problem:
 
 def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
     """Yield every record in an answer, such as a plan, that has a γ and names its problem."""
+    from darrm_opt.errors import InvalidInput
+
     if isinstance(content, dict):
-        if content.get("gamma") is not None and isinstance(content.get("problem"), dict):
+        if content.get("gamma") is not None:
+            if not isinstance(content.get("problem"), dict):
+                raise InvalidInput("problem", content.get("problem"), "the problem of the γ beside it")
             yield content
             return
         content = list(content.values())
@@ -225,21 +299,51 @@ def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
             yield from _designs_in(part)
 
 
-def _gamma_proof(problem: Problem, gamma: NoiseFunction, arithmetic: str) -> Proof:
-    """Return the proof of a γ by this program's own search."""
+def _gamma_proof(question: Question, arithmetic: str) -> Proof:
+    """Return the proof of a γ by this program's own search, and of the total that its file names."""
     from darrm_opt import NotPrivate
     from darrm_opt import verify as prove
-    from darrm_opt.design.report import certificate_text, problem_text
+    from darrm_opt.accounting.release_profile import Release
+    from darrm_opt.design.report import certificate_text, guarantee, problem_text
+    from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+    from darrm_opt.problem import Privacy
     from darrm_opt.record import problem_record
+    from darrm_opt.untrusted import TOLERANCE
 
+    problem, gamma = question.problem, question.noise
     content: dict[str, Any] = {"problem": problem_record(problem)}
     try:
         certificate = prove(problem, gamma, arithmetic=cast("Arithmetic", arithmetic))  # checked there
     except NotPrivate as err:
         return _not_private(err, content)
-    text = f"{problem_text(problem)}\n\n{certificate_text(certificate)}"
+    lines = [f"{problem_text(problem)}\n\n{certificate_text(certificate)}"]
     content["certificate"] = asdict(certificate)
-    return Proof(private=True, content=content, text=text, warnings=problem.warnings(gamma.values))
+    addition = ""
+    if question.total is not None:
+        queries, claim, fresh = question.total
+        epsilon = CertifiedNoiseFunction(Release.of((gamma, problem)), fresh=fresh).epsilon(queries, claim.delta)
+        content["total"] = {"queries": queries, **asdict(claim)}
+        if not epsilon <= claim.epsilon * (1 + TOLERANCE):
+            message = f"{queries:,} answers by this γ are not proved to be {guarantee(claim)} together."
+            return Proof(private=None, content=content | {"message": message}, text=message)
+        content["total"]["epsilon"] = epsilon  # as it is proved here, by sums in this order
+        total = f"{queries:,} answers are {guarantee(Privacy(epsilon, claim.delta))} together"
+        lines.append(f"total      {total}: the account, computed again")
+        addition = f" {total}."
+    _name_unproved(question.unproved, content, lines)
+    warnings = problem.warnings(gamma.values)
+    return Proof(private=True, content=content, text="\n".join(lines), warnings=warnings, addition=addition)
+
+
+def _unproved_text(names: Iterable[str]) -> str:
+    return f"what the file says of {', '.join(names)}"
+
+
+def _name_unproved(names: tuple[str, ...], content: dict[str, Any], lines: list[str]) -> None:
+    """Name the claims of a file that no proof covers."""
+    if names:
+        content["unproved"] = list(names)
+        lines.append(f"unproved   {_unproved_text(names)}")
 
 
 def _not_private(err: NotPrivate, content: dict[str, Any]) -> Proof:
@@ -249,12 +353,13 @@ def _not_private(err: NotPrivate, content: dict[str, Any]) -> Proof:
     return Proof(private=None if isinstance(err, NotProven) else False, content=content, text=str(err))
 
 
-def _formal_proof(problem: Problem, gamma: NoiseFunction) -> Proof:
-    """Return what the formal checker says of a γ."""
+def _formal_proof(question: Question) -> Proof:
+    """Return what the formal checker says of a γ; it knows nothing of totals."""
     from darrm.cli.formal import formally_private
     from darrm_opt.design.report import problem_text
     from darrm_opt.record import problem_record
 
+    problem, gamma = question.problem, question.noise
     content: dict[str, Any] = {"problem": problem_record(problem), "checker": "formal"}
     if not formally_private(problem, gamma):
         message = (
@@ -263,8 +368,10 @@ def _formal_proof(problem: Problem, gamma: NoiseFunction) -> Proof:
         )
         return Proof(private=None, content=content | {"message": message}, text=message)
     sentence = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
-    text = f"{problem_text(problem)}\n\n{sentence}"
-    return Proof(private=True, content=content, text=text, warnings=problem.warnings(gamma.values))
+    lines = [f"{problem_text(problem)}\n\n{sentence}"]
+    total = () if question.total is None else ("queries", "spent")
+    _name_unproved(question.unproved + total, content, lines)
+    return Proof(private=True, content=content, text="\n".join(lines), warnings=problem.warnings(gamma.values))
 
 
 def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
@@ -283,7 +390,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
         sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
     # A table is proved while it is read: that it fails is a verdict, while an unreadable file is bad input.
     except NotPrivate as err:
-        return Proof(private=False, content={"message": str(err), "excess": err.excess}, text=str(err))
+        return _not_private(err, {})
     except DarrmError as err:
         fail(f"{source}: {err}", ExitCode.BAD_INPUT)
     voters = f"{mechanism.K} voters, {mechanism.classes} classes, one record moves {mechanism.affected}"
@@ -319,6 +426,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
             )
             return Proof(private=None, content=content | {"message": message}, text=message)
         lines.append(f"total      {queries:,} answers are {guarantee(total)} together: the account, computed again")
+    _name_unproved(tuple(name for name in SOLVED if name in record), content, lines)
     return Proof(private=True, content=content, text="\n".join([f"{voters}.", *lines]))
 
 
@@ -357,7 +465,8 @@ def _log_proof(file: str) -> Proof:
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.release import ReleaseLog
 
-    log = ReleaseLog(file)
+    log = ReleaseLog(file, read_only=True)
+    log.check_answers()
     record = log.mechanism.record()
     if log.budget is not None and log.proposal is None:
         record |= planned_fields(log.limit, log.budget)
@@ -368,31 +477,23 @@ def _log_proof(file: str) -> Proof:
     text = proof.text
     if log.proposal is not None:
         text = f"{text.partition(chr(10))[0]}\ntest       {guarantee(log.proposal.total)} with its batch: proved again"
+    if not proof.private:
+        return replace(proof, content=proof.content | fields)
+    if not _is_account(log):
+        message = f"{file}: the account {log.account!r} does not prove its limit of {log.limit:,} releases."
+        return Proof(private=None, content=proof.content | fields | {"message": message}, text=message)
     lines = [text, f"log        {state}", f"assumed    {assumption(log)}"]
     return replace(proof, content=proof.content | fields, text="\n".join(lines))
 
 
-def _group_proof(source: str, record: dict[str, Any]) -> Proof:
-    """Return the proof of a table for groups of voters."""
-    from darrm_opt import NotPrivate
-    from darrm_opt.errors import DarrmError
-    from darrm_opt.tables.groups import GroupProblem
-    from darrm_opt.tables.record import problem_record, table_from_record
+def _is_account(log: ReleaseLog) -> bool:
+    """Return whether what a log says that proves its limit does."""
+    from darrm_opt.release.log import EARNED_ACCOUNT
 
-    try:
-        problem, _, certificate = table_from_record(record)
-    except NotPrivate as err:
-        return _not_private(err, {})
-    except DarrmError as err:
-        fail(f"{source}: {err}", ExitCode.BAD_INPUT)
-    groups = "; ".join(map(str, problem.groups if isinstance(problem, GroupProblem) else ()))
-    text = (
-        f"{problem.classes} classes, voters {groups}: the released class is ({problem.target.epsilon:g}, "
-        f"{problem.target.delta:g})-private.\nprivate    proved for these very numbers over "
-        f"{certificate.checked:,} corners"
-    )
-    content = {"problem": problem_record(problem), "certificate": certificate.as_dict()}
-    return Proof(private=True, content=content, text=text)
+    if log.proposal is not None or log.budget is None:
+        return log.account == ("queries" if log.proposal is None else EARNED_ACCOUNT)
+    known = log.cost(log.limit, log.budget.delta).epsilons
+    return log.limit == 0 or known.get(log.account, inf) <= log.budget.epsilon
 
 
 def _is_table(file: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,11 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
     result = run("verify", "rule.json", "--json")
     assert result.exit_code == ExitCode.NOT_PRIVATE
     assert json.loads(result.stdout)["excess"] > 0
-    for values in ([], "text", [1e400], [[0.1]], None):
-        Path("rule.json").write_text(json.dumps(record | {"values": values}).replace("Infinity", "1e400"))
+    for values in ([], "text", [[0.1]], None, [*map(str, record["values"])], [True, *record["values"][1:]]):
+        Path("rule.json").write_text(json.dumps(record | {"values": values}))
         assert "values" in refused("verify", "rule.json")
+    Path("rule.json").write_text(json.dumps(record | {"values": [math.inf]}).replace("Infinity", "1e400"))
+    assert "1e400 cannot be read" in refused("verify", "rule.json")
     record["problem"] |= {"K": 10**6, "classes": 1000}
     Path("rule.json").write_text(json.dumps(record))
     assert "20,000 partitions" in refused("verify", "rule.json")

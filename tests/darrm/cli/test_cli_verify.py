@@ -92,7 +92,13 @@ def test_a_suspicious_problem_is_pointed_out() -> None:
         ("[1, 0.5, 0.5, 0.5, 0.4, 1]", "-: gamma[1] = 0.5 is not valid: expected gamma[1] = gamma[4] = "),
         ("[1, 1, 1.5, 1.5, 1, 1]", "-: gamma[2] = 1.5 is not valid: expected a probability in [0, 1]."),
         ("[1, 1, -0.1, -0.1, 1, 1]", "-: gamma[2] = -0.1 is not valid: expected a probability in [0, 1]."),
-        ('[1, 1, "a", "a", 1, 1]', "-: gamma = [1, 1, 'a', 'a', 1, 1] is not valid: expected numbers γ(0), …, γ(K)."),
+        ('[1, 1, "a", "a", 1, 1]', "-: gamma = 'a' is not valid: expected a finite number."),
+        ('[1, 1, "0.5", "0.5", 1, 1]', "-: gamma = '0.5' is not valid: expected a finite number."),
+        ("[true, 1, 0.5, 0.5, 1, true]", "-: gamma = True is not valid: expected a finite number."),
+        ("[1, 1, 1e-400, 1e-400, 1, 1]", "- is not JSON: 1e-400 cannot be read. It is not 0, and closer to 0"),
+        ("[1, 1, 1e400, 1e400, 1, 1]", "- is not JSON: 1e400 cannot be read. It is beyond the largest double"),
+        (f"[{'9' * 5000}, 1]", "- is not JSON: a number of 5000 digits cannot be read"),
+        (f"[1{'0' * 390}, 1]", "-: gamma = 1000"),
         ("[[1, 1], [1, 1]]", "-: gamma = [[1.0, 1.0], [1.0, 1.0]] is not valid: expected a flat list of K+1 numbers"),
         ("[]", "-: gamma = [] is not valid: expected a flat list of K+1 numbers γ(0), …, γ(K)."),
         ("[1, 1, NaN, NaN, 1, 1]", "- is not JSON: NaN is not a number of JSON."),
@@ -115,12 +121,14 @@ def test_a_file_that_is_no_answer_is_refused(content: str) -> None:
     [
         ({"format": 2}, "format = 2 is not valid: expected 1. Written by another version of darrm-opt; solve again."),
         ({"utility": 0.99}, "its utility is 0.901"),
-        ({"utility": "high"}, "utility = 'high' is not valid: expected a number."),
+        ({"utility": "high"}, "utility = 'high' is not valid: expected a finite number."),
         ({"gamma": [1.0, 1.0]}, "gamma = [1.0, 1.0] is not valid: expected K+1 = 6 numbers. Received 2."),
         ({"problem": {"K": "5"}}, "epsilon is missing: expected a value. The record lacks this field."),
         ({"objective": "fun"}, "objective = 'fun' is not valid: expected rectangular"),
-        ({"status": "splendid"}, "is not valid: expected a complete record as written by darrm-opt."),
-        ({"certificate": None}, "argument after ** must be a mapping"),
+        ({"status": "splendid"}, "status = 'splendid' is not valid: expected one of 'optimal', "),
+        ({"certificate": None}, "certificate is missing: expected an object."),
+        ({"gap": -3}, "gap = -3 is not valid: expected "),
+        ({"approved": True}, "approved = True is not valid: expected no such field."),
     ],
 )
 def test_an_answer_that_was_changed_is_refused(change: dict[str, Any], message: str) -> None:
@@ -296,7 +304,13 @@ def test_every_gamma_of_a_plan_and_of_a_search_is_proved() -> None:
     assert count > 3
     result = run("verify", "-", given=plan)
     assert result.stdout.startswith(f"{count} releases, each proved private")
-    assert len(result.stdout.splitlines()) == count + 1
+    assert len(result.stdout.splitlines()) == count + 2
+    assert result.stdout.count("answers are (") == count
+    assert "\nunproved   what the file says of mechanism, fits, outcome, accuracy, " in result.stdout
+    cheap = json.loads(plan)
+    next(option for option in cheap["options"] if option["gamma"])["spent"]["epsilon"] = 0.5
+    false = run("verify", "-", "--json", given=json.dumps(cheap))
+    assert (false.exit_code, json.loads(false.stdout)["private"]) == (ExitCode.NOT_PRIVATE, None)
     wrong = json.loads(plan)
     next(option for option in wrong["options"] if option["gamma"])["gamma"] = [1.0] * 4
     assert run("verify", "-", given=json.dumps(wrong)).exit_code == ExitCode.NOT_PRIVATE
@@ -378,7 +392,7 @@ def test_a_mechanism_for_fresh_samples_is_proved_for_them(tmp_path: Path) -> Non
 
 def test_another_file_with_a_format_is_not_called_an_answer_of_another_version() -> None:
     told = refused("verify", "-", given='{"format": 2, "keys": []}')
-    assert told.startswith("Error: -: there is no γ with its problem in it.")
+    assert told.startswith("Error: -: the file contains no γ with its problem.")
 
 
 def test_labels_are_no_table(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.rounding import as_written, decimal_above
 from darrm_opt.search import largest_count
-from darrm_opt.untrusted import UNREADABLE, json_value
+from darrm_opt.untrusted import UNREADABLE, check_written, json_value
 
 Accounting = Literal["best", "simple"]
 
@@ -197,8 +197,7 @@ class PrivacyBudget:
             raise BudgetUnreadable(f"the budget {path} cannot be read: {err}") from err
         try:
             record = json_value(text)
-            if record["format"] != FORMAT:
-                raise InvalidInput("format", record["format"], f"{FORMAT}, which this version reads")
+            check_written({"format": record["format"]}, {"format": FORMAT})
             # Charged again one by one: a file that overspends its own budget is refused, whoever wrote it.
             account = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:

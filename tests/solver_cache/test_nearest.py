@@ -19,6 +19,7 @@ import pytest
 from support.stores import STORE_URLS
 
 from darrm_opt import Privacy, Problem, Solution, solve, verify
+from darrm_opt.design.solution import Status
 from darrm_opt.record import canonical_json, digest, problem_record, solution_from_record
 from solver_cache import (
     DesignSpec,
@@ -207,7 +208,7 @@ def edited(**values: Any) -> Row:
         (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.*, not 1.0"),
         (edited(utility=0.99), "its utility is 0.*, not 0.99"),
         (replace(edited(), digest=digest("")), "its text does not fit its SHA-256"),
-        (edited(status="time limit"), "which solving again may better"),
+        (edited(status="time limit", advice=Status.TIME_LIMIT.advice), "which solving again may better"),
         (edited(problem__epsilon=0.3), "its record cannot be read: m = 1.2"),
         (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is stored under the key of"),
     ],

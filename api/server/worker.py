@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -125,6 +125,9 @@ def _stop_with_parent(parent: BaseProcess, listening: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+UNKNOWN_END = 255
+"""Exit code of a worker whose end the process that it was forked from did not tell."""
+
 RESTART_SECONDS = 1.0
 """Shortest time between two starts of a worker in one slot [s], for a worker that dies at once."""
 
@@ -153,7 +156,7 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
 class _WorkerSlot:
     """One worker slot and its present process."""
 
-    process: SpawnProcess
+    process: ForkServerProcess
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
         self._arguments = (settings, listening)
@@ -167,27 +170,39 @@ class _WorkerSlot:
     def start(self) -> None:
         """Start a worker, after a pause if the last one was started just now."""
         time.sleep(max(0.0, self._start_time + RESTART_SECONDS - time.monotonic()))
-        self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._arguments)
-        with _safe_path():
+        # Forked from a process without threads that has imported everything: a worker starts in milliseconds, and shares
+        # that memory. Should that process be killed, the end of its workers goes unheard, and they are stopped.
+        if self.has_started and self.process.exitcode == UNKNOWN_END and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGTERM)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["api.server.preload"])
+        self.process = context.Process(target=run_worker, args=self._arguments)
+        with _start_environment():
             self.process.start()
         self._start_time = time.monotonic()
 
 
 @contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
-    """Let a process that starts here look for its first imports, such as socket, outside the current folder."""
-    previous = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
+def _start_environment() -> Iterator[None]:
+    """Let the process that workers are forked from, which the first of them starts, have this environment.
+
+    It looks for its first imports, such as socket, outside the current folder, and has no threads of OpenBLAS.
+    """
+    wanted = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+    previous = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if previous is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = previous
+        for name, value in previous.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
-def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
+def _stop_workers(processes: list[ForkServerProcess], seconds: float) -> None:
     """Stop the workers gracefully; those still alive at the deadline are killed."""
     deadline = time.monotonic() + seconds
     for process in processes:

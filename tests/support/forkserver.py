@@ -191,9 +191,9 @@ def _become(
     ours = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = [*([] if "-P" in options else [""]), *ours, *sys.path]
     random.seed()
-    if _SPAWNED in program:
+    if _WORKERS in program:
         _count_in_files()
-    name = POOL_PROCESS if program == _BOOTSTRAP else WORKER if _SPAWNED in program else "darrm"
+    name = POOL_PROCESS if program == _BOOTSTRAP else WORKER if _WORKERS in program else "darrm"
     Path("/proc/self/comm").write_text(name, encoding="ascii")
     return _with_fork_server(program) if {"serve", "precompute"} & {*arguments} else program
 
@@ -250,8 +250,8 @@ def _with_fork_server(program: str) -> str:
 
 
 def _spawned(path: bytes, words: list[str], numbers: list[int]) -> int:
-    """Start a process of `multiprocessing`, which begins as a copy."""
-    if _SPAWNED not in words[-2]:
+    """Start a process of `multiprocessing`; the one that workers are forked from begins as a copy."""
+    if _WORKERS not in words[-1]:
         return _SPAWN(path, words, numbers)
     at = words.index("-c")
     request = (words[1:at], words[at + 1], words[at + 2 :], str(Path.cwd()), dict(os.environ), sorted(numbers))
@@ -311,8 +311,8 @@ def _is_customized(environment: dict[str, str]) -> bool:
 
 _SERVERS: list[ForkServer] = []
 
-_SPAWNED = "multiprocessing.spawn"
-"""Module that stands in the program of a worker."""
+_WORKERS = "multiprocessing.forkserver"
+"""Module that stands in the program of the process that workers are forked from."""
 
 _SPAWN = multiprocessing.util.spawnv_passfds
 

@@ -132,7 +132,9 @@ def gone(pids: list[int], seconds: float = 30) -> None:
 
 def workers_of(pid: int) -> list[int]:
     """Return the workers of a server: the processes that answer requests, where it has several."""
-    return [child for child in children().get(pid, []) if _is(child, WORKER, "spawn_main")]
+    tree = children()
+    origins = [child for child in tree.get(pid, []) if _is(child, WORKER, "multiprocessing.forkserver")]
+    return [worker for origin in origins for worker in tree.get(origin, [])]
 
 
 def _is_of_pool(pid: int) -> bool:

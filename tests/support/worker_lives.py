@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -20,6 +21,14 @@ def born(settings: Settings) -> int:
     return len(list(settings.run_folder.iterdir()))
 
 
+def signal_supervisor(number: signal.Signals) -> None:
+    """Send a signal to the supervisor, which is not the process that this one was forked from."""
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None
+    assert supervisor.pid is not None
+    os.kill(supervisor.pid, number)
+
+
 def cannot_start(settings: Settings, _: socket.socket) -> None:
     """End as uvicorn does where the application does not start."""
     born(settings)
@@ -30,14 +39,14 @@ def dies_once(settings: Settings, _: socket.socket) -> None:
     """Die the first time; the second time ask for the end of all."""
     if born(settings) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    os.kill(os.getppid(), signal.SIGTERM)
+    signal_supervisor(signal.SIGTERM)
     time.sleep(60)
 
 
 def asks_for_the_end(settings: Settings, _: socket.socket) -> None:
     """Ask for the end of all at once."""
     born(settings)
-    os.kill(os.getppid(), signal.SIGTERM)
+    signal_supervisor(signal.SIGTERM)
     time.sleep(60)
 
 
@@ -45,5 +54,5 @@ def hangs(settings: Settings, _: socket.socket) -> None:
     """Hear no signal."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     born(settings)
-    os.kill(os.getppid(), signal.SIGINT)
+    signal_supervisor(signal.SIGINT)
     time.sleep(60)

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_files_in_the_current_folder_are_not_imported_by_a_worker(
         (folder / f"{name}.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(folder)
     (tmp_path / "run").mkdir()
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # so that one begins in this folder
     # Or a worker that cannot begin would be replaced for ever.
     end = threading.Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     end.start()

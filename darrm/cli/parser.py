@@ -216,10 +216,18 @@ def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
     return "\n\n".join([usage, *_panels({"Commands": list(verbs.items())}), epilog]) + "\n"
 
 
+_SAME = {"--prior": "--objective", "--objective": "--prior"}
+"""Options that say the same in different verbs: how votes fall."""
+
+
 def _suggestion(word: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    matches = get_close_matches(word, list(names))
+    known = list(names)
+    if _SAME.get(word) in known:
+        return f" Did you mean {_SAME[word]}?"
+    # The δ of a release is no other spelling of the Δ of a voter.
+    matches = [name for name in get_close_matches(word, known) if {word, name} != {"--delta", "--Delta"}]
     return f" Did you mean {', '.join(matches)}?" if matches else ""
 
 

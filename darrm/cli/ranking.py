@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 VOTE_ROWS = 65_536
 """Rows of a file of votes that are read at a time."""
 
-NEAR_CHANCE = 0.5
-"""Share by which a mechanism has to be right more often than a class at random."""
-
 DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
 
 PRIOR = dict.fromkeys(("alpha", "beta", "chances", "counts"), "prior")
@@ -180,10 +177,11 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
         if option.gap is not None and option.utility is not None
     ]
     # A table of options looks like an answer even where none of them says anything.
-    if best.right is not None and best.right < (1 + NEAR_CHANCE) / question.classes:
+    if best.accuracy is not None and best.accuracy < question.least_accuracy:
         lines.append(
-            f"useless    the best is right about as often as a class at random (1/{question.classes}): "
-            "ask fewer queries, allow a larger total, or give the --prior of your votes"
+            f"useless    the best has accuracy {best.accuracy:.4f}, below --least-accuracy {question.least_accuracy:g} "
+            f"(a class at random: {1 / question.classes:.4g}): ask fewer queries, allow a larger total, or give the "
+            "--prior of your votes"
         )
     if question.ensemble is not None:
         lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")

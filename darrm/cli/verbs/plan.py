@@ -40,7 +40,7 @@ def plan(
             "Below this an answer is of no use, in [1/classes, 1).",
             "PROBABILITY",
             QUERIES,
-            "0.6 of two classes",
+            "0.6 of two classes; of C, a fifth of the way from 1/C to 1",
         ),
     ] = None,
     time_limit: Annotated[

@@ -34,6 +34,12 @@ class Quantities:
     epsilon: Annotated[str | None, CommandOption("--epsilon", "ε of one voter, without classes.", "NATS,…", _WHAT)] = (
         None
     )
+    Delta: Annotated[
+        str | None, CommandOption("--Delta", "Δ of one voter, without classes.", "PROBABILITY,…", _WHAT)
+    ] = None
+    affected: Annotated[
+        str | None, CommandOption("--affected", "How many votes one record can move.", "COUNT,…", _WHAT)
+    ] = None
     m: Annotated[str | None, CommandOption("--m", "Allowances, without classes.", "NUMBER,…", _WHAT)] = None
     target_epsilon: Annotated[str | None, CommandOption("--target-epsilon", "ε of the release.", "NATS,…", _WHAT)] = (
         None

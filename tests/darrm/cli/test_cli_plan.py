@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Privacy, PrivateVote, Problem, plan
 from darrm_opt.accuracy import disagreement
@@ -130,11 +130,18 @@ def test_a_plan_among_classes_names_its_prior_and_says_what_is_useless() -> None
     voters = ("--K", "20", "--classes", "5", "--affected", "1")
     useless = run("plan", *voters, "--queries", "200", "--total-epsilon", "1").stdout
     assert "the prior dirichlet(1.0)" in useless
-    assert "useless    the best is right about as often as a class at random (1/5)" in useless
+    assert "below --least-accuracy 0.36 (a class at random: 0.2)" in useless
     assert "gnmax" in useless
     assert "the prior dirichlet(1.0)" in useless.splitlines()[0]
     useful = run("plan", *voters, "--queries", "1", "--total-epsilon", "3", "--total-delta", "1e-5").stdout
     assert "useless" not in useful
+    # One judgement, that of --least-accuracy: 0.71 of two classes is of use unless more was asked for.
+    shape = ("--K", "10", "--affected", "1", "--queries", "50", "--total-epsilon", "4", "--total-delta", "1e-5")
+    two = ("plan", *shape, "--price", "0.5")
+    right = run_json(*two)["options"][0]["right"]
+    assert 0.6 < right < 0.75
+    assert "useless" not in run(*two).stdout
+    assert f"below --least-accuracy {right + 0.1:.2f}" in run(*two, "--least-accuracy", f"{right + 0.1:.2f}").stdout
 
 
 def test_what_all_mechanisms_share_is_said_once_and_the_prior_is_named() -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import refused, run, run_json
 
 from darrm.cli.verbs.precompute import duration, outcome_to_dict, progress_text
 from solver_cache import open_store
@@ -107,3 +107,9 @@ def test_what_came_of_a_run_in_words() -> None:
         "Solved: 5 in 10 s (0.5 a second), 1 by others. Worst gap: 3.0e-03. "
         "Of 2 nothing better than their gap can be proved."
     )
+
+
+def test_the_options_of_a_grid_are_its_quantities() -> None:
+    shape = ("--K", "3,5", "--epsilon", "0.5", "--m", "2", "--Delta", "0,1e-5", "--affected", "1")
+    found = run_json("precompute", *shape, "--dry-run")
+    assert found["plan"]["problems"] == 4

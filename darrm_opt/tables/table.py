@@ -11,6 +11,7 @@ target is, and x·s for s < 1 mixes x with it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -81,6 +82,21 @@ class Table:
         table = np.clip(np.nan_to_num(np.array(values, dtype=np.float64), nan=0.0), 0.0, 1.0)
         shrink = cells.shrink(np.add.reduceat(table * cells.multiplicities, cells.starts))
         return cls(cells, np.minimum(table * shrink[cells.owners], 1.0))
+
+    @classmethod
+    def constants(cls, cells: Cells) -> list[Table]:
+        """Return releases that ignore the votes, private at any target, other than the uniform one: x = 0.
+
+        Any class, and never ⊥; and ⊥ alone. Without ⊥ there is none that treats the classes alike.
+        """
+        if not cells.abstention:
+            return []
+        none = np.zeros(cells.owners.size, dtype=bool)
+        none[cells.layout[:, -1]] = True
+        share = 1 / cells.classes
+        if Fraction(share) * cells.classes > 1:
+            share = math.nextafter(share, 0.0)
+        return [cls(cells, np.where(none, 0.0, share)), cls(cells, np.where(none, 1.0, 0.0))]
 
     @cached_property
     def exponent(self) -> int:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.group_exact import Enumeration
 from support.plurality_exact import exp_above, neighbours, vote_counts, worst_excess
 from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, NotProven
+from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.plurality import ABSTENTION, PluralityProblem, Table, certify_table, solve_table, verify_table
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 from darrm_opt.tables.certificate import CornerProof, Edge, EdgeProof
-from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.groups import GroupProblem, TableProblem, group_of
 from darrm_opt.tables.problem import histograms
 from darrm_opt.tables.record import table_from_record, table_record, table_solution_record
+from darrm_opt.tables.solver import TableSolution
 
 
 def random_rule(rng: np.random.Generator, problem: PluralityProblem) -> Table:
@@ -191,3 +197,68 @@ def test_records_read_back_bit_for_bit_and_are_proved_again() -> None:
     for wrong in ({}, [], {**json.loads(text), "kind": "x"}, {**json.loads(text), "problem": {"K": 5}}):
         with pytest.raises(InvalidInput):
             table_from_record(wrong)
+
+
+SLIGHT = (0.0, 2.0**-53, 1e-15, 1e-14, 6e-14, 2e-13, 1e-12, 1e-9, 1e-3)
+"""What a value of a table is raised or lowered by, around what rounding and the grid of a problem's numbers hide."""
+
+
+def changed_slightly(solution: TableSolution, rng: np.random.Generator) -> Iterator[Table]:
+    """Yield tables that differ from a solution by little, in one value or in all."""
+    values, cells = solution.table.values, solution.table.cells
+    inner = np.flatnonzero((values > 0.01) & (values < 0.99))
+    for step in SLIGHT:
+        place = int(rng.choice(inner if inner.size else np.arange(len(values))))
+        for sign in (-1, 1):
+            one = values.copy()
+            one[place] = min(1.0, max(0.0, one[place] + sign * step))
+            with suppress(InvalidInput):  # a sum above 1
+                yield Table(cells, one)
+
+
+def verdict(problem: TableProblem, table: Table) -> str:
+    try:
+        verify_table(problem, table)
+    except NotPrivate as err:
+        words = "within the noise of the numbers given" if isinstance(err, NotProven) else "the table is not private"
+        return ("not proved" if isinstance(err, NotProven) else "refuted") if words in str(err) else str(err)
+    return "private"
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_table_is_refuted_only_by_what_is_true_of_the_numbers_as_typed(groups: bool) -> None:
+    """Exact fractions decide, for the ε and δ that were typed and not for those of the strictest reading."""
+    rng, verdicts = np.random.default_rng(5), Counter[str]()
+    for number in range(4 if groups else 10):
+        classes, epsilon = 2 + number % 2, float(rng.choice([0.3, rng.uniform(0.1, 0.5 if groups else 2.0)]))
+        delta = float(rng.choice([0.0, 0.01, rng.uniform(0, 0.02 if groups else 0.3)]))
+        problem: TableProblem = PluralityProblem(2 + number % 3, classes, Privacy(epsilon, delta), 1 + number % 2)
+        if groups:
+            problem = GroupProblem(classes, [(2, 0.3), (1, 0.5, 0.01)], Privacy(epsilon, delta))
+            every = Enumeration.of([(2, 0.3, 0.0), (1, 0.5, 0.01)], classes, 3, abstention=False)
+        for table in changed_slightly(solve_table(problem), rng):
+            if groups:
+                excess = every.worst_excess(table.probabilities, epsilon, delta)
+            else:
+                shape = (problem.K, classes, int(problem.affected))
+                excess = worst_excess(table.probabilities, *shape, epsilon, delta)
+            found = verdict(problem, table)
+            verdicts[found] += 1
+            assert found != "refuted" or excess > 0
+            assert found != "private" or excess <= 0
+            assert found == "refuted" or excess < 1e-11
+    assert set(verdicts) == {"private", "not proved", "refuted"}
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-9])
+def test_an_answer_is_never_below_a_release_that_ignores_the_votes(epsilon: float) -> None:
+    """With ⊥ the uniform release abstains, and the repair of a strict target mixes with it."""
+    for problem in (
+        GroupProblem(2, [(3, 0.3), (2, 0.5)], Privacy(epsilon), abstention=True),
+        PluralityProblem(4, 3, Privacy(epsilon), abstention=True),
+    ):
+        solution = solve_table(problem)
+        assert solution.utility >= (1 - 1e-15) / problem.classes
+        assert solution.gap < 1e-7
+    dear = solve_table(GroupProblem(2, [(3, 0.3), (2, 0.5)], Privacy(epsilon), abstention=True), "dirichlet(1)")
+    assert dear.utility >= max(one.utility for one in table_baselines(dear.problem, dear.objective)) - 1e-12

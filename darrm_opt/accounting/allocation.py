@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
-from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.law_pairs import LawPairs, largest_deltas
 from darrm_opt.accounting.pld import FFT_ERROR, POWER_ERROR, fast_length, profile_of_event
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.accounting.sampled import (
@@ -46,7 +46,6 @@ from darrm_opt.accounting.sampled import (
     charged_noise,
     composed_epsilon,
     cut_of,
-    largest_deltas,
     log_moments,
     logarithms,
 )

@@ -4,12 +4,14 @@ A mechanism states what is proved of one release (`ReleaseBounds`); every accoun
 
     simple    sums of ε and δ, as written
     optimal   the optimal composition of (ε, δ)-DP releases
-    laws      one release: the exact δ of all pairs of laws
+    laws      one release, or few: the exact δ of all pairs of laws, by the adaptive recursion
     bits      the exact adaptive recursion on the pairs that a released bit can show
     renyi     sums of Rényi divergences, of labels and not of counts
     gaussian  the Gaussian comparison: no more than one Gaussian mechanism, and a negligible δ
 
-Where records are drawn anew for every release (`sampling`), `sampled` has the accounts, and "pld" is one more.
+    pld       convolution of the distribution that the largest δ of the pairs of laws defines
+
+Where records are drawn anew for every release (`sampling`), `sampled` has the accounts of the sampled pairs.
 
 Each account is a theorem about the same releases, so the least ε is a proof too. `most_releases` goes the other way.
 """
@@ -31,7 +33,7 @@ from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
-from darrm_opt.accounting.sampled import LawTriples, sampled_accounts
+from darrm_opt.accounting.sampled import LawTriples, accounts_of_pairs, sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
 from darrm_opt.errors import BackendUnavailable, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
@@ -114,6 +116,10 @@ class Accountable(Protocol):
         """Return what is proved of one release where a record moves so many votes; None where nothing is."""
         ...
 
+    def listed(self) -> LawPairs | None:
+        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise."""
+        ...
+
     def triples(self, sampling: Sampling, cut: float = ...) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it, in one of two values; None if not known.
 
@@ -147,8 +153,25 @@ def cost(
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
     delta = Privacy(0.0, real_number(delta, "delta", "a probability in [0, 1)")).delta
     if sampling is None:
-        return cost_of_parts(mechanism.bounds(releases), delta, skip=skip)
+        return _unsampled_cost(mechanism, releases, delta, skip)
     return _sampled_cost(mechanism, releases, delta, sampling, skip)
+
+
+def _unsampled_cost(mechanism: Accountable, releases: int, delta: float, skip: Collection[str]) -> Cost:
+    """Return the least of what is proved of any votes, and of all pairs of laws where these are listed; as `cost`."""
+    parts = mechanism.bounds(releases)
+    found = cost_of_parts(parts, delta, skip=skip)
+    listed = mechanism.listed() if releases and any(bounds.laws is None for bounds, _ in parts) else None
+    if listed is None:
+        return found
+    pairs = ReleaseBounds(laws=lambda: listed)
+    of_pairs = cost_of_parts([(pairs, releases)], delta, skip=skip).epsilons
+    if delta and releases > 1:
+        totals, _ = evaluate(accounts_of_pairs([listed], releases, delta), skip)
+        more = {name: total.epsilon for name, total in totals.items()}
+        of_pairs = {name: min(each.get(name, math.inf) for each in (of_pairs, more)) for name in {**of_pairs, **more}}
+    both = (found.epsilons, of_pairs)
+    return _least({name: min(each.get(name, math.inf) for each in both) for name in {**both[0], **both[1]}}, delta)
 
 
 def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> float | None:
@@ -254,7 +277,7 @@ def _sampled_cost(
     accounts = sampled_accounts(
         moved,
         triples,
-        lambda each: cost_of_parts(mechanism.bounds(sampling.labels), each).epsilon,
+        lambda each: _unsampled_cost(mechanism, sampling.labels, each, ()).epsilon,
         lambda orders: renyi_of_parts(mechanism.bounds(sampling.labels), orders),
         sampling,
         mechanism.K,

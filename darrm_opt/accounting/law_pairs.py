@@ -155,6 +155,11 @@ class LawPairs:
         return outer_region(slopes, [self._largest_excess(slope) for slope in slopes.tolist()])
 
 
+def largest_deltas(pairs: Sequence[LawPairs], losses: Array, rare: float = 0.0) -> Array:
+    """Return the largest δ of several families at any losses, as `LawPairs.deltas`."""
+    return np.asarray(np.max([laws.deltas(losses, rare) for laws in pairs], axis=0))
+
+
 @dataclass(frozen=True, eq=False)
 class AnyVotes:
     """Pairs of laws that dominate one release whatever the votes are."""

@@ -11,7 +11,7 @@ after any history, since the sample is fresh. `LawTriples` lists all (A, B, B′
 bound of Balle, Barthe and Gaboardi 2018 holds for any mechanism. The accounts:
 
     simple, optimal  a pure ε becomes ln(1 + q(e^ε − 1)), or the largest loss of the sampled pairs
-    laws             one release: the exact δ of the sampled pairs
+    laws             one release, or few: the exact δ of the sampled pairs
     renyi            sums of Rényi divergences of the sampled pairs
     pld              convolution of the distribution that the largest δ of the sampled pairs defines; without them, of
                      that which (ε, δ) of the labels of one sample at several ε define
@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bits.region import upper_chain
 from darrm_opt.accounting.composition import evaluate, event_accounts
-from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.law_pairs import LawPairs, largest_deltas
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
 from darrm_opt.accounting.rdp import rdp_epsilon
@@ -156,13 +157,21 @@ def sampled_accounts(
         return accounts | {"renyi": partial(_least, sums), "pld": points}
     # Each direction is composed on its own: a record that one side has, it has in every query.
     directions = [list(laws) for laws in zip(*pairs, strict=True)]
-    of_pairs: dict[str, Account] = {"laws": _one_release} if queries == 1 else {"renyi": _renyi, "pld": _convolution}
+    of_pairs: dict[str, Account] = {"laws": adaptive_epsilon}
+    if queries > 1:
+        of_pairs |= {"renyi": _renyi, "pld": _convolution}
     accounts |= {
         name: partial(_worst, account, directions, missing, queries, delta) for name, account in of_pairs.items()
     }
     if sums:
         accounts["renyi"] = partial(_least, [*sums, *([accounts["renyi"]] if "renyi" in accounts else [])])
     return accounts
+
+
+def accounts_of_pairs(pairs: Sequence[LawPairs], releases: int, delta: float) -> dict[str, Callable[[], Privacy]]:
+    """Return the accounts of releases whose pairs of laws are listed, each record being in all of them, at δ > 0."""
+    of_pairs: dict[str, Account] = {"laws": adaptive_epsilon, "renyi": _renyi, "pld": _convolution}
+    return {name: partial(_worst, account, [pairs], 0.0, releases, delta) for name, account in of_pairs.items()}
 
 
 def cut_of(delta: float, releases: int) -> float:
@@ -225,19 +234,12 @@ def sampled_divergences(known: Array, rate: float, *, replace: bool) -> tuple[Ar
     return SOME_ORDERS.astype(np.float64), np.where(np.isnan(divergences), np.inf, divergences)
 
 
-Direction = Sequence[LawPairs]
-"""Pairs (P, Q) of several families, in one direction."""
+Account = Callable[[Sequence[LawPairs], int, float], float]
 
 
-def largest_deltas(direction: Direction, losses: Array, rare: float = 0.0) -> Array:
-    """Return the largest δ of the pairs at any losses, as `LawPairs.deltas`."""
-    return np.asarray(np.max([laws.deltas(losses, rare) for laws in direction], axis=0))
-
-
-Account = Callable[[Direction, int, float], float]
-
-
-def _worst(account: Account, directions: Sequence[Direction], missing: float, queries: int, delta: float) -> Privacy:
+def _worst(
+    account: Account, directions: Sequence[Sequence[LawPairs]], missing: float, queries: int, delta: float
+) -> Privacy:
     """Return the larger ε of the directions, at what δ leaves for noise that is cut off."""
     epsilon = max(account(direction, queries, delta * (1 - SLACK_SHARE)) for direction in directions)
     return charged_noise(epsilon, queries * missing, delta)
@@ -251,12 +253,7 @@ def charged_noise(epsilon: float, missing: float, delta: float) -> Privacy:
     return Privacy(up(epsilon + 2 * missing, 1) if missing else epsilon, delta)
 
 
-def _one_release(direction: Direction, queries: int, delta: float) -> float:
-    del queries
-    return max(laws.epsilon(delta) for laws in direction)
-
-
-def _renyi(direction: Direction, queries: int, delta: float) -> float:
+def _renyi(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
     """Return ε by Rényi sums of the pairs."""
     # Answers with P at most some η are left out: with their pair revealed, a transcript has one of them with chance at
     # most queries·answers·η, which δ pays for. What is left is a measure below P, whose sums multiply as those of P do.
@@ -281,7 +278,7 @@ def _renyi(direction: Direction, queries: int, delta: float) -> float:
     return min(first, second)
 
 
-def renyi_of_pairs(pairs: Direction, orders: Array) -> Array:
+def renyi_of_pairs(pairs: Sequence[LawPairs], orders: Array) -> Array:
     """Return bounds on the largest Rényi divergence of the pairs at each order above 1, inf where a loss is."""
     if not all(laws.finite for laws in pairs):
         return np.full(orders.size, np.inf)
@@ -290,7 +287,7 @@ def renyi_of_pairs(pairs: Direction, orders: Array) -> Array:
     return np.asarray(largest / (orders - 1) * (1 + 16 * ULP * orders / (orders - 1)))
 
 
-def _rare(direction: Direction, queries: int, delta: float) -> float:
+def _rare(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
     """Return the chance up to which an answer is left out, so that δ pays `SLACK_SHARE` for all of them."""
     answers = int(max(laws.on_data.shape[1] for laws in direction))
     return SLACK_SHARE * delta / (queries * answers)
@@ -319,7 +316,7 @@ def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
     return np.asarray(sums + 16 * ULP * (orders * size + answers))
 
 
-def _convolution(direction: Direction, queries: int, delta: float) -> float:
+def _convolution(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
     """Return ε by the PLD of the pair that the largest δ of the pairs defines."""
     # Rare answers are left out as in `_renyi`: with r of P left out, P̃ + rQ is a law that differs from P by r.
     rare = _rare(direction, queries, delta)
@@ -332,7 +329,7 @@ TAIL = 1e-14
 """Chance of larger losses that a distribution for other libraries counts as infinite, in all."""
 
 
-def direction_pld(direction: Direction, missing: float, queries: int, step: float) -> Pld:
+def direction_pld(direction: Sequence[LawPairs], missing: float, queries: int, step: float) -> Pld:
     """Return the PLD of so many releases whose pairs are in one direction, on multiples of ``step``.
 
     ``missing``: as in `charged_noise`, of one release.
@@ -344,7 +341,7 @@ def direction_pld(direction: Direction, missing: float, queries: int, step: floa
     return pld_from_profile(_chords(knots, deltas), discretisation=step, max_loss=largest).repeated(queries)
 
 
-def _knots(direction: Direction, rare: float) -> Array:
+def _knots(direction: Sequence[LawPairs], rare: float) -> Array:
     """Return ε's, dense around 0, up to the largest and down to the least loss of an answer that is not rare."""
     ends = [2 * MIN_LOSS, 2 * MIN_LOSS]
     for laws in direction:

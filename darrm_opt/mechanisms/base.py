@@ -31,12 +31,12 @@ from darrm_opt.accounting.cost import (
     most_releases,
 )
 from darrm_opt.accounting.gaussian import gaussian_epsilon
-from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR
+from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput
-from darrm_opt.mechanisms.sampled_votes import listed_triples
+from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness import RandomSource
@@ -200,9 +200,13 @@ class VoteMechanism(ABC):
         """
         if votes != self.affected and not self.parameter:
             return None
-        parts = (self if votes == self.affected else with_shape(self, self.K, votes)).bounds(1)
+        mechanism = self if votes == self.affected else with_shape(self, self.K, votes)
+        parts = mechanism.bounds(1)
         # Where a release counts as several, as a label and its check, one of them is not what it costs.
-        return parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None
+        bounds = parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None
+        if (bounds is None or bounds.laws is None) and (laws := mechanism.listed()) is not None:
+            return ReleaseBounds(None if bounds is None else bounds.privacy, lambda: laws)
+        return bounds
 
     def batch(self, queries: int) -> VoteBatch:  # noqa: ARG002 — of those that have the account
         """Return a fixed batch of queries, for what its labels reveal beside their votes.
@@ -214,6 +218,14 @@ class VoteMechanism(ABC):
             InvalidInput: the mechanism has no such account.
         """
         raise InvalidInput("mechanism", self.name, "a mechanism that has an account by its votes")
+
+    def listed(self) -> LawPairs | None:
+        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise.
+
+        Returns:
+            Those of a query, where that is a check and a label.
+        """
+        return listed_pairs(self.class_chances, self.K, self.classes, self.affected, PROBABILITY_ERROR)
 
     def triples(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it, in one of two values.

@@ -15,10 +15,11 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
-from darrm_opt.tables.problem import has_table, partitions
+from darrm_opt.tables.problem import has_table, partition_count, partitions
 
 CountTable = NDArray[np.intp]
 
@@ -30,6 +31,26 @@ MAX_TRIPLES = 150_000
 
 MAX_MOVES = 100
 """Most ways in which a record can vote."""
+
+MAX_PAIRS = 5000
+"""Most pairs of laws that are listed where every record is in every release: some hundredths of a second."""
+
+
+def listed_pairs(
+    chances: Callable[[CountTable], Array | None], K: int, classes: int, affected: int, error: float
+) -> LawPairs | None:
+    """Return all pairs of laws, in both orders, of a mechanism that treats classes alike; None where they are too many.
+
+    ``chances``: as for `listed_triples`.
+    """
+    if not has_table(K, classes, MAX_PAIRS):
+        return None
+    moves = math.comb(classes + affected - 1, affected)
+    others = partition_count(K - affected, classes) if affected < K else 1
+    if others * moves * moves > MAX_PAIRS or others * moves > MAX_PARTITIONS:
+        return None
+    families = listed_triples(chances, K, classes, affected, "add-remove", error)
+    return None if families is None else families[0].pairs(1.0)[0]
 
 
 def listed_triples(

@@ -142,7 +142,7 @@ def test_of_a_plain_majority_of_trained_models_nothing_fits_but_the_models() -> 
 
 
 def of_parts(*parts: tuple[ReleaseBounds, int]) -> Any:
-    return SimpleNamespace(bounds=lambda _: parts)
+    return SimpleNamespace(bounds=lambda _: parts, listed=lambda: None)
 
 
 def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
@@ -187,6 +187,8 @@ def test_accounts_without_samples_hold_for_samples() -> None:
 
 
 def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
-    mechanism: Any = SimpleNamespace(bounds=lambda releases: [(ReleaseBounds(Privacy(2.0**-10)), releases)])
+    mechanism: Any = SimpleNamespace(
+        bounds=lambda releases: [(ReleaseBounds(Privacy(2.0**-10)), releases)], listed=lambda: None
+    )
     most = most_releases(mechanism, Privacy(300.5 * 2.0**-10))
     assert (most.queries, most.account in CHEAP) == (300, True)

@@ -80,6 +80,9 @@ class KnownBy:
         self.asked += 1
         return self.mechanism.bounds(releases)
 
+    def listed(self) -> None:
+        """None: only what is given here is known of it."""
+
     def triples(self, sampling: Sampling, cut: float) -> Sequence[LawTriples] | None:
         del sampling, cut
         return self.known
@@ -240,10 +243,19 @@ def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) ->
 @for_each("classes", [2, 3])
 @for_each("delta", [0.0, 1e-6])
 def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: float) -> None:
-    checked = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
+    drawn = Sampling(1000, 5, scheme="each-voter")
+    checked = NoisyMaximum(250, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
     assert [checked.moved(votes) for votes in (1, 2, 5)] == [None] * 3
     for mechanism in (checked, PlainVote(5, classes, Privacy(0.5))):  # nor is anything said of other models
-        assert cost(mechanism, 10, delta, Sampling(1000, 5, scheme="each-voter")).epsilon == math.inf
+        assert cost(mechanism, 10, delta, drawn).epsilon == math.inf
+    few = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=1.5)
+    for votes in (1, 2, 5):
+        moved = few.moved(votes)
+        assert moved is not None
+        assert moved.laws is not None
+        assert moved.laws().on_data.shape[1] == classes + 1  # ⊥ too
+    label = NoisyMaximum(5, classes, 4.0)
+    assert cost(label, 10, delta, drawn).epsilon < cost(few, 10, delta, drawn).epsilon < math.inf
 
 
 def test_the_chance_of_a_large_sample_with_replacement_is_rounded_up() -> None:

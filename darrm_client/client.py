@@ -30,7 +30,7 @@ from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design.sweep import DIGITS, Parameter
-from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
+from darrm_opt.errors import DarrmError, InvalidInput, Rule, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.record import DesignSpec
@@ -415,7 +415,7 @@ class DarrmClient:
         if not isinstance(problem, Problem):
             for name, value in draw.items():
                 if value is not None:
-                    raise InvalidInput(name, value, "nothing for votes among classes or of groups")
+                    raise InvalidInput(name, value, Rule("is for two classes and voters that are alike"))
             asked = {"fresh": fresh, "least_accuracy": least_accuracy, "time_limit": time_limit}
             return self._table_plan(problem, queries, total, prior or "dirichlet(1)", ensemble, asked, timeout)
         if not isinstance(prior, str | None):
@@ -487,7 +487,7 @@ class DarrmClient:
             answer = self._ask("plurality/options", body | {"K": within.K} | sampling_body(ensemble), timeout)
             return table_plan_of(verify_options(answer, within, queries, ensemble), question)
         if ensemble is not None:
-            raise InvalidInput("ensemble", ensemble, "nothing for groups of voters")
+            raise InvalidInput("ensemble", ensemble, Rule("cannot be combined with groups of voters"))
         alike = within.simplest
         # Such voters have a plan of another shape, and one question has one answer.
         if not isinstance(alike, GroupProblem) and goal.weights is None:

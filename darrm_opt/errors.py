@@ -25,6 +25,12 @@ def _restore_error(kind: type[DarrmError], args: tuple[Any, ...], attributes: di
     return error
 
 
+class Rule(str):
+    """What is accepted, where no value of the argument is: said of the argument itself, as in "needs --records"."""
+
+    __slots__ = ()
+
+
 class InvalidInput(DarrmError, ValueError):
     """An argument is outside what is accepted.
 
@@ -51,6 +57,8 @@ class InvalidInput(DarrmError, ValueError):
         # None is Python's word for an empty field.
         complaint = "is missing" if value is None else f"= {value_text} is not valid"
         text = f"{argument} {complaint}: expected {accepted}."
+        if isinstance(accepted, Rule):
+            text = f"{argument} {accepted}."
         super().__init__(f"{text} {advice}" if advice else text)
 
 

@@ -35,7 +35,7 @@ from darrm_opt.decimals import (
     grid_step,
     out_of_range,
 )
-from darrm_opt.errors import InvalidInput, UnsafeArithmetic
+from darrm_opt.errors import InvalidInput, Rule, UnsafeArithmetic
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -153,7 +153,9 @@ class Problem:
             _canonical_voter(voter)
             groups = [(K, voter.epsilon, voter.delta)]
         elif K is not None or voter is not None:
-            raise InvalidInput("groups", groups, "nothing beside K and voter", "Each group names its own.")
+            raise InvalidInput(
+                "groups", groups, Rule("cannot be combined with K and voter"), "Each group names its own."
+            )
         _canonical_target(target)
         # Tables are a floor above: they are loaded where one is asked for, by name.
         general = import_module(_TABLES).simplest_problem

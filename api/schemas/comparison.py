@@ -25,7 +25,7 @@ from api.schemas.plurality import Groups, LeastAccuracy, PluralityOptionsRequest
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.bagging import checked_bags
 from darrm_opt.design.objective import Objective
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.planning.question import Question
@@ -222,7 +222,9 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
         if self.records is None or self.epsilon != "inf":
             return None
         if self.n is not None:
-            raise InvalidInput("n", self.n, "nothing beside records", "Its voters are not trained on subsamples.")
+            raise InvalidInput(
+                "n", self.n, Rule("cannot be combined with records"), "Its voters are not trained on subsamples."
+            )
         names = ("K", "prior", "queries", "total_epsilon", "total_delta", "least_accuracy", "time_limit")
         fields = {name: getattr(self, name) for name in names} | self.sampling_fields()
         affected = 1 if self.affected is None else self.affected

@@ -33,7 +33,7 @@ from api.schemas.fields import (
 )
 from darrm_opt.answers.curves import allowance_grid
 from darrm_opt.design.sweep import DIGITS, MAX_DIGITS, MIN_DIGITS, Parameter, problem_at
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.problem import MAX_TARGET_EPSILON
 from darrm_opt.record import DesignSpec
@@ -154,7 +154,7 @@ class TradeoffRequest(RequestModel):
     def _excludes(self, given: str, *names: str) -> None:
         for name in names:
             if (value := getattr(self, name)) is not None:
-                raise InvalidInput(name, value, f"nothing beside {given}")
+                raise InvalidInput(name, value, Rule(f"cannot be combined with {given}"))
 
     def _range(self) -> list[float]:
         for name in ("m_from", "m_to"):

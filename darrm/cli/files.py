@@ -27,6 +27,8 @@ def check_writable(path: str | None, option: str) -> None:
 
 def _obstacle(path: str) -> str:
     """Return why nothing can be written to a path that is not a folder; empty where it can."""
+    from tempfile import TemporaryFile
+
     from darrm_opt.durable_file import regular_target
 
     try:
@@ -37,7 +39,11 @@ def _obstacle(path: str) -> str:
         return "" if os.access(path, os.W_OK) else "It cannot be written."
     if not target.parent.is_dir():
         return f"There is no folder {target.parent}."
-    return "" if os.access(target.parent, os.W_OK) else f"The folder {target.parent} cannot be written."
+    try:
+        with TemporaryFile(dir=target.parent):  # what permissions say is not all: a file system may refuse
+            return ""
+    except OSError:
+        return f"The folder {target.parent} cannot be written."
 
 
 def check_plot(path: str | None) -> None:

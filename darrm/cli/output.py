@@ -184,10 +184,13 @@ def exit_code_of(status: Status) -> ExitCode:
 
 def _of_input(err: InvalidInput) -> str:
     """Return the message with the option's name in place of the argument's."""
+    from darrm_opt.errors import Rule
+
     option = option_of(err.argument)
+    if isinstance(err.accepted, Rule):
+        return f"{option} {err.accepted}. {err.advice}".rstrip()
     if err.value is None:
-        text = f"{option} is missing: expected {err.accepted}."
-        return f"{text} {err.advice}" if err.advice else text
+        return f"{option} is missing: expected {err.accepted}. {err.advice}".rstrip()
     text = str(err)
     return f"{option}: " + (text if option == "--objective" else text.removeprefix(f"{err.argument} = "))
 

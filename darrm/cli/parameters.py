@@ -282,13 +282,13 @@ class SampleOptions:
         '40 of 5,452 records drawn anew for every query, by coins of their own'
         """
         from darrm_opt.accounting.sampling import Sampling
-        from darrm_opt.errors import InvalidInput
+        from darrm_opt.errors import InvalidInput, Rule
 
         # A sample of an unknown number of records has no rate: what belongs to it would be ignored.
         if self.records is None:
             for name in ("sample", "sampling"):
                 if (text := getattr(self, name)) is not None:
-                    raise InvalidInput(name, text, "nothing without --records")
+                    raise InvalidInput(name, text, Rule("needs --records"))
             return None
         scheme, _, rest = (self.sampling or "poisson").partition(",")
         accepted = f"{schemes()}, and perhaps neighbours and labels, or among and times, separated by commas"
@@ -390,12 +390,12 @@ class GroupOptions:
 
     def refuse_others(self, options: Any, names: Sequence[str]) -> None:
         """Refuse what names voters beside the groups, where there are any."""
-        from darrm_opt.errors import InvalidInput
+        from darrm_opt.errors import InvalidInput, Rule
 
         for name in names if self.group else ():
             if getattr(options, name) not in (None, "inf"):
                 raise InvalidInput(
-                    name, getattr(options, name), "nothing beside --group, which names its voters itself"
+                    name, getattr(options, name), Rule("cannot be combined with --group, which names its voters itself")
                 )
 
     def voters(self) -> tuple[list[VoterGroup], list[float]]:
@@ -486,10 +486,14 @@ def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: b
 def number(text: str | None) -> Any:
     """Return the int or float that ``text`` spells, else the text itself, which the core will refuse by name.
 
-    >>> number("11"), number("1e-4"), number("inf"), number("a"), number(None)
-    (11, 0.0001, inf, 'a', None)
+    A whole number may be written with an exponent.
+
+    >>> number("11"), number("1e-4"), number("inf"), number("a"), number(None), number("5e6")
+    (11, 0.0001, inf, 'a', None, 5000000)
     """
     from darrm_opt.decimals import number_in
 
     value = None if text is None else number_in(text)
+    if isinstance(value, float) and "." not in (text or "") and value.is_integer() and abs(value) < 2**53:
+        return int(value)  # 5e6 is exact
     return text if value is None else value

@@ -88,12 +88,12 @@ def ranked_plan(options: QuestionOptions, doing: str, shown: Callable[[Option], 
 
 def vote_prior(options: QuestionOptions, classes: int) -> Any:
     """Return how votes fall: a text, an objective or a prior; None where nothing is said."""
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     if options.votes is None:
         return options.prior
     if options.prior is not None:
-        raise InvalidInput("prior", options.prior, "nothing beside --votes", "The votes are the prior.")
+        raise InvalidInput("prior", options.prior, Rule("cannot be combined with --votes"), "The votes are the prior.")
     if classes > 2 or options.price != "0":
         return past_votes(options, options.K, classes)
     from darrm.cli.vote_files import blocks

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, number, options_named
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def show_table_design(
         of_gamma["cache"] = design.cache or None, None
     for name, (value, default) in of_gamma.items():
         if value != default:
-            raise InvalidInput(name, value, "nothing beside groups, classes or abstention: the answer is a table")
+            raise InvalidInput(
+                name, value, Rule("cannot be combined with groups, classes or abstention: the answer is a table")
+            )
     alike = isinstance(problem, PluralityProblem)
     if alike and design.backend != "highs":
         raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
@@ -121,7 +123,9 @@ def _objective(design: DesignOptions, table: TableOptions, problem: TableProblem
     text: Any = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
     if table.votes is not None:
         if text != DEFAULT_OBJECTIVE:
-            raise InvalidInput("votes", table.votes, "nothing beside --objective", "The votes are the prior.")
+            raise InvalidInput(
+                "votes", table.votes, Rule("cannot be combined with --objective"), "The votes are the prior."
+            )
         text = past_votes(table, str(problem.K), problem.classes)
     weights = table.voters()[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, one_minus_power, up
 from darrm_opt.untrusted import UNREADABLE, check_written
@@ -137,7 +137,9 @@ class Sampling:
         # Ignored, they would be a claim about the draw that no account looks at.
         if self.among is not None or self.times != 1:
             name = "times" if self.among is None else "among"
-            raise InvalidInput(name, getattr(self, name), f"nothing with {self.scheme}", f"It is for {ALLOCATION}.")
+            raise InvalidInput(
+                name, getattr(self, name), Rule(f"cannot be combined with {self.scheme}"), f"It is for {ALLOCATION}."
+            )
         if (self.sample is None) == (self.rate is None):
             raise InvalidInput("sample", self.sample, "a number of records, or a rate, and not both")
         if self.sample is not None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
 
@@ -68,7 +68,7 @@ def sampling_of(argument: dict[str, Any]) -> Sampling | None:
     given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
     if "records" not in given:
         for name, value in given.items():
-            raise InvalidInput(name, value, "nothing without records")
+            raise InvalidInput(name, value, Rule("needs records"))
         return None
     return Sampling(
         given["records"],

@@ -17,9 +17,9 @@ from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
-from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, Rule, TooMuchWork, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.base import CHECKS
+from darrm_opt.mechanisms.base import CHECKS, MAX_QUERIES
 from darrm_opt.planning.compare import Comparison
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.record import problem_from_record, problem_record
@@ -300,6 +300,8 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
     found = mechanism_class(argument["mechanism"])
     shape = argument["K"], argument["classes"]
     affected, queries = argument["affected"], argument["queries"]
+    if isinstance(queries, int) and queries > MAX_QUERIES:
+        raise InvalidInput("queries", queries, f"at most {MAX_QUERIES:,} queries")
     parameter, total_epsilon = argument["parameter"], argument["total_epsilon"]
     sampling = sampling or sampling_of(argument)
     if (parameter is None) == (total_epsilon is None):
@@ -309,7 +311,7 @@ def find_cost(argument: dict[str, Any], sampling: Sampling | None = None) -> Mec
     for name in (*excluded, *(() if found.has_check else CHECKS)):
         if argument[name] is not None:
             beside = "parameter" if name == "total_delta" else "total_epsilon" if name in excluded else found.name
-            raise InvalidInput(name, argument[name], f"nothing beside {beside}")
+            raise InvalidInput(name, argument[name], Rule(f"cannot be combined with {beside}"))
     if parameter is None:
         delta = argument["total_delta"] or 0.0
         # Without a total δ the total is pure.

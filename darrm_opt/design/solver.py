@@ -27,7 +27,7 @@ from darrm_opt.design.schedule import LARGE_K, SolveClock, binding_family, is_ex
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, a_problem, real_number
 
@@ -147,7 +147,7 @@ def solve(
         given = {"shape": shape, "method": method, "tolerance": tolerance, "progress": progress}
         for argument, default in defaults.items():
             if given[argument] != default:
-                raise InvalidInput(argument, given[argument], "nothing where the answer is a table")
+                raise InvalidInput(argument, given[argument], Rule("is for γ, and the answer is a table"))
         return _solve_table(problem, objective, backend, time_limit)
     asked = a_problem(problem)
     # All of it before any work: a solve may take minutes.

@@ -27,7 +27,7 @@ from darrm_opt.design.constraint import Counts
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, real_number, whole_number
 from darrm_opt.rounding import up
@@ -372,11 +372,11 @@ def problem_at(
         raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
     if parameter == "epsilon":
         if epsilon is not None:
-            raise InvalidInput("epsilon", epsilon, "nothing: the ε of the voters is what is searched for")
+            raise InvalidInput("epsilon", epsilon, Rule("is the quantity that is searched for: leave it out"))
         allowance = real_number(m, "m", "a privacy allowance, a real number above 0")
         return Problem.from_allowance(K, allowance, value, Delta, delta, affected)
     if m is not None:
-        raise InvalidInput("m", m, f"nothing: the {parameter} is what is searched for")
+        raise InvalidInput("m", m, Rule(f"cannot be given: the search is for {parameter}"))
     if parameter == "m" and epsilon in (0.0, math.inf):
         accepted = f"'target_epsilon' for epsilon = {epsilon:g}, where m has no meaning"
         raise InvalidInput("parameter", parameter, accepted)

@@ -35,7 +35,7 @@ from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput
+from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
@@ -297,7 +297,7 @@ class VoteMechanism(ABC):
             raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
         for name, number in check.items():
             if number is not None:
-                raise InvalidInput(name, number, f"nothing beside {cls.name}")
+                raise InvalidInput(name, number, Rule(f"cannot be combined with {cls.name}"))
         make: Callable[..., Self] = cls  # of each class with a parameter
         return make(K, classes, value, affected=affected)
 

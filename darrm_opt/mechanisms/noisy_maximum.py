@@ -33,7 +33,7 @@ from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms.base import CUT, FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.vote_noise import (
     GaussianNoise,
@@ -243,7 +243,7 @@ class NoisyMaximum(VoteMechanism):
         if self.affected != 1:
             raise InvalidInput("affected", self.affected, "1", "An account by the votes moves one vote of a query.")
         if self.cap is not None:
-            raise InvalidInput("cap", self.cap, "None", "An account by the votes is that of a whole batch.")
+            raise InvalidInput("cap", self.cap, Rule("cannot be combined with an account by the votes"), "Drop cap.")
         return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
 
     def triples(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:

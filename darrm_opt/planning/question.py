@@ -29,7 +29,7 @@ from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
 from darrm_opt.bagging import Bags, Sampling, checked_bags
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective, histogram
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms.base import VoteMechanism
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.optional_packages import needed_by
@@ -224,7 +224,9 @@ class Question:
             InvalidInput: naming the argument.
         """
         if ensemble is not None and n is not None:
-            raise InvalidInput("n", n, "nothing beside an ensemble", "Its voters are not trained on subsamples.")
+            raise InvalidInput(
+                "n", n, Rule("cannot be combined with an ensemble"), "Its voters are not trained on subsamples."
+            )
         if isinstance(ensemble, EnsembleSampling) and voter is not None and voter.epsilon < math.inf:
             # From here on they are fresh voters, whose own privacy is amplified.
             voter, ensemble = _drawn_voter(voter, ensemble, K, classes, affected, fresh), None
@@ -246,7 +248,9 @@ class Question:
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             if classes > 2:
-                raise InvalidInput("n", n, "nothing with three or more classes", "There the draw has no account.")
+                raise InvalidInput(
+                    "n", n, Rule("cannot be combined with three or more classes"), "There the draw has no account."
+                )
             bags.affected_distribution(problem.K)  # K disjoint subsamples of more than n records are refused here
         # the lesser of what was asked and of what it rounds to: no plan spends more than was asked
         budget = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))

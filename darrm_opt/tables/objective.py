@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import Array
 from darrm_opt.problem import real_number
 from darrm_opt.tables.groups import GroupCells, TableProblem
@@ -213,7 +213,9 @@ def as_table_objective(
         if name == "truth":
             for argument, value, default in (("ties", ties, "excluded"), ("weights", weigh, None)):
                 if value != default:
-                    raise InvalidInput(argument, value, "nothing beside truth(…): its votes weigh what they tell")
+                    raise InvalidInput(
+                        argument, value, Rule("cannot be combined with truth(…): its votes weigh what they tell")
+                    )
             return Truth(numbers, price)
         if len(numbers) != 2:
             raise InvalidInput("objective", text, accepted)

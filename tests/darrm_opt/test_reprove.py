@@ -17,7 +17,7 @@ from darrm_opt import InvalidInput, NotPrivate, NotProven, Privacy, Problem, sol
 from darrm_opt._version import __version__
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Status
-from darrm_opt.errors import BackendUnavailable, DarrmError
+from darrm_opt.errors import BackendUnavailable, DarrmError, Rule
 from darrm_opt.record import DesignSpec, solution_record
 from darrm_opt.reprove import ReproofFailed, check_utility, read_solution, reprove, reprove_implied
 from darrm_opt.untrusted import TOLERANCE
@@ -167,6 +167,7 @@ def test_a_utility_may_differ_by_rounding_alone() -> None:
     "error",
     [
         InvalidInput("K", 0, "at least 1", "Count again."),
+        InvalidInput("sample", 4, Rule("needs records")),
         NotPrivate("No.", {"xy": 3}, 0.25),
         NotProven("Perhaps.", {}, 0.0),
         BackendUnavailable("Not here."),
@@ -178,6 +179,12 @@ def test_a_utility_may_differ_by_rounding_alone() -> None:
 def test_errors_can_be_pickled_with_what_they_say(error: DarrmError) -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
     assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
+
+
+def test_a_rule_is_said_of_the_argument_and_not_of_its_value() -> None:
+    error = InvalidInput("sample", 4, Rule("cannot be combined with bags"), "Drop one.")
+    assert str(error) == "sample cannot be combined with bags. Drop one."
+    assert (error.argument, error.value, error.accepted) == ("sample", 4, "cannot be combined with bags")
 
 
 def test_another_worst_multiset_is_accepted_with_its_own_value_only() -> None:

@@ -119,7 +119,7 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
     """Return what is audited, and what it says of its voters itself."""
     from darrm.cli.files import read_text
     from darrm_opt.audit import read_table
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_class, mechanism_names
 
     # Names come first: a file that is called like a mechanism can be given as ./NAME.
@@ -135,7 +135,7 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
         if text is not None:
             names = ", ".join(mechanism_names())
             advice = f"{subject!r} is no mechanism that is installed: there are {names}."
-            raise InvalidInput(name, text, "nothing without a mechanism's name", advice)
+            raise InvalidInput(name, text, Rule("needs a mechanism's name"), advice)
     module, colon, function = subject.rpartition(":")
     # A path may have a colon in it, as on other systems: what exists is a file.
     if colon and not Path(subject).exists() and function.isidentifier():

@@ -74,15 +74,17 @@ class ParameterOptions:
 
     def is_given(self, found: type[VoteMechanism]) -> bool:
         """Return whether the mechanism's own parameter was typed."""
-        from darrm_opt.errors import InvalidInput
+        from darrm_opt.errors import InvalidInput, Rule
 
         own = self._own(found)
         if self.check is not None and not (found.has_check and getattr(self, own) is not None):
-            raise InvalidInput("check", self.check, "nothing without a parameter of a mechanism that has a check")
+            raise InvalidInput("check", self.check, Rule("needs a parameter of a mechanism that has a check"))
         for option in fields(self):
             text = getattr(self, option.name)
             if text is not None and option.name not in ("check", own):
-                raise InvalidInput(option.name, text, f"nothing for {found.name}", f"Its parameter is --{own}.")
+                raise InvalidInput(
+                    option.name, text, Rule(f"is not a parameter of {found.name}"), f"Its parameter is --{own}."
+                )
         return getattr(self, own) is not None
 
     def argument(self, found: type[VoteMechanism]) -> dict[str, Any]:
@@ -165,11 +167,11 @@ class BatchOptions:
 
     def refuse(self) -> None:
         """Refuse what was typed of a batch that there is not."""
-        from darrm_opt.errors import InvalidInput
+        from darrm_opt.errors import InvalidInput, Rule
 
         for option in fields(self):
             if getattr(self, option.name) != option.default:
-                raise InvalidInput(option.name, getattr(self, option.name), "nothing without --votes of a mechanism")
+                raise InvalidInput(option.name, getattr(self, option.name), Rule("needs --votes of a mechanism"))
 
 
 def cost(
@@ -211,14 +213,14 @@ def cost(
     if mechanism is not None and mechanism != "bagging":
         _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), (output, plot), batch, json=json)
         return
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
     batch.refuse()
     # A number that nothing uses would look as if it had been accounted for.
     for name, text in {**typed, "records": drawn.records, "output": output, "plot": plot}.items():
         if text is not None:
-            raise InvalidInput(name, text, "nothing without a mechanism")
+            raise InvalidInput(name, text, Rule("needs a mechanism"))
     if mechanism == "bagging":
         _cost_of_bags(options, json=json)
     else:
@@ -242,7 +244,7 @@ def _cost_of_mechanism(
     from darrm.cli.files import check_plot, check_writable
     from darrm_opt.answers.accounting import find_cost
     from darrm_opt.design.report import guarantee
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.problem import Privacy
 
@@ -252,7 +254,7 @@ def _cost_of_mechanism(
     check_plot(plot)
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
-    options.refuse(_OF_MECHANISM, "nothing beside a mechanism")
+    options.refuse(_OF_MECHANISM, Rule("cannot be combined with a mechanism"))
     queries, total, counts = number(options.queries), None, None
     # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such
     # account.
@@ -261,7 +263,7 @@ def _cost_of_mechanism(
     else:
         if sampling is not None or not parameters.is_given(found):
             raise InvalidInput(
-                "votes", batch.votes, "nothing without the mechanism's parameter, and nothing beside --records"
+                "votes", batch.votes, Rule("needs the mechanism's parameter and cannot be combined with --records")
             )
         counts = read_batch(batch.votes, options.K, options.classes, options.queries)
         queries = len(counts)
@@ -270,7 +272,7 @@ def _cost_of_mechanism(
     if parameters.is_given(found):
         for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
             if text is not None:
-                raise InvalidInput(name, text, "nothing beside a parameter", "Give --delta.")
+                raise InvalidInput(name, text, Rule("cannot be combined with a parameter"), "Give --delta.")
     else:
         total = total_privacy(options.total_epsilon, options.total_delta or "0")
     argument = {
@@ -351,8 +353,9 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
     """Print what many releases of a γ, or of one known by its (ε, δ), cost by every sound account."""
     from darrm_opt.answers.accounting import composition_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
+    from darrm_opt.errors import Rule
 
-    options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), "nothing without a mechanism")
+    options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), Rule("needs a mechanism"))
     queries = number(options.queries)
     privacy, release = _release(options)
     with ProgressDisplay("accounting"):
@@ -405,9 +408,9 @@ def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
     """Print how private bagging is by itself: a record is probably not drawn."""
     from darrm_opt.bagging import bagging_guarantee
     from darrm_opt.design.report import columns, guarantee, text_above
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
-    options.refuse(("K", "bags"), "nothing beside bagging, whose options are --K and --bags")
+    options.refuse(("K", "bags"), Rule("cannot be combined with bagging, whose options are --K and --bags"))
     if options.bags is None:
         raise InvalidInput("bags", None, "n=COUNT,size=COUNT")
     draw = bags_drawn(options.bags)

@@ -62,22 +62,22 @@ def curve(
     accounted for by all of it: see `darrm cost`.
     """
     from darrm.cli.files import check_plot, picture_format, write_whole
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     # Before the solves: a missing library or folder should not cost their time.
     check_plot(plot)
     if over not in {"p", "m", "epsilon"}:
         raise InvalidInput("over", over, "p, m or epsilon")
     if points is not None and (at is not None or over == "m"):
-        raise InvalidInput("points", points, "nothing beside --at or --over m")
+        raise InvalidInput("points", points, Rule("cannot be combined with --at or --over m"))
     values = None if at is None else _values(at)
     if over == "epsilon":
         if plot is not None:
-            raise InvalidInput("plot", plot, "nothing with --over epsilon")
+            raise InvalidInput("plot", plot, Rule("cannot be combined with --over epsilon"))
         _show_profile(options, design, solution, points or "16", values, json=json)
         return
     if solution is not None:
-        raise InvalidInput("solution", solution, "nothing without --over epsilon")
+        raise InvalidInput("solution", solution, Rule("needs --over epsilon"))
     answered = _over_p(options, design, points or "21", values) if over == "p" else _over_m(options, design, values)
     solutions, curves = answered
     if plot is not None:

@@ -137,7 +137,7 @@ def label(
     from darrm.cli.earned import open_earned_log
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
     from darrm_opt.release.log import mechanism_of
@@ -154,11 +154,11 @@ def label(
         _label_samples(ask, drawn, files, budget, release_id, nothing, voted, dry_run=dry_run, json=json)
         return
     if dry_run:
-        raise InvalidInput("dry_run", dry_run, "nothing without --ask")
+        raise InvalidInput("dry_run", dry_run, Rule("needs --ask"))
     source, labels = required(solution, "solution"), required(output, "output")
     log_file = required(release_log, "release_log")
     if votes_file is not None and votes is not None:
-        raise InvalidInput("votes", votes, "nothing beside the argument VOTES")
+        raise InvalidInput("votes", votes, Rule("cannot be combined with the argument VOTES"))
     votes = required(votes_file or votes, "votes")
     _refuse_other_budget(earned, leader_share, queries=queries, total_epsilon=total_epsilon, total_delta=total_delta)
     check_writable(labels, "output")
@@ -226,7 +226,7 @@ def _label_samples(
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import answering, label_asked, sampled_mechanism
     from darrm_opt.design.report import count_text
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.problem import whole_number
 
     if ask is None:
@@ -235,7 +235,7 @@ def _label_samples(
     # once.
     for name, value in nothing.items():
         if value is not None:
-            raise InvalidInput(name, value, "nothing beside --ask")
+            raise InvalidInput(name, value, Rule("cannot be combined with --ask"))
     source = required(files[0], "solution")
     if dry_run:
         try_command(ask, drawn, source, missing, json=json)
@@ -347,13 +347,13 @@ def try_command(ask: str, drawn: SampleOptions, solution: str, missing: Missing 
 
 def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:
     """Refuse what was typed of another budget than the one that there is."""
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     if earned is None and leader_share != "0.9":
-        raise InvalidInput("leader_share", leader_share, "nothing without --earned")
+        raise InvalidInput("leader_share", leader_share, Rule("needs --earned"))
     for name, text in budget.items():
         if earned is not None and text is not None:
-            raise InvalidInput(name, text, "nothing beside --earned")
+            raise InvalidInput(name, text, Rule("cannot be combined with --earned"))
 
 
 def budget_fields(log: ReleaseLog) -> dict[str, Any]:

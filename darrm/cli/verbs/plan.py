@@ -107,7 +107,7 @@ def _plan_groups(
     """Print the plan of groups of voters."""
     from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ranking import class_count, question_named
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.planning.group_plan import plan_groups
 
     check_writable(output, "output")
@@ -115,9 +115,9 @@ def _plan_groups(
     voters.refuse_others(options, ("K", "epsilon", "bags"))
     for name, value, default in (("Delta", options.Delta, "0"), ("records", drawn.records, None)):
         if value != default:
-            raise InvalidInput(name, value, "nothing beside --group")
+            raise InvalidInput(name, value, Rule("cannot be combined with --group"))
     if options.votes is not None:
-        raise InvalidInput("votes", options.votes, "nothing beside --group", "Give a --prior.")
+        raise InvalidInput("votes", options.votes, Rule("cannot be combined with --group"), "Give a --prior.")
     groups, weights = voters.voters()
     with ProgressDisplay("planning") as display, question_named():
         found = plan_groups(
@@ -292,7 +292,7 @@ def compare(
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.design.report import columns, count_text, guarantee, voters_text
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.planning.compare import compare as compare_mechanisms
     from darrm_opt.tables.priors import is_class_prior
 
@@ -300,13 +300,17 @@ def compare(
     ensemble = drawn.as_sampling()
     # Private voters that draw for themselves are a question for `plan`, which amplifies their ε first.
     if ensemble is not None and options.epsilon != "inf":
-        raise InvalidInput("records", drawn.records, "nothing beside private voters", "`darrm plan` takes both.")
+        raise InvalidInput(
+            "records", drawn.records, Rule("cannot be combined with private voters"), "`darrm plan` takes both."
+        )
     classes = class_count(options, sampled=ensemble is not None)
     total, draw, fresh = options.total, bags_drawn(options.bags), options.fresh
     # Utilities under a law of classes, and under an objective of γ, are different quantities: two tables.
     if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:
         if objective != "rectangular":
-            raise InvalidInput("objective", objective, "nothing beside a prior of classes, a price or --records")
+            raise InvalidInput(
+                "objective", objective, Rule("cannot be combined with a prior of classes, a price or --records")
+            )
         found = ranked_plan(options, "comparing", lambda option: option.name, ensemble=ensemble)
         _draw_plan(found, plot)
         show_options(found, None, json=json)

@@ -67,7 +67,7 @@ def solve(
         problem = options.problem()
     else:
         from darrm.cli.table_design import show_table_design, table_problem
-        from darrm_opt.errors import InvalidInput
+        from darrm_opt.errors import InvalidInput, Rule
         from darrm_opt.problem import Problem
 
         asked = table_problem(options, table, design.objective)
@@ -77,7 +77,7 @@ def solve(
             return
         for name, default in (("votes", None), ("ties", "excluded"), ("price", "0")):
             if (value := getattr(table, name)) != default:
-                raise InvalidInput(name, value, "nothing for a γ, whose objective is --objective")
+                raise InvalidInput(name, value, Rule("is for tables: the objective of a γ is --objective"))
         problem = asked  # one group of two classes
     solution = cached_solution(problem, design, method)
     if output is not None:
@@ -99,7 +99,7 @@ def _refuse_sample(
     options: ProblemOptions, design: DesignOptions, table: TableOptions, drawn: SampleOptions, output: str | None
 ) -> NoReturn:
     """Refuse a sample of the records by the command that designs for it."""
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     table.refuse_others(drawn, ("records",))
     # Voters that are private draw for themselves, and are then fresh; others share one sample of the query.
@@ -127,7 +127,7 @@ def _refuse_sample(
     words = [word for name, value in given.items() if value is not None for word in (name, value)]
     command = shlex.join(["darrm", "plan", *words, *(["--fresh"] if private else [])])
     advice = f"The design depends on all queries and their total: {command} (with your --queries)."
-    raise InvalidInput("records", drawn.records, "nothing: one release has no sample", advice)
+    raise InvalidInput("records", drawn.records, Rule("is for many queries: one release has no sample"), advice)
 
 
 def least(
@@ -169,13 +169,16 @@ def least(
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.objective import as_objective
     from darrm_opt.design.sweep import least_parameter, problem_at
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.record import solution_record
 
     check_writable(output, "output")
     if options.target_epsilon is not None:
         raise InvalidInput(
-            "target_epsilon", options.target_epsilon, "nothing", "Search for it: --parameter target_epsilon."
+            "target_epsilon",
+            options.target_epsilon,
+            Rule("is the quantity that is searched for"),
+            "Search for it: --parameter target_epsilon.",
         )
     arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in options.given}
     limit, count = number(design.time_limit), number(digits)

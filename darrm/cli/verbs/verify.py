@@ -79,13 +79,15 @@ def verify(
     over many releases, a release log's too, the account is computed again. A file names its problem; for a bare list
     give the problem's options (--K follows from the list).
     """
-    from darrm_opt.errors import DarrmError, InvalidInput
+    from darrm_opt.errors import DarrmError, InvalidInput, Rule
     from darrm_opt.untrusted import UNREADABLE
 
     if checker not in ("own", "formal"):
         raise InvalidInput("checker", checker, "'own' or 'formal'")
     if checker == "formal" and arithmetic != "float":
-        raise InvalidInput("arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic")
+        raise InvalidInput(
+            "arithmetic", arithmetic, Rule("cannot be combined with --checker formal, which has its own arithmetic")
+        )
     try:
         proofs = list(_proofs_of(file, options, arithmetic, checker))
     except DarrmError:
@@ -532,10 +534,12 @@ def _table_proof(file: str) -> Proof:
 
 def _refuse_beside(subject: str, options: ProblemOptions, arithmetic: str, checker: str) -> None:
     """Refuse options that only a γ has."""
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     for name in options.given:
-        raise InvalidInput(name, getattr(options, name), f"nothing beside {subject}, which names its problem itself")
+        raise InvalidInput(
+            name, getattr(options, name), Rule(f"cannot be combined with {subject}, which names its problem itself")
+        )
     for name, value, default in (("checker", checker, "own"), ("arithmetic", arithmetic, "float")):
         if value != default:
-            raise InvalidInput(name, value, f"nothing or {default!r}, as this is {subject}")
+            raise InvalidInput(name, value, Rule(f"is for a γ, and this is {subject}"))

@@ -393,7 +393,7 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
         ("class_price", "<i>", "price"),
         ("class_affected", "6", "affected = 6"),
         ("class_queries", "0.5", "queries"),
-        ("class_sample", "4", "nothing without records"),
+        ("class_sample", "4", "needs records"),
     ],
 )
 def test_bad_input_of_classes_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:

@@ -52,12 +52,18 @@ def test_the_answer_in_words() -> None:
     [
         (("noise", *SMALL), "NAME: 'noise' is not valid: expected one of permute_and_flip"),
         (("gnmax", *SMALL), "--total-epsilon is missing"),
-        (("gnmax", *SMALL, "--rate", "1"), "--rate: '1' is not valid: expected nothing for gnmax"),
-        (("gnmax", *SMALL, "--sigma", "9", *TOTAL), "--total-epsilon: '1' is not valid"),
+        (("gnmax", *SMALL, "--rate", "1"), "--rate is not a parameter of gnmax"),
+        (
+            ("gnmax", *SMALL, "--sigma", "9", *TOTAL),
+            "--total-epsilon cannot be combined with a parameter. Give --delta.",
+        ),
         (("gnmax", *SMALL, "--sigma", "9"), "--delta is missing"),
         (("gnmax", *SMALL, "--sigma", "-9", "--delta", "1e-5"), "--sigma: -9 is not valid"),
-        (("gnmax", *SMALL, "--check", "sigma=9", *TOTAL), "--check: 'sigma=9' is not valid"),
-        (("laplace", *SMALL, "--check", "cap=9", "--scale", "2", "--delta", "0"), "--check: 'cap=9' is not valid"),
+        (("gnmax", *SMALL, "--check", "sigma=9", *TOTAL), "--check needs a parameter of a mechanism that has a check"),
+        (
+            ("laplace", *SMALL, "--check", "cap=9", "--scale", "2", "--delta", "0"),
+            "--check needs a parameter of a mechanism that has a check",
+        ),
         (("laplace", "--K", "5", "--classes", "1", *TOTAL), "--classes: 1 is not valid"),
         (("laplace", "--K", "5", "--queries", "0", *TOTAL), "--queries: 0 is not valid"),
         (("subsampling", "--K", "5", "--classes", "3", "--voters", "2", "--delta", "0"), "--classes: 3 is not valid"),
@@ -80,3 +86,27 @@ def test_the_curve_is_a_csv_of_the_same_accounts(tmp_path: Path) -> None:
         assert float(point["epsilon"]) == mechanism.cost(int(point["queries"]), float(point["delta"])).epsilon
     asked = next(point for point in points if (point["queries"], point["delta"]) == ("20", "1e-05"))
     assert (float(asked["epsilon"]), asked["account"]) == (told["epsilon"], told["account"])
+
+
+def test_numbers_are_read_and_bounded_by_their_own_option() -> None:
+    assert "--queries: 99999999999999999999 is not valid: expected at most 1,000,000,000" in refused(
+        "cost", *SMALL_GNMAX, "--queries", "99999999999999999999"
+    )
+    written, again = (run_json("cost", *SMALL_GNMAX, "--queries", text) for text in ("20", "2e1"))
+    assert written == again
+
+
+def test_a_cap_is_refused_by_name_where_votes_are_given() -> None:
+    Path("votes.csv").write_text("a,b,c,d,e\n0,1,2,0,1\n")
+    checked = ("--check", "sigma=2,threshold=3,cap=20", "--votes", "votes.csv")
+    assert "--check cannot be combined with an account by the votes. Drop cap." in refused(
+        "cost", *SMALL_GNMAX, *checked
+    )
+
+
+def test_a_file_that_nobody_can_create_is_refused_before_any_work() -> None:
+    if Path("/proc").is_dir():  # a folder in which nobody may create files, whatever its permissions say
+        assert "The folder /proc cannot be written" in refused("cost", *SMALL_GNMAX, "--output", "/proc/x.json")
+
+
+SMALL_GNMAX = ("gnmax", "--K", "5", "--classes", "3", "--sigma", "3", "--delta", "1e-3")

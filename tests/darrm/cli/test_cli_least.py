@@ -39,7 +39,7 @@ def test_json_holds_both_designs() -> None:
     [
         (("--utility", "2"), "--utility: 2 is not valid: expected a share in"),
         ((), "--utility is missing"),
-        (("--utility", "0.9", "--target-epsilon", "1"), "--target-epsilon: '1' is not valid: expected nothing"),
+        (("--utility", "0.9", "--target-epsilon", "1"), "--target-epsilon is the quantity that is searched for"),
         (("--utility", "0.9", "--parameter", "x"), "--parameter: 'x' is not valid"),
         (("--utility", "0.9", "--digits", "many"), "--digits: 'many' is not valid"),
         (("--utility", "0.9", "--method", "enumerate"), "No such option: --method"),

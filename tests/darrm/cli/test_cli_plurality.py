@@ -85,8 +85,8 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
             "Error: rule.json names its problem itself: leave out --target-epsilon, or give",
         ),
         (("--K", "5", "--epsilon", "0.1", "--m", "1"), "leave out --K, --epsilon, --m, or give a bare list."),
-        (("--checker", "formal"), "--checker: 'formal' is not valid: expected nothing or 'own'"),
-        (("--arithmetic", "ball"), "--arithmetic: 'ball' is not valid: expected nothing or 'float'"),
+        (("--checker", "formal"), "--checker is for a γ, and this is"),
+        (("--arithmetic", "ball"), "--arithmetic is for a γ, and this is"),
         (("--checker", "any"), "--checker: 'any' is not valid: expected 'own' or 'formal'"),
     ],
 )
@@ -136,10 +136,10 @@ def test_every_option_within_a_total_by_past_votes() -> None:
         ((*SMALL, "--objective", "nothing"), "objective = 'nothing'"),
         ((*SMALL, "--objective", "favoured(0.1)"), "objective = 0.1"),
         ((*SMALL, "--ties", "some"), "--ties: 'some'"),
-        ((*SMALL, "--votes", "past.csv", "--objective", "beta(2,1)"), "--votes: 'past.csv'"),
-        ((*SMALL, "--shape", "monotone"), "--shape: 'monotone'"),
-        ((*SMALL, "--method", "enumerate"), "--method: 'enumerate'"),
-        (("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--price", "1"), "--price: '1'"),
+        ((*SMALL, "--votes", "past.csv", "--objective", "beta(2,1)"), "--votes cannot be combined with --objective"),
+        ((*SMALL, "--shape", "monotone"), "--shape cannot be combined with groups"),
+        ((*SMALL, "--method", "enumerate"), "--method cannot be combined with groups"),
+        (("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--price", "1"), "--price is for tables"),
         ((*SMALL, "--affected", "6"), "--affected: 6"),
         (
             ("solve", "--K", "100", "--classes", "5", "--affected", "1", "--target-epsilon", "1", "--output", "r.json"),
@@ -202,7 +202,7 @@ def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
     written("past.csv", np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2]]), (5, 10), axis=0))
     found = run_json("compare", *THREE, "--affected", "1", "--votes", "past.csv")
     assert found["prior"] == "PastVotes"
-    assert "nothing beside --votes" in refused(
+    assert "cannot be combined with --votes" in refused(
         "compare", *THREE, "--affected", "1", "--votes", "past.csv", "--prior", "beta(2,1)"
     )
 
@@ -266,7 +266,7 @@ def test_noisy_counts_within_a_total() -> None:
 
 @pytest.mark.parametrize("bad", ["0,1,2,12", "0,1,2,-1", "0,1,2,x", "0,1,2", "0,1,2,1.5"])
 def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
-    Path("votes.csv").write_text(f"0,1,2,3\n{bad}\n")
+    Path("votes.csv").write_text(f"0,1,2,2\n{bad}\n")
     told = refused(
         "label", "votes.csv", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "out.csv"
     )  # fmt: skip

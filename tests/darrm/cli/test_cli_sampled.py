@@ -92,8 +92,8 @@ def test_prompts_that_rotate_through_the_data() -> None:
 @pytest.mark.parametrize(
     ("drawn", "option", "said"),
     [
-        (("--sample", "4"), "sample", "nothing without --records"),
-        (("--sampling", "poisson"), "sampling", "nothing without --records"),
+        (("--sample", "4"), "sample", "needs --records"),
+        (("--sampling", "poisson"), "sampling", "needs --records"),
         (("--records", "10"), "sample", "a number of records"),
         (("--records", "10", "--sample", "11"), "sample", "11 is not valid"),
         ((*DRAWN, "--sampling", "similarity"), "sampling", "account for it without sampling"),

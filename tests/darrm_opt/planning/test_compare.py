@@ -353,7 +353,7 @@ def test_what_the_command_line_refuses() -> None:
     assert "--total-delta" in refused("compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "1")
     assert "--total-epsilon" in refused("compare", *VOTERS, "--total-epsilon", "0", "--total-delta", "0.1")
     both = ("--prior", "shared(1,1)", "--votes", "none.csv")
-    assert "nothing beside --votes" in refused(
+    assert "cannot be combined with --votes" in refused(
         "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", *both
     )
     assert "none.csv" in refused(

@@ -123,11 +123,11 @@ def typed(kind: type[Kind], value: Any, name: str) -> Kind:
 
 
 def _read(kind: Any, value: Any, name: str) -> Any:  # noqa: PLR0911 - one case a type
-    origin, arguments = get_origin(kind), get_args(kind)
     if kind is float:
         return value if type(value) is float and math.isfinite(value) else _finite(value, name)
     if kind is int:
         return whole_number(value, name, "a whole number, at least 0", least=0)
+    origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
         choices = arguments if origin is Literal else [member.value for member in kind]
         if not isinstance(value, str) or value not in choices:

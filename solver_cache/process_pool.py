@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import math
 import mmap
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import Pipe
@@ -364,6 +365,55 @@ def reap(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+AHEAD = 2
+"""Tasks that `map_in_processes` gives a process at a time: it has the next one while its answer is awaited."""
+
+
+def map_in_processes(
+    task: PoolFunction, arguments: Iterable[Any], workers: int, name: str = "worker"
+) -> Iterator[tuple[Any, Any]]:
+    """Yield each argument and what ``task(argument, report)`` returns for it, in order; processes work on them in turn.
+
+    Raises:
+        ProcessLost: a process ended by itself; what was yielded before stands.
+    """
+    numbered = enumerate(arguments)
+    pending: deque[tuple[int, Any]] = deque()
+    with contextlib.ExitStack() as stack:
+        pipes = []
+        for _ in range(workers):
+            process, pipe = start_process(name, math.inf, NICENESS)
+            stack.callback(reap, process)
+            stack.callback(process.kill)
+            stack.callback(pipe.close)
+            pipes.append((process, pipe))
+
+        def exchange(number: int, message: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+            process, pipe = pipes[number % workers]
+            try:
+                if message is not None:
+                    pipe.send(message)
+                    return message
+                answer: tuple[Any, ...] = pipe.recv()
+            except (OSError, EOFError) as err:
+                reap(process)
+                raise lost(process) from err
+            return answer
+
+        while True:
+            for number, argument in itertools.islice(numbered, AHEAD * workers - len(pending)):
+                exchange(number, (number, task, argument))
+                pending.append((number, argument))
+            if not pending:
+                return
+            number, argument = pending.popleft()
+            _, kind, content = exchange(number)
+            if kind != "done":
+                err, trace = (unpack_error(content), content[1]) if kind == "failed" else (None, kind)
+                raise err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}")
+            yield argument, content
 
 
 class PoolProcess:

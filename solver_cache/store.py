@@ -70,6 +70,15 @@ class Store(Protocol):
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
+    def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:
+        """Keep rows, each with a key of its own, where there are none; return those that stood there, unexamined.
+
+        In a database in one transaction.
+
+        Raises:
+            CacheError: as `put`.
+        """
+
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim keys whose answers are to be solved, all that can be had; in a database in one transaction.
 
@@ -195,6 +204,10 @@ class NoStore:
     def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — the protocol's argument
         """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
+
+    def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:  # noqa: ARG002 — the protocol's argument
+        """Return nothing: none stood here, and none is kept."""
+        return {}
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         """Claim ``keys`` for ``owner`` and ``lease_seconds``, in this process; return what became of each."""

@@ -8,17 +8,19 @@ be believed is proved: see `solver_cache.validate.validate_row`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import CORE, FORMAT, canonical_json, digest
 from darrm_opt.untrusted import UNREADABLE, json_value
-from solver_cache.model import Row, kind_of_record, row_of
+from solver_cache.model import Row, kind_of_record
 from solver_cache.store import Store
-from solver_cache.validate import InvalidRow, read_row, validate_row
+from solver_cache.validate import InvalidRow, prove_row, read_row, validate_row
 
 TABLE = 1
 """Version of the layout of table files."""
@@ -80,8 +82,8 @@ def columns_of(row: Row) -> dict[str, Any]:
     return {name: row_values[name] if name in row_values else _exact(name, values[name]) for name in COLUMNS}
 
 
-def entry(number: int, columns: Mapping[str, Any]) -> Entry:
-    """Return the entry of a row that was read."""
+def entry(number: int, columns: Mapping[str, Any], *, whole: bool = True) -> Entry:
+    """Return the entry of a row that was read; unless it is ``whole``, columns that follow from its record may lack."""
     for name, kind in (("id", str), ("core", int), ("record", str), ("sha256", str)):
         if type(value := columns.get(name)) is not kind:
             return Entry(number, None, f"its column {name!r} says {value!r:.60}")
@@ -94,6 +96,8 @@ def entry(number: int, columns: Mapping[str, Any]) -> Entry:
         return Entry(number, None, str(err))
     for name, value in expected.items():
         if name not in columns:
+            if not whole:
+                continue
             return Entry(number, None, f"it has no column {name!r}")
         if not _same(columns[name], value):
             return Entry(number, None, f"its column {name!r} says {columns[name]!r:.60}, its record {value!r:.60}")
@@ -157,27 +161,71 @@ class ImportResult:
     reason: str = ""  # why it was refused
 
 
-def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult]:
+IMPORTED_AT_ONCE = 200
+"""Rows that are proved, and then stored in one transaction, at a time."""
+
+
+def import_rows(entries: Iterable[Entry], store: Store, processes: int = 1) -> Iterator[ImportResult]:
     """Store the rows of a table that are proved; yield what becomes of each.
 
+    Args:
+        entries: of the table.
+        store: where to.
+        processes: how many prove rows, beside this one, which stores them; from 2 on they start once a table turns out
+            to be longer than `IMPORTED_AT_ONCE`. One: all is done here.
+
     Guarantees:
-        Only what `solver_cache.validate.validate_row` takes for an answer is stored: private as stored, proved by this
-        process, for the question that its key stands for.
+        Only what `solver_cache.validate.prove_row` takes for an answer is stored: private as stored, proved by this
+        program, for the question that its key stands for.
     """
-    for entry in entries:
-        row, reason = entry.row, entry.trouble
-        if row is not None:
-            reason = validate_row(row).reason
-            if not reason and row_of(read_row(row)).record != row.record:  # such as a gap, which no proof looks at
-                reason = "its record says other things than follow from its numbers"
-        if row is None or reason:
-            yield ImportResult(entry.number, "refused", "" if row is None else row.key, reason)
-            continue
-        stored_row = store.get(row.key)
-        is_known = stored_row is not None and validate_row(stored_row).decision == "hit"
-        if not is_known:  # else whoever came first stands
-            is_known = store.put(row, replacing=stored_row) != row
-        yield ImportResult(entry.number, "known" if is_known else "new", row.key)
+    batches = iter(partial(_batch, iter(entries)), [])
+    for batch in itertools.islice(batches, 1):
+        yield from _store_proved(batch, prove_entries(batch), store)
+    if processes == 1:
+        for batch in batches:
+            yield from _store_proved(batch, prove_entries(batch), store)
+    elif (second := next(batches, None)) is not None:
+        from solver_cache.process_pool import map_in_processes
+
+        for batch, proved in map_in_processes(prove_entries, itertools.chain([second], batches), processes, "import"):
+            yield from _store_proved(batch, proved, store)
+
+
+def _batch(entries: Iterator[Entry]) -> list[Entry]:
+    """Return the next entries; none at the end."""
+    return list(itertools.islice(entries, IMPORTED_AT_ONCE))
+
+
+def prove_entries(entries: Sequence[Entry], _report: Any = None) -> list[Row | str]:
+    """Return the row of each entry, proved; or in words why it is refused."""
+    proved: list[Row | str] = []
+    for each in entries:
+        try:
+            proved.append(each.trouble if each.row is None else prove_row(each.row))
+        except InvalidRow as err:
+            proved.append(str(err))
+    return proved
+
+
+def _store_proved(entries: Sequence[Entry], proved: Sequence[Row | str], store: Store) -> Iterator[ImportResult]:
+    rows: dict[str, Row] = {}
+    for row in proved:
+        if isinstance(row, Row):
+            rows.setdefault(row.key, row)  # of two with one key the first
+    # Whoever came first stands, unless it is no answer.
+    stood = {
+        key: stored_row
+        for key, stored_row in store.put_many([*rows.values()]).items()
+        if stored_row == rows[key]
+        or validate_row(stored_row).decision == "hit"
+        or store.put(rows[key], replacing=stored_row) != rows[key]
+    }
+    for each, row in zip(entries, proved, strict=True):
+        if isinstance(row, str):
+            yield ImportResult(each.number, "refused", "" if each.row is None else each.row.key, row)
+        else:
+            yield ImportResult(each.number, "known" if row.key in stood else "new", row.key)
+            stood.setdefault(row.key, row)
 
 
 class ExportableRows:

@@ -109,9 +109,7 @@ def _entry_of_line(number: int, content: Any) -> Entry:
     if not isinstance(content, dict):
         return Entry(number, None, "it is not JSON")
     try:
-        record = record_text(content.get("record"))
-        row = Row(str(content.get("id")), -1, record, "")
-        return entry(number, {**columns_of(row), **content, "record": record})
+        return entry(number, {**content, "record": record_text(content.get("record"))}, whole=False)
     except TableError as err:
         return Entry(number, None, str(err))
 
@@ -325,11 +323,7 @@ def _read_sqlite(path: Path) -> Iterator[Entry]:
 
 
 def _entry_of_row(number: int, columns: dict[str, Any], hints: list[Any]) -> Entry:
-    try:
-        row = Row(str(columns["id"]), -1, str(columns["record"]), "")
-        result = entry(number, {**columns_of(row), **columns})
-    except TableError as err:
-        return Entry(number, None, str(err))
+    result = entry(number, columns, whole=False)
     if result.row is not None and hints != [*asked_columns(result.row.record).values()]:
         return Entry(number, None, "its columns say that it answers another question than its record does")
     return result

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
 from darrm_opt.design.solution import Solution
@@ -24,7 +24,7 @@ from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import TableSolution
 from darrm_opt.untrusted import json_value
-from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record
+from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record, row_of
 from solver_cache.store import Store
 
 A_co = TypeVar("A_co", bound=Answer, covariant=True)
@@ -86,6 +86,23 @@ def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
         return Validation(err.decision if isinstance(err, InvalidRow) else "damaged", reason=str(err))
     PROOFS.add(row.digest, question, solution, len(row.record))
     return Validation("hit", solution)
+
+
+def prove_row(row: Row) -> Row:
+    """Return a row that answers the question of its key, proved now, and spelt as this program spells it.
+
+    Raises:
+        InvalidRow: it does not, or not so; the text says why.
+    """
+    try:
+        solution = read_row(row)
+        check_final(_reprove(solution, stated_spec(solution, row)))
+    except (ReproofFailed, NotPrivate) as err:
+        raise InvalidRow(str(err)) from err
+    written = row_of(solution)
+    if written.record != row.record:  # such as a gap, which no proof looks at
+        raise InvalidRow("its record says other things than follow from its numbers")
+    return replace(row, columns=written.columns)
 
 
 def _reprove(answer: Answer, spec: Spec) -> Answer:

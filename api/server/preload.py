@@ -9,7 +9,7 @@ import signal
 import api.app
 import api.server.worker  # noqa: F401 - for the workers
 
-# A signal to the whole group is the supervisor's to pass on: without this process it would not hear of its workers' end.
+# A signal to the whole group is the supervisor's to pass on: without this process its workers' end goes unheard.
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 gc.collect()
 gc.freeze()  # a collection would write to every object, and so copy the memory that workers share

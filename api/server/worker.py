@@ -170,7 +170,7 @@ class _WorkerSlot:
     def start(self) -> None:
         """Start a worker, after a pause if the last one was started just now."""
         time.sleep(max(0.0, self._start_time + RESTART_SECONDS - time.monotonic()))
-        # Forked from a process without threads that has imported everything: a worker starts in milliseconds, and shares
+        # Forked from a process without threads that has imported everything: it starts in milliseconds, and shares
         # that memory. Should that process be killed, the end of its workers goes unheard, and they are stopped.
         if self.has_started and self.process.exitcode == UNKNOWN_END and self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -79,6 +79,14 @@ class DatabaseStore:
                 stored = row
             return row if stored is None else stored
 
+    def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:
+        with self._database.writing() as connection:
+            stood = self._stored(connection, {row.key for row in rows})
+            new_rows = [row for row in rows if row.key not in stood]
+            # Another process may have added some in between; those that are alike are anyone's.
+            stored_now = self._put_all(connection, new_rows)
+            return stood | {row.key: stored for row in new_rows if (stored := stored_now.get(row.key, row)) != row}
+
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         check_lease(owner, lease_seconds)
         with self._database.writing() as connection:
@@ -110,11 +118,14 @@ class DatabaseStore:
         if not rows or insert_many(connection, SOLUTIONS, [_values(row, now) for row in sorted_rows]) == len(rows):
             return {}
         keys = {row.key for row in rows}
-        query = select(*_ROW).where(is_among(self._database.dialect, SOLUTIONS.c.key, keys))
-        stored = {row.key: row for values in connection.execute(query) if (row := _row(values)) is not None}
+        stored = self._stored(connection, keys)
         if stored.keys() != keys:  # or another removed one just now: nothing is changed, and it can be tried again
             raise CacheError(self.url, "an answer that was written cannot be read", DAMAGED)
         return stored
+
+    def _stored(self, connection: Connection, keys: Collection[str]) -> dict[str, Row]:
+        query = select(*_ROW).where(is_among(self._database.dialect, SOLUTIONS.c.key, keys))
+        return {row.key: row for values in connection.execute(query) if (row := _row(values)) is not None}
 
     def remove(self, row: Row) -> bool:
         same_key = SOLUTIONS.c.key == row.key

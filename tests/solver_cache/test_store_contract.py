@@ -140,6 +140,15 @@ def test_rows_outlive_the_store(name: str, tmp_path: Path) -> None:
         assert opened.get("a") == row("a")
 
 
+def test_many_are_put_at_once_and_those_that_stood_come_back(store: Store) -> None:
+    stood, other = row("b", "[1]"), row("d", "[2]")
+    store.put(stood)
+    store.put(other)
+    assert store.put_many([row("c"), row("b", "[3]"), row("a"), other]) == {"b": stood, "d": other}
+    assert [*store.rows()] == [row("a"), stood, row("c"), other]
+    assert store.put_many([]) == {}
+
+
 def test_off_keeps_nothing() -> None:
     store = open_store("off")
     assert isinstance(store, NoStore)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import random
 import re
 import sqlite3
@@ -22,9 +23,11 @@ from support.refusals import refused as refused_input
 
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Privacy, Problem, verify
+from darrm_opt.errors import SolveFailed
 from darrm_opt.record import canonical_json, digest
 from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, table_files, validate_row
-from solver_cache.table_entries import COLUMNS, ExportableRows, ImportResult, TableError, columns_of, import_rows
+from solver_cache.process_pool import ProcessLost, map_in_processes
+from solver_cache.table_entries import COLUMNS, Entry, ExportableRows, ImportResult, TableError, columns_of, import_rows
 from solver_cache.table_files import FORMATS, format_of, read_table, write_table
 
 PROBLEMS = [
@@ -292,6 +295,44 @@ def test_a_good_row_takes_the_place_of_a_damaged_one(rows: list[Row], tmp_path: 
     store.put(replace(rows[0], digest="0" * 64))
     assert [one.became for one in import_rows(read_table(tmp_path / "table.csv"), store)] == ["new"] * 12
     assert [*store.rows()] == rows
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_rows_proved_elsewhere_become_the_same(
+    rows: list[Row], processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solver_cache.table_entries.IMPORTED_AT_ONCE", 4)
+    changed = json.loads(rows[5].record)
+    changed["utility"] *= 1.25
+    wrong = canonical_json(changed)
+    others = [*rows[:5], replace(rows[5], record=wrong, digest=digest(wrong)), *rows[6:], rows[0]]
+    store = open_store("memory")
+    store.put(rows[7])
+    became = [*import_rows([Entry(number, row) for number, row in enumerate(others, 1)], store, processes)]
+    expected = ["new"] * 5 + ["refused", "new", "known"] + ["new"] * 4 + ["known"]
+    assert [one.became for one in became] == expected
+    assert [one.number for one in became] == [*range(1, 14)]
+    assert became[5].reason
+    assert {row.key for row in store.rows()} == {row.key for row in rows} - {rows[5].key}
+
+
+def test_two_rows_of_one_key_in_one_batch(rows: list[Row]) -> None:
+    became = [*import_rows([Entry(1, rows[0]), Entry(2, rows[0])], open_store("memory"))]
+    assert [one.became for one in became] == ["new", "known"]
+
+
+def ends(_: object, __: object) -> None:
+    os._exit(3)
+
+
+def test_a_process_that_ends_by_itself_is_named() -> None:
+    with pytest.raises(ProcessLost, match="ended by itself with exit code 3"):
+        list(map_in_processes(ends, [1, 2, 3], 2))
+
+
+def test_an_error_of_a_task_is_raised_here() -> None:
+    with pytest.raises(SolveFailed, match=r"The task failed: .*not callable"):
+        list(map_in_processes(None, [1], 1))  # type: ignore[arg-type]
 
 
 def test_what_is_of_another_version_is_not_exported(rows: list[Row]) -> None:

@@ -193,6 +193,9 @@ def import_(
     An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code
     says so.
     """
+    import os
+
+    from darrm_opt.process import usable_processors
     from solver_cache.table_entries import import_rows
     from solver_cache.table_files import format_of, read_table
 
@@ -200,7 +203,8 @@ def import_(
     counts = {"new": 0, "known": 0, "refused": 0}
     refusals = []
     with closing(open_cache(url, reading=False)) as store:
-        for row in import_rows(read_table(file, table_format.name), store):
+        processes = usable_processors() if os.name == "posix" else 1
+        for row in import_rows(read_table(file, table_format.name), store, processes):
             counts[row.became] += 1
             if row.became == "refused":
                 refusals.append({"row": row.number, "id": row.key, "reason": row.reason})

@@ -86,6 +86,16 @@ class Privacy:
         object.__setattr__(self, "epsilon", _epsilon(self.epsilon, "epsilon"))
         object.__setattr__(self, "delta", _probability(self.delta, "delta"))
 
+    @property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """The points (ε, δ) that hold: this one, or those of a `voters.PrivacyProfile`."""
+        return ((self.epsilon, self.delta),)
+
+    def with_points(self, points: Iterable[tuple[float, float]]) -> Privacy:
+        """Return the same kind of guarantee with other points, taken as they are."""
+        ((epsilon, delta),) = points
+        return Privacy(epsilon, delta)
+
 
 class AllVoters(int):
     """Number of affected voters where it is all of them: the number K, which remembers that it stands for "all".
@@ -104,7 +114,7 @@ class Problem:
     Args:
         K: number of voters, ≥ 1; if K is even a tie releases a fair coin.
         voter: privacy of one voter; ε = ``inf`` for voters that are not private (δ is then
-            irrelevant and set to 0), ε = 0 only with δ > 0.
+            irrelevant and set to 0), ε = 0 only with δ > 0. Several points (ε, δ): a `voters.PrivacyProfile`.
         target: privacy wanted of the released bit; finite ε ≥ 0.
         affected: how many voters one record can influence, 1..K; None means all K.
         classes: C ≥ 2; up to `tables.groups.MAX_GROUP_CLASSES` where voters are private.
@@ -444,6 +454,8 @@ def _canonical_voter(voter: Privacy) -> Privacy:
 @lru_cache(maxsize=256)
 def _rounded_voter(voter: Privacy) -> Privacy:
     """Return a voter on the grid. Remembered, as the problems of a table share their voters."""
+    if len(voter.points) > 1:
+        return voter  # a profile is canonical
     if voter.epsilon == math.inf:
         return Privacy(math.inf, 0.0)
     canonical = Privacy(grid_point(voter.epsilon, UP), min(grid_delta(voter.delta, UP), MAX_DELTA))
@@ -472,8 +484,10 @@ def _strictest(problem: Problem) -> Problem:
     """Move each number by twice the noise that the grid forgives (twice covers the rounding of this very step)."""
     voter, target = problem.voter, problem.target
     if voter.epsilon != math.inf:
-        Delta = min(voter.delta + 2 * delta_noise(voter.delta), MAX_DELTA)
-        voter = Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), Delta)
+        voter = voter.with_points(
+            (epsilon * (1 + 2 * EPSILON_NOISE), min(Delta + 2 * delta_noise(Delta), MAX_DELTA))
+            for epsilon, Delta in voter.points
+        )
     delta = max(target.delta - 2 * delta_noise(target.delta), 0.0)
     return _off_grid_problem(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
 
@@ -482,12 +496,16 @@ def _loosest(problem: Problem) -> Problem:
     """Move each number the other way: by twice the noise and by the step of the grid that rounding may have taken."""
     voter, target = problem.voter, problem.target
     if voter.epsilon != math.inf:
-        epsilon = voter.epsilon * (1 - 2 * EPSILON_NOISE) - grid_step(voter.epsilon)
-        Delta = max(voter.delta - 2 * delta_noise(voter.delta) - delta_step(voter.delta), 0.0) if voter.delta else 0.0
-        voter = Privacy(max(epsilon, 0.0), Delta)
+        voter = voter.with_points(_loosest_point(*point) for point in voter.points)
     epsilon = target.epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(target.epsilon)
     delta = target.delta + 2 * delta_noise(target.delta) + delta_step(target.delta) if target.delta else 0.0
     return _off_grid_problem(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
+
+
+def _loosest_point(epsilon: float, Delta: float) -> tuple[float, float]:
+    """Return a voter's (ε, Δ) below all that round to it."""
+    least = max(Delta - 2 * delta_noise(Delta) - delta_step(Delta), 0.0) if Delta else 0.0
+    return max(epsilon * (1 - 2 * EPSILON_NOISE) - grid_step(epsilon), 0.0), least
 
 
 def _off_grid_problem(problem: Problem, voter: Privacy, target: Privacy) -> Problem:

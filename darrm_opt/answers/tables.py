@@ -13,7 +13,7 @@ from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy
 from darrm_opt.reprove import ReproofFailed
-from darrm_opt.tables.corners import check_reach, corner_count, key_count
+from darrm_opt.tables.corners import check_reach
 from darrm_opt.tables.groups import MAX_CELLS, GroupProblem, TableProblem
 from darrm_opt.tables.objective import TableObjective, check_objective
 from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
@@ -52,6 +52,9 @@ MAX_GROUP_VOTERS = 200
 MAX_SWEEPS, CELLS_PER_SWEEP = 40, 6
 """Sweeps of a solve: two, and one more for so many cells; at most so many."""
 
+MAX_COMPLETE_SWEEPS = 3
+"""Sweeps of a solve that finds its cuts by climbing."""
+
 SETUP_SECONDS, SWEEP_SECONDS, VOTER_SECONDS, LOSS_SECONDS = 2e-3, 1.5e-3, 2e-4, 6e-9
 """Time [s] of a solve and of a sweep whatever the size; of a sweep for each voter, and for each loss that it takes."""
 
@@ -70,11 +73,11 @@ def group_seconds(problem: GroupProblem) -> float:
     cells = len(problem.cells.owners)
     if cells > MAX_CELLS:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
-    laws, keys = check_reach(problem), key_count(problem)
-    losses = corner_count(problem, swept=True) * problem.outputs
-    sweeps = min(MAX_SWEEPS, 2 + cells / CELLS_PER_SWEEP)
-    swept = sweeps * (SWEEP_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * losses)
-    return SETUP_SECONDS + LAW_SECONDS * laws + KEY_SECONDS * keys + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
+    reach = check_reach(problem)
+    sweeps = MAX_COMPLETE_SWEEPS if reach.completed else min(MAX_SWEEPS, 2 + cells / CELLS_PER_SWEEP)
+    swept = sweeps * (SWEEP_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * reach.steps)
+    listed = LAW_SECONDS * reach.probabilities + KEY_SECONDS * reach.keys
+    return SETUP_SECONDS + listed + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
 
 
 def table_seconds(problem: TableProblem) -> float:

@@ -28,7 +28,7 @@ from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
-from darrm_opt.tables.corners import Corners, VoterMaps, voter_maps
+from darrm_opt.tables.corners import Corners, VoterMaps, corners_for, voter_maps
 from darrm_opt.tables.groups import GroupProblem, TableProblem, compositions
 from darrm_opt.tables.problem import ABSTENTION, Partition, PluralityProblem
 from darrm_opt.tables.table import Table
@@ -271,7 +271,7 @@ class CornerProof:
         """
         corners = self._corners
         worst = corners.violations(table.chances, -math.inf, 1)
-        multisets = [chosen[0].tolist() for chosen in corners.multisets(worst.corners)]
+        multisets = [chosen[0].tolist() for chosen in corners.by_group(worst.places)]
         released = tuple(np.flatnonzero(worst.sets[0]).tolist())
         before, after = exact_chances(self._problem, corners.maps, multisets, table, released)
         maps = tuple(
@@ -318,7 +318,7 @@ def _refusal(place: str, worst: dict[str, int], shown: float, bound: float, *, c
 @lru_cache(maxsize=1)
 def corners_of(problem: GroupProblem) -> Corners:
     """Return the corners of a problem's strictest reading; the last are kept, for table after table of one problem."""
-    return Corners(problem, *problem.strictest)
+    return corners_for(problem, *problem.strictest)
 
 
 def place_chances(

@@ -22,7 +22,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.rounding import UNIT_ROUNDOFF
 from darrm_opt.tables.certificate import corners_of
-from darrm_opt.tables.corners import Corners, laws_at, voter_maps
+from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, laws_at, voter_maps
 from darrm_opt.tables.edge_program import STEP_INWARD, VIOLATION, Optimum
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, GroupProblem
 from darrm_opt.tables.objective import TableObjective, expected
@@ -78,17 +78,22 @@ class _Program:
     def __len__(self) -> int:
         return len(self._rows_of)
 
-    def add(self, found: Index, sets: Any) -> int:
+    @property
+    def places(self) -> Index:
+        """The maps of all voters of each row."""
+        return np.array([places for places, _ in self._rows_of.values()], dtype=np.intp).reshape(-1, self.problem.K)
+
+    def add(self, places: Index, sets: Any) -> int:
         """Add the rows that are new; return how many."""
         before_adding = len(self)
         new = []
-        for i, (corner, chosen) in enumerate(zip(found, sets.astype(np.float64), strict=True)):
+        for i, (corner, chosen) in enumerate(zip(places, sets.astype(np.float64), strict=True)):
             key = corner.tobytes() + sets[i].tobytes()
             if key not in self._rows_of:
                 self._rows_of[key] = (corner, chosen)
                 new.append(i)
         if new:
-            before, after = laws_at(self.problem, self.corners.maps, self.corners.multisets(found[new]))
+            before, after = laws_at(self.problem, self.corners.maps, self.corners.by_group(places[new]))
             chosen = sets[new].astype(np.float64)
             rows, limits = self._rows(before, after, chosen, self.corners.inverse, self.corners.limit)
             if self.pairs is not None:  # entries of the two classes differ in sign alone
@@ -152,7 +157,7 @@ class _Program:
             corners = np.array([known[i][0] for i in used.tolist()])
             sets = np.array([known[i][1] for i in used.tolist()])
             maps = [voter_maps(voter, self.cells.classes) for voter in voters]
-            before, after = laws_at(self.problem, maps, self.corners.multisets(corners))
+            before, after = laws_at(self.problem, maps, self.corners.by_group(corners))
             rows, limits = self._rows(before, after, sets, inverse, target.delta * inverse)
         charged = rows.T @ y
         # A row as computed differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
@@ -194,16 +199,18 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
         share = STEP_INWARD if float(asked @ (x - inside)) > NEAR else 0.0
         while True:
             point = share * inside + (1 - share) * x
-            found = corners.violations(_chances(point, cells), VIOLATION, MAX_NEW_ROWS)
+            found = _cuts(corners, _chances(point, cells), program.places, complete=share == 0.0)
             private = point * corners.private_share(found.largest)
             if asked @ private > asked @ inside:
                 inside = private
-            added = program.add(found.corners, found.sets)
+            added = program.add(found.places, found.sets)
             if added or share == 0.0 or time.perf_counter() > deadline:
                 break
             share = 0.0 if share < 0.3 else share / 2
         if not added:  # nothing is violated, or nothing that is not known already
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
+            if isinstance(corners, CompletedCorners):  # private as it will be proved: a repair takes one more sweep
+                x = x * min(corners.private_share(found.largest + 2 * corners.error), 1 - 2e-12)
             break
     # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
     bound = program.bound(weights, multipliers) + constant
@@ -217,6 +224,16 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
     candidates = [Table.normalised(cells, proposal) for proposal in proposals]
     score = partial(expected, worth=worth)
     return Optimum(candidates, score, 0.0, bound, status, len(program), rounds, iterations)
+
+
+def _cuts(corners: Corners, chances: Array, known: Index, *, complete: bool) -> Violations:
+    """Return violated corners; of a complete search none if there are none."""
+    if isinstance(corners, CompletedCorners):  # sweeps take seconds: the last one is for the proof
+        found = corners.climb(chances, corners.starts(known))
+        if found.largest > VIOLATION or not complete:
+            new = (found.excesses > VIOLATION).nonzero()[0][:MAX_NEW_ROWS]
+            return Violations(found.places[new], found.sets[new], found.excesses[new], found.largest)
+    return corners.violations(chances, VIOLATION, MAX_NEW_ROWS)
 
 
 def _chances(x: Array, cells: GroupCells) -> Array:

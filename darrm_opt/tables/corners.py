@@ -1,28 +1,32 @@
 """Corners of voters among C classes, and the sweep: the largest loss of a table over every corner, with its error.
 
-Any (ε, Δ)-DP pair of laws is a post-processing of one pair with four outcomes (Kairouz, Oh, Viswanath 2015), of chances
+Any pair of laws of a voter is a post-processing of one pair with m outcomes: the edges of the region of its privacy
+profile (`darrm_opt.voters`; Blackwell 1953). An (ε, Δ)-DP voter has four (Kairouz, Oh, Viswanath 2015), of chances
 
     (Δ, 0),  (1−Δ)·(a, 1−a),  (1−Δ)·(1−a, a),  (0, Δ),      a = e^ε/(1 + e^ε).
 
 A post-processing is a mixture of maps from outcomes to classes, and the loss is convex in each voter's pair, so that
 the worst case has every voter at a map. A linear functional lets each class take a run of outcomes in the order of
-their likelihood ratio, so *monotone* maps are enough: C² for Δ = 0; 8, 39, 136 for Δ > 0 and C = 2, 3, 4.
+their likelihood ratio, so *monotone* maps are enough, Σ_j C(m−1, j−1)·C!/(C−j)! of them: C² for two outcomes; 8, 39,
+136 for four and C = 2, 3, 4.
 
 Only the multiset of each group's maps matters, and relabelling the classes of all groups at once changes nothing: one
-group's multisets are listed up to relabelling, the others' in full. The losses are then products of matrices.
+group's multisets are listed up to relabelling, the others' in full. The losses are then products of matrices. Where
+there are too many, one voter's map is not listed: for given maps of the others its worst map is Σ_j max_c of a linear
+functional, in closed form (`CompletedCorners`).
 """
 
 from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from itertools import combinations, permutations
-from typing import Any
+from functools import cached_property, lru_cache, reduce
+from itertools import combinations, pairwise, permutations
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,9 +37,19 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, compositions
 from darrm_opt.tables.problem import Index
+from darrm_opt.voters import PrivacyProfile
 
 MAX_CORNERS = 400_000_000
-"""Most corners of a sweep: some twenty seconds."""
+"""Most corners of a sweep that lists all of them: some twenty seconds."""
+
+MAX_LISTED = 20_000_000
+"""Most corners that are listed where one voter's map can be left open instead."""
+
+MAX_STEPS = 10**10
+"""Most steps of a sweep that leaves one voter's map open, a maximum at an outcome each: some twenty seconds."""
+
+MAX_MAPS = 3000
+"""Most maps of one voter: six classes of four outcomes have 816, of six outcomes 2,250."""
 
 MAX_LAW_BYTES = 800 * 2**20
 """Most memory for the laws of the groups' counts."""
@@ -46,8 +60,17 @@ MAX_COUNT_STEPS = 2000 * 2000
 BLOCK_NUMBERS = 250_000
 """Losses that are computed at once: 2 MB, what a processor's cache holds."""
 
+COMPLETED_BLOCK = 16_000
+"""Losses that are completed at once: each takes a dozen numbers, which a processor's cache holds."""
+
 PRODUCT_TERMS = 250_000
 """Products of one call of BLAS: above 262,144 OpenBLAS starts threads of its own, beside those of the sweep."""
+
+MAX_CLIMBS, CLIMB = 8, 1e-13
+"""Most rounds over all voters in which maps are exchanged, and what makes another worth while."""
+
+MAX_CLIMBERS = 800
+"""Most pairs of maps of all voters and sets of outputs from which corners are climbed to."""
 
 KEY_BLOCK = 500_000
 """Keys that are compared at once."""
@@ -65,11 +88,38 @@ Map = tuple[int, ...]
 class VoterMaps:
     """The corners of one voter."""
 
+    pairs: tuple[tuple[Fraction, Fraction], ...]  # chances of each outcome before and after, by falling ratio
     maps: tuple[Map, ...]  # the class of each outcome, as tuples in the order of the likelihood ratio
     # probability of each class, exactly up to 1e-60, one tuple of fractions a map
     before: tuple[tuple[Fraction, ...], ...]
     after: tuple[tuple[Fraction, ...], ...]  # the same on the neighbouring data set
     moves: Array  # whether the two differ, shape (maps,), read-only
+
+    @cached_property
+    def laws(self) -> tuple[Array, Array]:
+        """The nearest doubles of `before` and `after`, shape (maps, classes)."""
+        before, after = (np.array([[float(x) for x in row] for row in side]) for side in (self.before, self.after))
+        return before, after
+
+
+def _outcomes(voter: Privacy) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Return the pair of laws of which every pair of a voter is a post-processing, by falling likelihood ratio."""
+    if isinstance(voter, PrivacyProfile):
+        return voter.outcomes()
+    if voter.epsilon == math.inf:
+        a = Fraction(1)
+    else:
+        context = decimal.Context(prec=80, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+        a = 1 / (1 + Fraction(context.exp(-decimal.Decimal(voter.epsilon))))
+    inside, delta = 1 - Fraction(voter.delta), Fraction(voter.delta)
+    pairs = ((inside * a, inside * (1 - a)), (inside * (1 - a), inside * a))
+    return ((delta, Fraction(0)), *pairs, (Fraction(0), delta)) if delta else pairs
+
+
+def map_count(voter: Privacy, classes: int) -> int:
+    """Return the number of corners of one voter's pairs of laws; they are not listed."""
+    m = len(_outcomes(voter))
+    return sum(math.comb(m - 1, runs - 1) * math.perm(classes, runs) for runs in range(1, min(m, classes) + 1))
 
 
 @lru_cache(maxsize=64)
@@ -79,15 +129,14 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     >>> [len(voter_maps(Privacy(0.5, 1e-3), classes).maps) for classes in (2, 3, 4)]
     [8, 39, 136]
     """
-    if voter.epsilon == math.inf:
-        a = Fraction(1)
-    else:
-        context = decimal.Context(prec=80, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
-        a = 1 / (1 + Fraction(context.exp(-decimal.Decimal(voter.epsilon))))
-    inside, delta = 1 - Fraction(voter.delta), Fraction(voter.delta)
-    pairs = [(inside * a, inside * (1 - a)), (inside * (1 - a), inside * a)]
-    if delta:
-        pairs = [(delta, Fraction(0)), *pairs, (Fraction(0), delta)]
+    if map_count(voter, classes) > MAX_MAPS:
+        raise InvalidInput(
+            "groups",
+            f"{map_count(voter, classes):,} maps of a voter's {len(_outcomes(voter))} outcomes to {classes} classes",
+            f"at most {MAX_MAPS:,}",
+            "State fewer points of the voters' privacy profile, or take fewer classes.",
+        )
+    pairs = _outcomes(voter)
     outcomes = len(pairs)
     # Outcomes stand in the order of their likelihood ratio, so a monotone map cuts them into runs, one for each class
     # that it uses; other maps lose no more at any linear functional.
@@ -109,7 +158,7 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     )
     moves = np.array([float(len(set(chosen)) > 1) for chosen in maps])
     moves.setflags(write=False)
-    return VoterMaps(tuple(maps), before, after, moves)
+    return VoterMaps(pairs, tuple(maps), before, after, moves)
 
 
 def _relabellings(maps: tuple[Map, ...], classes: int) -> Index:
@@ -120,6 +169,7 @@ def _relabellings(maps: tuple[Map, ...], classes: int) -> Index:
     )
 
 
+@lru_cache(maxsize=64)
 def corner_count(problem: GroupProblem, *, swept: bool = False) -> int:
     """Return the number of corners of a problem, one of each orbit under relabelling the classes; nothing is listed.
 
@@ -203,7 +253,7 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
     """
     orders = _relabellings(sides.maps, classes)[: None if reduced else 1]
     digits = _digits(len(sides.maps), K)[orders]  # of each map after each relabelling, shape (orders, maps, limbs)
-    p, q = (np.array([[float(x) for x in row] for row in side]) for side in (sides.before, sides.after))
+    p, q = sides.laws
     chosen = np.empty((1, 0), dtype=np.int16)
     moved = np.zeros(1, dtype=np.intp)
     before = after = np.ones((1, 1))
@@ -233,7 +283,7 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
 def _digits(maps: int, K: int) -> Index:
     """Return for each map what one voter at it adds to a key: a digit of base K + 1, in limbs of 62 bits."""
     # Of two multisets of one size the first in lexicographic order has the larger key.
-    bits = K.bit_length()
+    bits = max(1, K.bit_length())
     per_limb = 62 // bits
     limbs = np.zeros((maps, -(-maps // per_limb)), dtype=np.int64)
     for place in range(maps):
@@ -274,7 +324,7 @@ def _convolved(laws: Array, parent: Index, chances: Array, places: list[Index], 
 class Violations:
     """Corners at which a table loses most."""
 
-    corners: Index  # place of the multiset of each group, shape (found, groups)
+    places: Index  # the map of each voter, group after group, shape (found, K)
     # the worst set of outputs that is not empty, shape (found, outputs)
     sets: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     excesses: Array  # e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ as computed, shape (found,), largest first
@@ -292,20 +342,14 @@ class Corners:
         *,
         moving: Collection[int] | None = None,
     ) -> None:
+        check_reach(problem)
+        self._set(problem, voters, target)
+        self._list(moving)
+
+    def _set(self, problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> None:
         self.problem, self.cells = problem, problem.cells
         self.reduced = _reduced_group(problem)
-        check_reach(problem)
         self.maps = [voter_maps(voter, problem.classes) for voter in voters]
-        self.laws = [
-            group_laws(
-                side,
-                group.K,
-                problem.classes,
-                problem.affected if moving is None or g in moving else 0,
-                reduced=g == self.reduced,
-            )
-            for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
-        ]
         self.target = target  # of the release, as it shall be read
         _, high = exp_bounds(target.epsilon)
         exact = Fraction(1 << EXPONENT_BITS, high)
@@ -318,14 +362,27 @@ class Corners:
             (problem.classes + 3) * problem.K + 2 * sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
         )
         self.relative = 1.01 * steps * UNIT_ROUNDOFF
+        # bound on the error of a computed excess, rounding of the laws, products and sums
+        self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
+
+    def _list(self, moving: Collection[int] | None) -> None:
+        problem = self.problem
+        self.laws = [
+            group_laws(
+                side,
+                group.K,
+                problem.classes,
+                problem.affected if moving is None or g in moving else 0,
+                reduced=g == self.reduced,
+            )
+            for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
+        ]
         # Between two classes Pr[1] is 1 − Pr[0], and so are the losses of the second: they are not computed.
         self._seen = 1 if self.problem.outputs == 2 else self.problem.outputs
         self._last = np.empty((0, 0))
         if len(self.laws) > 1:
             last = [law for g, law in enumerate(self.laws) if g != self.reduced][-1]
             self._last = np.ascontiguousarray(np.hstack([last.before, last.after]).T)
-        # bound on the error of a computed excess, rounding of the laws, products and sums
-        self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
 
     def __len__(self) -> int:
         return math.prod(len(law.multisets) for law in self.laws)
@@ -430,7 +487,8 @@ class Corners:
         excesses, corners, sets, first = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3, 4))
         best = np.lexsort((-excesses, ~first))[:most]
         best = best[np.argsort(-excesses[best], kind="stable")]
-        return Violations(corners[best], sets[best], excesses[best], largest)
+        places = np.hstack([law.multisets[corners[best, g]] for g, law in enumerate(self.laws)])
+        return Violations(places, sets[best], excesses[best], largest)
 
     def output_laws(self, chances: Array) -> tuple[Array, Array]:
         """Return Pr[o | before] and Pr[o | after] at every corner, shape (corners, outputs).
@@ -454,29 +512,263 @@ class Corners:
         slack = -math.expm1(-self.target.epsilon) / self.problem.outputs + self.limit  # of x = 0, at least
         return 1.0 if excess <= 0 else max(0.0, 1 - excess / (excess + slack) * (1 + 2.0**-20) - 2.0**-50)
 
-    def multisets(self, corners: Index) -> list[Index]:
-        """Return the places of each group's maps at corners, as `laws_at` takes them."""
-        return [law.multisets[corners[:, g]] for g, law in enumerate(self.laws)]
+    def by_group(self, places: Index) -> list[Index]:
+        """Return the maps of each group's voters, given those of all: as `laws_at` takes them."""
+        return np.split(places, np.cumsum([group.K for group in self.problem.groups])[:-1], axis=1)
 
 
-def check_reach(problem: GroupProblem) -> int:
-    """Refuse a problem that is too large, before any work; return how many probabilities its laws hold."""
-    full = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
-    bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, full, strict=True)]
-    lead, orders = _reduced_group(problem), math.factorial(problem.classes)
+class CompletedCorners(Corners):
+    """Every corner of a problem, the map of one voter of the reduced group left open.
+
+    For a set of outputs S and given maps of the others, this voter's loss is Σ_c U_c·p_c − V_c·q_c over its own chances
+    p, q of the classes, with U_c and V_c the chances of S where it answers c, before (times e^−ε) and after. The worst
+    map lets each outcome choose: Σ_j max_c (U_c·p_j − V_c·q_j). The loss of the complement of S is e^−ε − 1 less that
+    of S, so its worst map takes the least. The others' multisets are made from those of one voter fewer, as the sweep
+    comes to them.
+    """
+
+    def _list(self, moving: Collection[int] | None) -> None:
+        problem, lead = self.problem, self.maps[self.reduced]
+        self.laws = [
+            group_laws(
+                side,
+                group.K - 2 if g == self.reduced else group.K,
+                problem.classes,
+                problem.affected if moving is None or g in moving else 0,
+                reduced=g == self.reduced,
+            )
+            for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
+        ]
+        parents = self.laws[self.reduced]
+        last = parents.multisets[:, -1] if parents.multisets.shape[1] else np.zeros(1, dtype=np.intp)
+        more = len(lead.maps) - last
+        self._parent = np.repeat(np.arange(len(last)), more)
+        self._new = (np.arange(len(self._parent)) - np.repeat(np.cumsum(more) - more - last, more))
+        within = parents.moved[self._parent] + lead.moves[self._new] <= problem.affected
+        self._parent, self._new = self._parent[within], self._new[within]
+        # sets of outputs up to the complement: those that hold the first output and not all
+        rest = problem.outputs - 1
+        self._halves = np.array([[1, *(number >> o & 1 for o in range(rest))] for number in range(2**rest - 1)])
+        self._doubles = [(float(p), float(q)) for p, q in lead.pairs]
+        # The last voter's chances, its maximum at each outcome and the sums of a set's outputs add roundings of terms
+        # that are, with either sign, e^−ε and 1 at most in sum.
+        self.relative += 1.01 * (len(lead.pairs) + 2 * problem.outputs + 8) * UNIT_ROUNDOFF
+        self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
+
+    def __len__(self) -> int:
+        others = math.prod(len(law.multisets) for g, law in enumerate(self.laws) if g != self.reduced)
+        return len(self._parent) * len(self.maps[self.reduced].maps) * others
+
+    def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
+        """Return corners at which a table loses most: as for all corners, one for each multiset of the others."""
+        values = (chances @ self._halves.T).reshape(*self.cells.widths, len(self._halves))
+        values = np.moveaxis(values, self.reduced, 0)
+        places, _ = _steps(self.problem.groups[self.reduced].K, self.problem.classes)
+        tables = [values[place] for place in places]
+        others = math.prod(len(law.multisets) for g, law in enumerate(self.laws) if g != self.reduced)
+        rows = max(1, COMPLETED_BLOCK // (others * len(self._halves)))
+        starts = range(0, len(self._parent), rows)
+
+        def search(start: int) -> tuple[float, list[Any]]:
+            return self._search(tables, slice(start, start + rows), above, most)
+
+        threads = min(thread_count(), len(starts))
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                parts = list(pool.map(search, starts))
+        else:
+            parts = [search(start) for start in starts]
+        found = sorted((one for part in parts for one in part[1]), key=lambda one: (-one[0], one[1].tobytes()))[:most]
+        width = self.problem.K, self.problem.outputs
+        return Violations(
+            np.array([one[1] for one in found], dtype=np.intp).reshape(-1, width[0]),
+            np.array([one[2] for one in found], dtype=bool).reshape(-1, width[1]),
+            np.array([one[0] for one in found]),
+            # the whole of all outputs is a set as well
+            max(self.inverse - 1.0 - self.limit, *(part[0] for part in parts)),
+        )
+
+    def _search(self, tables: list[Array], block: slice, above: float, most: int) -> tuple[float, list[Any]]:
+        """Return the largest excess of a block of multisets, and the worst corners: excess, maps, set of outputs."""
+        lead = self.maps[self.reduced]
+        others = [law for g, law in enumerate(self.laws) if g != self.reduced]
+        moved = self.laws[self.reduced].moved[self._parent[block]] + lead.moves[self._new[block]].astype(np.intp)
+        sides = self._contracted(tables, block)
+        top, bottom = self._completed(sides)
+        for law in others:
+            moved = moved[..., None] + law.moved
+        full = moved >= self.problem.affected
+        if full.any():  # one more voter must not move
+            losses = [before - after for before, after in zip(*sides, strict=True)]
+            top = np.where(full[..., None], reduce(np.maximum, losses), top)
+            bottom = np.where(full[..., None], reduce(np.minimum, losses), bottom)
+            top[moved > self.problem.affected] = -math.inf
+            bottom[moved > self.problem.affected] = math.inf
+        mirrored = (self.inverse - 1.0) - bottom
+        excess = np.maximum(top, mirrored).reshape(len(moved), -1) - self.limit
+        best = excess.argmax(axis=1)
+        worst = excess[np.arange(len(best)), best]
+        order = np.argsort(-worst, kind="stable")[:most]
+        found: list[Any] = []
+        for row in order[worst[order] > above].tolist():
+            place = np.unravel_index(best[row], top.shape[1:])
+            at = (row, *place)
+            is_complement = bool(mirrored[at] > top[at])
+            u, v = (np.array([one[at] for one in side]) for side in sides)
+            losses_of_maps = lead.laws[0] @ u - lead.laws[1] @ v
+            if full[at[:-1]]:
+                losses_of_maps[lead.moves > 0] = math.inf if is_complement else -math.inf
+            last = int(losses_of_maps.argmin() if is_complement else losses_of_maps.argmax())
+            child = block.start + row
+            parent = self.laws[self.reduced].multisets[self._parent[child]]
+            maps = [law.multisets[i] for law, i in zip(others, place[:-1], strict=True)]
+            maps.insert(self.reduced, np.sort([*parent, self._new[child], last]))
+            found.append((float(worst[row]), np.concatenate(maps), (self._halves[place[-1]] == 1) != is_complement))
+        return float(worst.max(initial=-math.inf)), found
+
+    def _contracted(self, tables: list[Array], block: slice) -> tuple[list[Array], list[Array]]:
+        """Return U_c and V_c by class, shape (multisets, multisets of the other groups…, sets)."""
+        lead = self.maps[self.reduced]
+        places, width = _steps(self.problem.groups[self.reduced].K - 1, self.problem.classes)
+        parents, new = self._parent[block], self._new[block]
+        sides: tuple[list[Array], list[Array]] = ([], [])
+        for name, chances, scale, of_class in zip(
+            ("before", "after"), lead.laws, (self.inverse, 1.0), sides, strict=True
+        ):
+            law = _convolved(getattr(self.laws[self.reduced], name), parents, chances[new], places, width) * scale
+            for table in tables:
+                part = (law @ table.reshape(len(table), -1)).reshape(-1, *table.shape[1:])
+                axis = 1
+                for g, other in enumerate(self.laws):
+                    if g != self.reduced:
+                        part = np.moveaxis(np.tensordot(part, getattr(other, name), axes=(axis, 1)), -1, axis)
+                        axis += 1
+                of_class.append(np.ascontiguousarray(part))
+        return sides
+
+    def _completed(self, sides: tuple[list[Array], list[Array]]) -> tuple[Array, Array]:
+        """Return the largest and the least loss of each set of outputs over the last voter's maps."""
+        top, bottom = np.zeros_like(sides[0][0]), np.zeros_like(sides[0][0])
+        high, low, value, minus = (np.empty_like(top) for _ in range(4))
+        for p, q in self._doubles:
+            for c, (before, after) in enumerate(zip(*sides, strict=True)):
+                np.multiply(before, p, out=value)
+                np.multiply(after, q, out=minus)
+                np.subtract(value, minus, out=value)
+                if c:
+                    np.maximum(high, value, out=high)
+                    np.minimum(low, value, out=low)
+                else:
+                    high[...] = low[...] = value
+            top += high
+            bottom += low
+        return top, bottom
+
+    def starts(self, known: Index) -> Index:
+        """Return maps of all voters to climb from: alike in each group, drawn at random, and those known."""
+        chance = np.random.default_rng(len(known))
+        sizes = np.repeat([len(side.maps) for side in self.maps], [group.K for group in self.problem.groups])
+        alike = np.arange(sizes.max())[:, None] % sizes
+        half = max(2, MAX_CLIMBERS // (4 * len(self._halves)))
+        drawn = chance.integers(sizes, size=(half, self.problem.K))
+        drawn[: half // 2] = alike[chance.integers(len(alike), size=half // 2)]
+        found = np.vstack([drawn, known[-half:]])
+        # Of voters that are alike no more move than one record can move: the first map of a voter is a class.
+        fixed = chance.permuted(np.tile(np.arange(self.problem.K), (len(found), 1)), axis=1) >= self.problem.affected
+        return np.where(fixed, 0, found)
+
+    def climb(self, chances: Array, starts: Index) -> Violations:
+        """Return corners that no change of one voter's map makes worse, as found from maps of all voters.
+
+        Each voter in turn takes its worst map, given those of the others, for each set of outputs.
+        """
+        problem = self.problem
+        sets = np.vstack([self._halves, 1 - self._halves])
+        values = (chances @ sets.T).reshape(*self.cells.widths, len(sets))
+        ends = np.cumsum([0, *(group.K for group in problem.groups)])
+        moves = np.concatenate([side.moves[: len(side.moves)] for side in self.maps])
+        offsets = np.cumsum([0, *(len(side.maps) for side in self.maps)])[:-1]
+        group_of_voter = np.repeat(np.arange(len(problem.groups)), np.diff(ends))
+        maps = np.repeat(starts, len(sets), axis=0)
+        chosen = np.tile(np.arange(len(sets)), len(starts))
+        excess = np.full(len(maps), -math.inf)
+        for _ in range(MAX_CLIMBS):
+            before_climbing = excess.copy()
+            for voter, g in enumerate(group_of_voter.tolist()):
+                side = self.maps[g]
+                parts = np.split(
+                    np.delete(maps, voter, axis=1),
+                    np.cumsum(np.diff(ends) - (np.arange(len(self.maps)) == g))[:-1],
+                    axis=1,
+                )
+                p, q = laws_at(problem, self.maps, parts)
+                places, _ = _steps(problem.groups[g].K, problem.classes)
+                losses = np.zeros((len(maps), len(side.maps)))
+                for c, place in enumerate(places):
+                    table = np.take(values, place, axis=g).reshape(-1, len(sets)).T
+                    rows = table[chosen]
+                    u = np.einsum("ij,ij->i", p, rows) * self.inverse
+                    v = np.einsum("ij,ij->i", q, rows)
+                    losses += u[:, None] * side.laws[0][:, c] - v[:, None] * side.laws[1][:, c]
+                moving = moves[maps + offsets[group_of_voter]]
+                moving[:, voter] = 0
+                losses[np.ix_(moving.sum(axis=1) >= problem.affected, side.moves > 0)] = -math.inf
+                maps[:, voter] = losses.argmax(axis=1)
+                excess = losses.max(axis=1) - self.limit
+            if not (excess > before_climbing + CLIMB).any():
+                break
+        for start, end in pairwise(ends):
+            maps[:, start:end].sort(axis=1)
+        _, first = np.unique(np.column_stack([maps, chosen]), axis=0, return_index=True)
+        order = first[np.argsort(-excess[first], kind="stable")]
+        return Violations(maps[order], sets[chosen[order]] == 1, excess[order], float(excess.max(initial=-math.inf)))
+
+
+class Reach(NamedTuple):
+    """How much a sweep over a problem's corners takes."""
+
+    completed: bool  # whether one voter's map is left open
+    probabilities: int  # in the laws that are held
+    keys: int  # digits compared while multisets are listed up to relabelling
+    steps: int  # losses of a sweep, or maxima at an outcome
+
+
+def check_reach(problem: GroupProblem) -> Reach:
+    """Return what a sweep takes, by the cheaper of both ways; refuse a problem that is too large, before any work."""
+    maps = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
+    bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, maps, strict=True)]
+    lead = _reduced_group(problem)
     # To count exactly takes K·affected steps a map. Where these are more than for 2,000 voters that all move, there are
     # more than `MAX_CORNERS` corners of any table that is within reach, and a bound is reason enough.
     steps = max(group.K * min(group.K, problem.affected) for group in problem.groups)
-    if steps > MAX_COUNT_STEPS and max(bound) > MAX_CORNERS:
-        corners, sizes = math.prod(bound) // orders, [n // (orders if g == lead else 1) for g, n in enumerate(bound)]
+    countable = steps <= MAX_COUNT_STEPS or max(bound) <= MAX_CORNERS
+    K, orders = problem.groups[lead].K, math.factorial(problem.classes)
+    sets = (2 ** (problem.outputs - 1) - 1) * problem.classes * len(maps[lead].pairs)
+    if problem.affected >= K and math.comb(K + len(maps[lead].maps) - 2, K - 1) // orders * sets > MAX_STEPS:
+        # Nor are orbits of this many maps counted, where an orbit holds at most one for each order of the classes.
+        countable = countable and bound[lead] // orders <= MAX_CORNERS
+    if countable:
+        sizes = [_size(problem, g, group.K, lead) for g, group in enumerate(problem.groups)]
     else:
-        alone = [
-            GroupProblem(problem.classes, [group], problem.target, min(problem.affected, group.K))
-            for group in problem.groups
-        ]
-        sizes = [corner_count(one) if g == lead else _unreduced(one) for g, one in enumerate(alone)]
-        corners = math.prod(sizes)
-    keys = key_count(problem)
+        sizes = [n // (orders if g == lead else 1) for g, n in enumerate(bound)]
+    corners, memory = math.prod(sizes), 16 * 3 * _probabilities(problem, sizes)
+    keys = _key_count(problem, lead, K) if countable else MAX_KEYS + 1
+    listed = Reach(completed=False, probabilities=_probabilities(problem, sizes), keys=keys, steps=corners)
+    fits = corners <= MAX_CORNERS and memory <= MAX_LAW_BYTES and keys <= MAX_KEYS
+    if fits and corners <= MAX_LISTED:
+        return listed._replace(steps=corner_count(problem, swept=True) * problem.outputs)
+    if countable and K > 1:
+        multisets = _size(problem, lead, K - 1, lead)
+        others = math.prod(size for g, size in enumerate(sizes) if g != lead)
+        left = list(sizes)
+        left[lead] = _size(problem, lead, K - 2, lead)
+        numbers = _probabilities(problem, left, {lead: K - 2})
+        keys_left = _key_count(problem, lead, K - 2)
+        open_steps = multisets * others * sets
+        if 48 * numbers + 16 * multisets <= MAX_LAW_BYTES and keys_left <= MAX_KEYS and open_steps <= MAX_STEPS:
+            return Reach(completed=True, probabilities=numbers, keys=keys_left, steps=open_steps)
+    if fits:
+        return listed._replace(steps=corner_count(problem, swept=True) * problem.outputs)
     if keys > MAX_KEYS:
         raise InvalidInput(
             "groups",
@@ -485,31 +777,41 @@ def check_reach(problem: GroupProblem) -> int:
             "for so many voters",
             "Take fewer voters or classes, or Delta = 0.",
         )
-    widths = problem.cells.widths
-    memory = sum(16 * 3 * size * width for size, width in zip(sizes, widths, strict=True))
-    if corners > MAX_CORNERS or memory > MAX_LAW_BYTES:
-        raise InvalidInput(
-            "groups",
-            "; ".join(map(str, problem.groups)),
-            f"at most {MAX_CORNERS:,} corners and {MAX_LAW_BYTES >> 20} MiB of laws; here there are {corners:,} "
-            f"corners and {memory >> 20:,} MiB",
-            "Take fewer voters or classes, Delta = 0, or fewer affected voters.",
-        )
+    raise InvalidInput(
+        "groups",
+        "; ".join(map(str, problem.groups)),
+        f"at most {MAX_CORNERS:,} corners and {MAX_LAW_BYTES >> 20} MiB of laws; here there are {corners:,} "
+        f"corners and {memory >> 20:,} MiB",
+        "Take fewer voters or classes, Delta = 0, fewer points of a profile, or fewer affected voters.",
+    )
+
+
+def _probabilities(problem: GroupProblem, sizes: list[int], voters: Mapping[int, int] | None = None) -> int:
+    """Return how many probabilities the laws of so many multisets hold, of other numbers of voters in some groups."""
+    number = [(voters or {}).get(g, group.K) for g, group in enumerate(problem.groups)]
+    widths = [math.comb(K + problem.classes - 1, K) for K in number]
     return sum(size * width for size, width in zip(sizes, widths, strict=True))
 
 
-def key_count(problem: GroupProblem) -> int:
-    """Return about how many digits of keys are compared while the lead's multisets are listed up to relabelling."""
-    lead = problem.groups[_reduced_group(problem)]
-    maps, orders = len(voter_maps(lead.voter, problem.classes).maps), math.factorial(problem.classes)
-    parents = 1
-    if lead.K > 1:
-        fewer = GroupProblem(
-            problem.classes, [VoterGroup(lead.K - 1, lead.voter)], problem.target, min(problem.affected, lead.K - 1)
-        )
-        parents = corner_count(fewer)
-    limbs = int(_digits(maps, lead.K).shape[1])
-    return parents * maps * orders * limbs * lead.K
+def _size(problem: GroupProblem, g: int, K: int, lead: int) -> int:
+    """Return the number of multisets of K voters of a group: up to relabelling in the lead, else in full."""
+    if not K:
+        return 1
+    group = VoterGroup(K, problem.groups[g].voter)
+    alone = GroupProblem(problem.classes, [group], problem.target, min(problem.affected, K))
+    return corner_count(alone) if g == lead else _unreduced(alone)
+
+
+def _key_count(problem: GroupProblem, lead: int, K: int) -> int:
+    """Return about how many digits of keys are compared while K voters' multisets are listed up to relabelling."""
+    maps, orders = len(voter_maps(problem.groups[lead].voter, problem.classes).maps), math.factorial(problem.classes)
+    limbs = int(_digits(maps, K).shape[1])
+    return _size(problem, lead, max(K - 1, 0), lead) * maps * orders * limbs * K
+
+
+def corners_for(problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> Corners:
+    """Return the corners of voters, swept the cheaper way."""
+    return (CompletedCorners if check_reach(problem).completed else Corners)(problem, voters, target)
 
 
 def count_bound(problem: GroupProblem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:
@@ -544,8 +846,7 @@ def laws_at(problem: GroupProblem, maps: list[VoterMaps], multisets: list[Index]
     """
     joint = [np.ones((len(multisets[0]), 1)) for _ in range(2)]
     for side, chosen in zip(maps, multisets, strict=True):
-        for number, exact in enumerate((side.before, side.after)):
-            chances = np.array([[float(x) for x in row] for row in exact])
+        for number, chances in enumerate(side.laws):
             law, same = np.ones((len(chosen), 1)), np.arange(len(chosen))
             for k in range(1, chosen.shape[1] + 1):
                 places, width = _steps(k, problem.classes)
@@ -554,6 +855,7 @@ def laws_at(problem: GroupProblem, maps: list[VoterMaps], multisets: list[Index]
     return joint[0], joint[1]
 
 
+@lru_cache(maxsize=256)
 def _steps(k: int, classes: int) -> tuple[list[Index], int]:
     """Return where each composition of k − 1 votes stands with one more for each class, and how many there are."""
     votes, more = compositions(k - 1, classes), compositions(k, classes)

@@ -11,6 +11,14 @@ from support.cases import for_each
 from support.group_exact import Enumeration, Points, outcomes
 from support.paths import DATA
 
+from darrm_opt import Privacy
+from darrm_opt.design.solution import Status
+from darrm_opt.tables.certificate import corners_of, verify_table
+from darrm_opt.tables.corners import CompletedCorners
+from darrm_opt.tables.groups import GroupProblem, VoterGroup
+from darrm_opt.tables.solver import solve_table
+from darrm_opt.voters import PrivacyProfile
+
 Case = dict[str, Any]
 
 CASES: list[Case] = json.loads((DATA / "profile_optima.json").read_text(encoding="utf-8"))
@@ -71,3 +79,38 @@ def test_outcomes_are_the_edges_of_the_region(points: Points, expected: int) -> 
         if not math.isinf(epsilon):
             loss = sum(max(before - math.exp(epsilon) * after, 0) for before, after in edges)
             assert loss <= delta + 1e-15
+
+
+def problem_of(case: Case) -> GroupProblem:
+    """A case as a problem of the product."""
+    groups = [
+        VoterGroup(K, PrivacyProfile([(float(epsilon), delta) for epsilon, delta in points]))
+        for K, points in case["groups"]
+    ]
+    (target,) = case["target"]
+    return GroupProblem(case["classes"], groups, Privacy(*target), case["affected"], abstention=case["abstention"])
+
+
+def of_one_target(cases: list[Case]) -> list[Case]:
+    return [case for case in cases if len(case["target"]) == 1 and case["corners"] < 25000]
+
+
+@for_each(("listed", "case"), [(listed, case) for listed in (True, False) for case in of_one_target(CASES)])
+def test_optimum_is_that_of_enumeration(listed: bool, case: Case) -> None:
+    problem = problem_of(case)
+    with pytest.MonkeyPatch.context() as patch:
+        if not listed:
+            patch.setattr("darrm_opt.tables.corners.MAX_LISTED", 0)
+        corners_of.cache_clear()
+        solution = solve_table(problem)
+        assert isinstance(corners_of(problem), CompletedCorners) != listed
+    assert solution.status is Status.OPTIMAL
+    assert solution.utility == pytest.approx(case["right"], abs=2e-8)
+    assert solution.utility <= solution.upper_bound <= solution.utility + 1e-8
+    assert case["right"] <= solution.upper_bound + 1e-9
+    assert verify_table(problem, solution.table) == solution.certificate
+    if listed and case["corners"] < 3000:
+        groups = [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
+        every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=True)
+        ((epsilon, delta),) = case["target"]
+        assert every.worst_excess(solution.table.probabilities, epsilon, delta) <= 0

@@ -118,7 +118,7 @@ class Problem:
         target: privacy wanted of the released bit; finite ε ≥ 0.
         affected: how many voters one record can influence, 1..K; None means all K.
         classes: C ≥ 2; up to `tables.groups.MAX_GROUP_CLASSES` where voters are private.
-        groups: in place of K and voter, voters that are not alike: (K, ε) or (K, ε, Δ) of each group, or `VoterGroup`.
+        groups: in place of K and voter, voters that are not alike: (K, ε), (K, ε, Δ) or (K, voter) of each group.
         abstention: whether no class may be released.
 
     Guarantees:
@@ -161,7 +161,7 @@ class Problem:
             return object.__new__(cls)
         if groups is None:
             _canonical_voter(voter)
-            groups = [(K, voter.epsilon, voter.delta)]
+            groups = [(K, voter)]
         elif K is not None or voter is not None:
             raise InvalidInput(
                 "groups", groups, Rule("cannot be combined with K and voter"), "Each group names its own."

@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from darrm_opt.decimals import EPSILON_NOISE, MAX_DELTA, UP, delta_noise, delta_step, grid_delta, grid_point
+from darrm_opt.decimals import EPSILON_NOISE, MAX_DELTA, UP, delta_noise, delta_step, grid_delta, grid_point, number_in
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
@@ -129,6 +129,28 @@ class PrivacyProfile(Privacy):
 def profile_of(voter: Privacy) -> PrivacyProfile:
     """Return a voter's privacy as a profile; that of a `Privacy` has its one point."""
     return voter if isinstance(voter, PrivacyProfile) else PrivacyProfile([(voter.epsilon, voter.delta)])
+
+
+def profile_text(voter: Privacy) -> str:
+    """Return the points of a voter as `parse_profile` reads them."""
+    return ",".join(f"{epsilon!r}:{delta!r}" for epsilon, delta in voter.points)
+
+
+def parse_profile(text: str) -> PrivacyProfile:
+    """Return the profile that a text names: ε:δ of each point, separated by commas.
+
+    Raises:
+        InvalidInput: the text has another form, or as `PrivacyProfile`.
+
+    >>> parse_profile("0:0.013,0.1:1e-5").points
+    ((0.0, 0.013), (0.1, 1e-05))
+    """
+    accepted = "points such as 0:0.013,0.1:1e-5, each an epsilon and a delta"
+    points = [[number_in(part.strip()) for part in point.split(":")] for point in text.split(",")]
+    numbers = [[number for number in point if number is not None] for point in points]
+    if {len(point) for point in points} | {len(point) for point in numbers} != {2}:
+        raise InvalidInput("profile", text, accepted)
+    return PrivacyProfile(numbers)
 
 
 def _set_points(profile: PrivacyProfile, points: tuple[tuple[float, float], ...]) -> None:

@@ -380,7 +380,8 @@ class GroupOptions:
         tuple[str, ...],
         CommandOption(
             "--group",
-            "Voters that are alike, such as K=5,epsilon=0.5,Delta=1e-4; again for each group, in place of --K.",
+            "Voters that are alike, such as K=5,epsilon=0.5,Delta=1e-4 or K=5,profile=0:0.02,0.1:1e-5; again for each "
+            "group, in place of --K.",
             "K=…,epsilon=…",
             PROBLEM,
             "one group",
@@ -402,19 +403,26 @@ class GroupOptions:
         """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
         from darrm_opt.errors import InvalidInput
         from darrm_opt.problem import real_number
-        from darrm_opt.tables.groups import group_of
+        from darrm_opt.tables.groups import VoterGroup, group_of
+        from darrm_opt.voters import parse_profile
 
-        accepted = "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas"
+        accepted = (
+            "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
+            "epsilon and Delta, profile=EPSILON:DELTA,… last"
+        )
         groups, weights = [], []
         for text in self.group:
-            given = named_values("group", text, ("K", "epsilon", "Delta", "weight"), accepted)
+            alike, has_profile, points = text.partition(",profile=")
+            given = named_values("group", alike, ("K", "epsilon", "Delta", "weight"), accepted)
             typed: dict[str, Any] = {name: number(value) for name, value in given.items()}
-            if not {"K", "epsilon"} <= typed.keys():
+            if ({"K"} if has_profile else {"K", "epsilon"}) != typed.keys() - (
+                {"weight"} if has_profile else {"weight", "Delta"}
+            ):
                 raise InvalidInput("group", text, accepted)
             weight = typed.pop("weight", 1.0)
             weights.append(real_number(weight, "group", "a weight above 0", above=0, below=float("inf")))
             try:
-                groups.append(group_of(**typed))
+                groups.append(VoterGroup(typed["K"], parse_profile(points)) if has_profile else group_of(**typed))
             except InvalidInput as err:  # else it would be an option of the same name that is not valid
                 name = {"delta": "Delta"}.get(err.argument, err.argument)
                 raise InvalidInput("group", text, f"{err.accepted}, as {name}", err.advice) from err

@@ -209,8 +209,7 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
             share = 0.0 if share < 0.3 else share / 2
         if not added:  # nothing is violated, or nothing that is not known already
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
-            if isinstance(corners, CompletedCorners):  # private as it will be proved: a repair takes one more sweep
-                x = x * min(corners.private_share(found.largest + 2 * corners.error), 1 - 2e-12)
+            x = _as_proved(x, corners, found)
             break
     # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
     bound = program.bound(weights, multipliers) + constant
@@ -234,6 +233,13 @@ def _cuts(corners: Corners, chances: Array, known: Index, *, complete: bool) -> 
             new = (found.excesses > VIOLATION).nonzero()[0][:MAX_NEW_ROWS]
             return Violations(found.places[new], found.sets[new], found.excesses[new], found.largest)
     return corners.violations(chances, VIOLATION, MAX_NEW_ROWS)
+
+
+def _as_proved(x: Array, corners: Corners, found: Violations) -> Array:
+    """Return x as it will be proved where a sweep takes seconds: a repair takes one more."""
+    if not isinstance(corners, CompletedCorners):
+        return x
+    return x * min(corners.private_share(found.largest + 2 * corners.error), 1 - 2e-12)
 
 
 def _chances(x: Array, cells: GroupCells) -> Array:

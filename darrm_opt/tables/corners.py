@@ -543,7 +543,7 @@ class CompletedCorners(Corners):
         last = parents.multisets[:, -1] if parents.multisets.shape[1] else np.zeros(1, dtype=np.intp)
         more = len(lead.maps) - last
         self._parent = np.repeat(np.arange(len(last)), more)
-        self._new = (np.arange(len(self._parent)) - np.repeat(np.cumsum(more) - more - last, more))
+        self._new = np.arange(len(self._parent)) - np.repeat(np.cumsum(more) - more - last, more)
         within = parents.moved[self._parent] + lead.moves[self._new] <= problem.affected
         self._parent, self._new = self._parent[within], self._new[within]
         # sets of outputs up to the complement: those that hold the first output and not all

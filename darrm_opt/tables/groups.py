@@ -23,6 +23,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.tables.problem import Cells, Index, PluralityProblem
+from darrm_opt.voters import profile_text
 
 MAX_GROUP_CLASSES = 6
 """Most classes with private voters: beyond, the maps of one voter alone are thousands."""
@@ -39,9 +40,11 @@ class VoterGroup:
     """Voters that are alike."""
 
     K: int
-    voter: Privacy  # privacy of each one's answer; ε = ``inf`` for voters that are not private
+    voter: Privacy  # privacy of each one's answer, or its profile; ε = ``inf`` for voters that are not private
 
     def __str__(self) -> str:
+        if len(self.voter.points) > 1:
+            return f"K={self.K},profile={profile_text(self.voter)}"
         delta = f",Delta={self.voter.delta!r}" if self.voter.delta else ""
         return f"K={self.K},epsilon={self.voter.epsilon!r}{delta}"
 
@@ -252,7 +255,7 @@ class GroupCells(Cells):
         return np.asarray(total - factorials[self.counts].sum(axis=(1, 2)))
 
 
-_GROUPS = "at least one group: VoterGroup(K, voter), or (K, epsilon) or (K, epsilon, Delta)"
+_GROUPS = "at least one group: (K, voter), (K, epsilon) or (K, epsilon, Delta)"
 
 
 def group_of(K: Any, epsilon: float, Delta: float = 0.0) -> VoterGroup:
@@ -265,4 +268,6 @@ def _as_group(group: Any) -> VoterGroup:
         return group
     if not isinstance(group, tuple | list) or not 2 <= len(group) <= 3:
         raise InvalidInput("groups", group, _GROUPS)
+    if len(group) == 2 and isinstance(group[1], Privacy):
+        return VoterGroup(*group)
     return group_of(*group)

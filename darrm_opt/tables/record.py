@@ -38,6 +38,7 @@ from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.solver import TableSolution, TableStatistics
 from darrm_opt.tables.table import Table
 from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typed
+from darrm_opt.voters import PrivacyProfile
 
 KIND, GROUP_KIND = "darrm plurality rule", "darrm group table"
 """What a record says it is: a table of voters that are not private, or of groups."""
@@ -68,19 +69,22 @@ def problem_record(problem: TableProblem) -> dict[str, Any]:
 
 
 def group_records(groups: Sequence[VoterGroup]) -> list[dict[str, Any]]:
-    """Return groups as plain data."""
-    return [
-        {
-            "K": group.K,
-            "epsilon": "inf" if group.voter.epsilon == math.inf else group.voter.epsilon,
-            "Delta": group.voter.delta,
-        }
-        for group in groups
-    ]
+    """Return groups as plain data: the points of a privacy profile, or one (ε, Δ)."""
+    return [{"K": group.K, **_voter_record(group.voter)} for group in groups]
+
+
+def _voter_record(voter: Privacy) -> dict[str, Any]:
+    if len(voter.points) > 1:
+        return {"profile": [list(point) for point in voter.points]}
+    return {"epsilon": "inf" if voter.epsilon == math.inf else voter.epsilon, "Delta": voter.delta}
 
 
 def group_of_record(record: Any) -> VoterGroup:
     """Return the group of a record."""
+    if "profile" in record:
+        if {"epsilon", "Delta"} & record.keys():
+            raise InvalidInput("profile", sorted(record), "a profile, or epsilon and Delta, of a group")
+        return VoterGroup(record["K"], PrivacyProfile(record["profile"]))
     epsilon = math.inf if record["epsilon"] == "inf" else record["epsilon"]
     return VoterGroup(record["K"], Privacy(epsilon, record.get("Delta", 0.0)))
 

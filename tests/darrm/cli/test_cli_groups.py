@@ -88,6 +88,10 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
     ("words", "option"),
     [
         (("--group", "K=6", "--target-epsilon", "1"), "--group"),
+        (("--group", "K=6,profile=0.1", "--target-epsilon", "1"), "--group"),
+        (("--group", "K=6,profile=", "--target-epsilon", "1"), "--group"),
+        (("--group", "K=6,epsilon=1,profile=0:0.1", "--target-epsilon", "1"), "--group"),
+        (("--group", "K=6,profile=0:0.1,weight=2", "--target-epsilon", "1"), "--group"),
         (
             ("--group", "K=3,epsilon=0.5,Delta=x", "--target-epsilon", "1"),
             "--group: 'K=3,epsilon=0.5,Delta=x' is not valid",
@@ -102,3 +106,12 @@ def test_bad_options_are_named(words: tuple[str, ...], option: str) -> None:
     result = run("solve", *words)
     assert result.exit_code == 2
     assert option in result.stderr
+
+
+def test_a_group_states_points_of_its_profile() -> None:
+    options = ("--target-epsilon", "0.9", "--classes", "3", "--json")
+    stated = json.loads(run("solve", "--group", "K=3,weight=2,profile=0:0.15,0.6:0", *options).stdout)
+    alone = json.loads(run("solve", "--group", "K=3,profile=0.6:0", *options).stdout)
+    assert round(stated["utility"], 6) == 0.969465
+    assert stated["groups"] == [{"K": 3, "profile": [[0.0, 0.15], [0.6, 0.0]]}]
+    assert alone["groups"] == [{"K": 3, "epsilon": 0.6, "Delta": 0.0}]

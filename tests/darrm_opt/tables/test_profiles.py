@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 from support.cases import for_each
-from support.group_exact import Enumeration, Points, outcomes
+from support.group_exact import Enumeration, Points, exponential, outcomes
 from support.paths import DATA
+from support.refusals import refused
 
-from darrm_opt import Privacy
+from darrm_opt import NotPrivate, Privacy, Problem
 from darrm_opt.design.solution import Status
-from darrm_opt.tables.certificate import corners_of, verify_table
+from darrm_opt.tables.certificate import CornerProof, corners_of, place_chances, verify_table
 from darrm_opt.tables.corners import CompletedCorners
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
+from darrm_opt.tables.record import TableSpec, table_from_record, table_solution_record
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.voters import PrivacyProfile
 
@@ -114,3 +116,71 @@ def test_optimum_is_that_of_enumeration(listed: bool, case: Case) -> None:
         every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=True)
         ((epsilon, delta),) = case["target"]
         assert every.worst_excess(solution.table.probabilities, epsilon, delta) <= 0
+
+
+POINTS = [(0.0, 0.15), (0.6, 0.0)]
+
+
+def test_one_point_is_the_problem_of_epsilon_and_delta() -> None:
+    target = Privacy(0.6, 1e-3)
+    stated = GroupProblem(3, [(3, PrivacyProfile([(0.5, 1e-3)])), (1, PrivacyProfile([(math.inf, 0.0)]))], target)
+    today = GroupProblem(3, [(3, 0.5, 1e-3), (1, math.inf)], target)
+    assert stated == today
+    assert TableSpec(stated).key == TableSpec(today).key
+    assert solve_table(stated).table == solve_table(today).table
+
+
+def test_more_points_are_never_worth_less() -> None:
+    utilities = [
+        solve_table(GroupProblem(3, [(3, PrivacyProfile(points))], Privacy(0.5, 1e-4))).utility
+        for points in ([(0.6, 0.0)], POINTS, [*POINTS, (0.3, 0.05)], [*POINTS, (0.3, 0.05), (0.45, 0.02)])
+    ]
+    assert utilities == sorted(utilities)
+    assert utilities[-1] > utilities[0] + 0.05
+
+
+def test_records_keep_the_points_and_are_proved_again() -> None:
+    profile = PrivacyProfile(POINTS)
+    problem = Problem(3, profile, Privacy(0.7), classes=3, abstention=True)
+    assert problem == GroupProblem(3, [(3, profile)], Privacy(0.7), abstention=True)
+    solution = solve_table(problem)
+    record = json.loads(json.dumps(table_solution_record(solution)))
+    assert record["problem"]["groups"] == [{"K": 3, "profile": [[0.0, 0.15], [0.6, 0.0]]}]
+    read, table, certificate = table_from_record(record)
+    assert (read, table, certificate) == (problem, solution.table, solution.certificate)
+    other = TableSpec(GroupProblem(3, [(3, 0.6)], Privacy(0.7), abstention=True))
+    assert TableSpec(problem).key == TableSpec(read).key != other.key
+    # The same table is not private for voters that promise one of the points alone.
+    record["problem"]["groups"] = [{"K": 3, "epsilon": 0.6, "Delta": 0.0}]
+    with pytest.raises(NotPrivate):
+        table_from_record(record)
+    record["problem"]["groups"] = [{"K": 3, "epsilon": 0.6, "Delta": 0.0, "profile": [[0.0, 0.15]]}]
+    with refused("profile"):
+        table_from_record(record)
+
+
+def test_a_refusal_names_a_corner_of_the_profile() -> None:
+    problem = GroupProblem(3, [(3, PrivacyProfile(POINTS))], Privacy(0.4))
+    table = solve_table(GroupProblem(3, [(3, PrivacyProfile(POINTS))], Privacy(0.9))).table
+    for listed in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not listed:
+                patch.setattr("darrm_opt.tables.corners.MAX_LISTED", 0)
+            corners_of.cache_clear()
+            with pytest.raises(NotPrivate):
+                verify_table(problem, table)
+            worst = CornerProof(problem).excess(table).worst
+        before, after = place_chances(problem, table, worst)
+        assert before > exponential(0.4) * after
+    every = Enumeration.of([(3, POINTS)], 3, 3)
+    assert float(before - exponential(0.4) * after) == pytest.approx(
+        float(every.worst_excess(table.probabilities, 0.4, 0.0)), abs=1e-9
+    )
+
+
+def test_too_many_points_for_the_classes_are_refused_at_once() -> None:
+    profile = PrivacyProfile([(0.1 * i, 0.3 / 2**i) for i in range(1, 10)])
+    with refused("groups"):
+        solve_table(GroupProblem(6, [(3, profile)], Privacy(0.4)))
+    with refused("groups"):
+        solve_table(GroupProblem(4, [(9, profile)], Privacy(0.4)))

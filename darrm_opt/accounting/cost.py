@@ -29,6 +29,7 @@ import numpy as np
 from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.recursion import MIN_POINTS, compose_bits_any_order, updates_of
 from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
@@ -136,6 +137,9 @@ class Cost:
     delta: float
     account: str  # the account that proves it; "none" where nothing is
     epsilons: dict[str, float]  # ε by each account that was asked
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", float(upper_bound(self.epsilon)))
 
 
 def cost(

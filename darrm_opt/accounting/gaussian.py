@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition.optimal import least_epsilon, nats
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import real_number
@@ -58,11 +59,11 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     if near >= 0:
         first = float(erfcx(near / math.sqrt(2)))
         charge = (ERFCX_ULPS + 8 + 4 * far / max(near, 1.0)) * ULP * first
-        return min(1.0, up(front * (max(first - second, 0.0) + charge), 16 + int(4 * near * far)))
+        return float(upper_bound(up(front * (max(first - second, 0.0) + charge), 16 + int(4 * near * far)), 1.0))
     first = float(ndtr(-near))
     second *= front
     charge = (ERFCX_ULPS + 4 * far) * ULP * first + (ERFCX_ULPS + 16 - 4 * near * far) * ULP * second
-    return min(1.0, up(max(first - second, 0.0) + charge, 8))
+    return float(upper_bound(up(max(first - second, 0.0) + charge, 8), 1.0))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

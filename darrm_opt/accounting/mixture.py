@@ -33,6 +33,7 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import hockey_stick, log_binomials, upper_hull
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition.optimal import least_epsilon
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.law_pairs import BitPairs
@@ -186,7 +187,7 @@ class MixtureTotal:
         """Return ε [nats] at ``delta`` [probability] in [0, 1)."""
         delta = Privacy(0.0, delta).delta
         floor = self.delta(self.max_loss)
-        if floor > delta:
+        if not is_within(floor, delta):
             raise DeltaTooSmall(delta, floor, "that is the probability of an infinite loss, over draws and answers")
         return least_epsilon(self.delta, delta, self.max_loss)
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, epsilon_at_delta, nats
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
@@ -78,7 +79,8 @@ class Pld:
     def delta(self, epsilon: float) -> float:
         """Return a δ in [0, 1] that holds at ``epsilon`` ≥ 0 [nats]."""
         epsilon = nats(epsilon, "epsilon")
-        return min(1.0, up(max(self._delta(min(epsilon, 2 * self.max_loss + 1)), 0.0) + self.guard, 2))
+        delta = self._delta(min(epsilon, 2 * self.max_loss + 1))
+        return float(upper_bound(up(max(delta, 0.0) + self.guard, 2), 1.0))
 
     def _delta(self, epsilon: float) -> float:
         """Return δ without the guard."""

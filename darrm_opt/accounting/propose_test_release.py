@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss
 from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR, LatticeNoise
@@ -125,9 +126,9 @@ class Proposal:
         **Not for publication**: it is computed from the votes.
         """
         loss = self.batch.loss(counts, self.order)
-        if loss.renyi() > self.target:
+        if not is_within(loss.renyi(), self.target):
             return 0
-        return 1 + largest_count_between(lambda moved: loss.renyi(moved) <= self.target, 0, self.batch.K)
+        return 1 + largest_count_between(lambda moved: is_within(loss.renyi(moved), self.target), 0, self.batch.K)
 
     def passes(self, counts: CountRows, source: RandomSource | None = None) -> bool:
         """Draw the test, once: whether the batch may be released.
@@ -263,7 +264,7 @@ class Reference:
 
     def distance(self, order: float, target: float) -> int:
         """Return how many voters must move until the loss exceeds a target; −1 where it does as it is."""
-        return 1 + largest_count_between(lambda moved: self.renyi(order, moved) <= target, -1, self._batch.K)
+        return 1 + largest_count_between(lambda moved: is_within(self.renyi(order, moved), target), -1, self._batch.K)
 
     def proposal(self, total: Privacy) -> tuple[Proposal, float]:
         """Return the test within a total that it passes most surely, and with which chance."""

@@ -12,6 +12,7 @@ Source: Nissim, Raskhodnikova, Smith 2007, for smooth bounds.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,7 @@ from functools import partial
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
@@ -123,14 +125,16 @@ def publish_loss(
     sigma = real_number(sigma, "sigma", "a finite number, at least 1", least=1, below=math.inf)
     # Without the votes: the order is shown beside the bound.
     order = _order_for(batch, delta, leader_share)
-    smooth = smooth_loss(batch.loss(counts, order), SMOOTHNESS)
+    smooth = max(smooth_loss(batch.loss(counts, order), SMOOTHNESS), sys.float_info.min)  # its logarithm is drawn
     # Whole numbers, as the noise is: rounded up, ln S still changes by at most `STEPS` of them between neighbours.
     steps = math.ceil(STEPS * math.log(smooth) / SMOOTHNESS * (1 + math.copysign(8 * ULP, math.log(smooth))))
     noise = LatticeNoise(STEPS * sigma, 0.0)
     # A quantile of the noise on top: what is said is above the true bound with `CONFIDENCE`, not half of the time.
     margin = int(np.argmax(noise.at_least(-np.arange(noise.end)) >= CONFIDENCE))
     noisy = steps + margin + discrete_gaussian(Fraction(STEPS * sigma) ** 2, source or SystemRandomness())
-    renyi = min(math.exp(SMOOTHNESS * noisy / STEPS) * (1 + 16 * ULP), batch.renyi(order))
+    with np.errstate(over="ignore"):
+        published = np.exp(SMOOTHNESS * noisy / STEPS) * (1 + 16 * ULP)
+    renyi = float(upper_bound(published, batch.renyi(order)))
     # What holds for any votes is public, and never exceeded.
     epsilon = min(rdp_epsilon([renyi], delta, [order])[0], batch.epsilon(delta))
     spent = Privacy(rdp_epsilon(gaussian_rdp(STEPS * sigma, ORDERS, STEPS), delta)[0], delta)

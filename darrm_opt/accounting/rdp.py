@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
@@ -42,7 +43,8 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
     distance = real_number(sensitivity, "sensitivity", "a finite distance, at least 0", least=0, below=math.inf)
     deviation = real_number(sigma, "sigma", "a finite standard deviation above 0", above=0, below=math.inf)
     ratio = max(distance / deviation, MIN_RATIO) if distance else 0.0
-    return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
+    with np.errstate(over="ignore"):
+        return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
 
 
 def rdp_epsilon(
@@ -67,8 +69,9 @@ def rdp_epsilon(
     epsilons = divergences + slope + correction
     # α − 1 cancels: an ulp of α, relative to α − 1, in every term that divides by it.
     epsilons += 8 * ULP * (1 + alphas / (alphas - 1)) * (divergences + slope + np.abs(correction) + 1)
+    epsilons = upper_bound(epsilons)
     best = int(np.argmin(epsilons))
-    return up(float(epsilons[best]), 8) if epsilons[best] > 0 else 0.0, float(alphas[best])
+    return 0.0 if epsilons[best] <= 0 else up(float(epsilons[best]), 8), float(alphas[best])
 
 
 def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tuple[float, float]:
@@ -78,8 +81,9 @@ def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tup
     """
     alphas, divergences = _check_divergences(orders, rdp)
     epsilon = real_number(epsilon, "epsilon", "a finite number of nats, at least 0", least=0, below=math.inf)
-    exponent = (alphas - 1) * (divergences - epsilon + np.log1p(-1 / alphas)) - np.log(alphas)
-    exponent += 8 * ULP * (alphas * (divergences + epsilon + 1) + np.log(alphas))
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponent = (alphas - 1) * (divergences - epsilon + np.log1p(-1 / alphas)) - np.log(alphas)
+        exponent = upper_bound(exponent + 8 * ULP * (alphas * (divergences + epsilon + 1) + np.log(alphas)))
     best = int(np.argmin(exponent))
     return min(1.0, up(math.exp(min(0.0, float(exponent[best]))), 8)), float(alphas[best])
 

@@ -32,6 +32,7 @@ from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import MAX_WORK, MIN_POINTS, POINTS, compose_bits_any_order, updates_of
 from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition import NotApplicable, cheapest, evaluate
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
 from darrm_opt.accounting.composition.optimal import (
@@ -125,7 +126,8 @@ def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta:
 def profile_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the total by the privacy loss distribution of the exact profiles."""
     floor = max(release.profile.delta(release.profile.max_loss) for release in counts)
-    if floor > total_delta:  # all of them leak no less; where one leaks nearly all, no distribution is left to compose
+    # All of them leak no less; where one leaks nearly all, no distribution is left to compose.
+    if not is_within(floor, total_delta):
         raise DeltaTooSmall(total_delta, floor, LEAK)
     return Privacy(compose_profiles(counts).epsilon(total_delta), total_delta)
 

@@ -200,7 +200,7 @@ class RenyiTables:
         """Return nearly the most useful table whose pairs have at most this Rényi divergence [nats] at order λ > 1."""
         from darrm_opt.tables.edge_program import EdgeProgram
 
-        limit, (left, right) = math.expm1((order - 1) * divergence), self._sides
+        limit, (left, right) = math.expm1(min((order - 1) * divergence, MAX_EXPONENT)), self._sides
         program = EdgeProgram(self._problem.cells, self._weights)
         outputs = self._problem.classes + self._problem.abstention
         # The uniform table loses nothing, so it is inside every limit: each line from it leaves the set once, F being
@@ -279,6 +279,9 @@ def _crossing(p: Array, q: Array, p_step: Array, q_step: Array, order: float, li
         low[left], high[left] = np.where(inside, middle, low[left]), np.where(inside, high[left], middle)
     return low
 
+
+MAX_EXPONENT = 700.0
+"""Largest logarithm of a sum of powers that limits a table: beyond, nearly every table is inside."""
 
 ORDERS, ORDER_STEP = 4, 1.5
 """Steps of the search for the order of a composed table, and the factor of λ − 1 between the first ones."""

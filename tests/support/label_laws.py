@@ -65,4 +65,5 @@ def checked_law(counts: Counts, sigma: float, threshold: float, check_sigma: flo
 
 def renyi(p: Law, q: Law, order: float) -> float:
     """D_λ(p‖q) [nats]."""
-    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
+    logs = order * np.log(p) - (order - 1) * np.log(q)
+    return float(logs.max() + math.log(np.exp(logs - logs.max()).sum())) / (order - 1)

@@ -32,6 +32,7 @@ from darrm_opt.accounting.bits.backward_step import (
     terminal_values,
 )
 from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition.optimal import least_epsilon, nats
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
@@ -72,7 +73,7 @@ class BitTotal:
         delta = Privacy(0.0, delta).delta
         grid_end = up((self.values.size - 1) * self.step, 4)
         floor = self.delta(grid_end)
-        if floor > delta:
+        if not is_within(floor, delta):
             raise DeltaTooSmall(delta, floor, "that is the probability of an infinite loss, rounding included")
         return least_epsilon(self.delta, delta, grid_end)
 

@@ -37,6 +37,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, real_number, whole_number
@@ -115,7 +116,7 @@ def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     total_delta = Privacy(0.0, total_delta).delta
     floor = least_possible_delta(delta, k)
-    if total_delta < floor:
+    if not is_within(floor, total_delta):
         raise DeltaTooSmall(total_delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")
     all_losses = multiple_up(k, epsilon)
     return Privacy(
@@ -213,7 +214,7 @@ def epsilon_at_delta(
     """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on."""
     delta = Privacy(0.0, delta).delta
     floor = delta_at(flat_from)
-    if floor > delta:
+    if not is_within(floor, delta):
         raise DeltaTooSmall(delta, floor, reason)
     return least_epsilon(delta_at, delta, flat_from, guess)
 
@@ -321,7 +322,7 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
 def check_total_delta(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
     """Return the checked total δ and the least possible one, which it is not below."""
     total_delta, floor = Privacy(0.0, total_delta).delta, leak_of(counts)
-    if total_delta < floor:
+    if not is_within(floor, total_delta):
         raise DeltaTooSmall(total_delta, floor, "each mechanism may leak with its own delta")
     return total_delta, floor
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.labels.gaussian_comparison import gaussian_cost
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
@@ -59,6 +60,9 @@ class EpsilonBound:
     method: str
     proved: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", float(upper_bound(self.epsilon)))
+
 
 def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return the least ε at ``delta`` that either account proves for releases in any adaptive order.
@@ -80,9 +84,9 @@ def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
 def renyi_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the sum of Rényi divergences and the tight conversion."""
     kinds = _nonempty(parts)
-    divergences = np.sum([count * bound.renyi(ORDERS) for bound, count in kinds], axis=0) * (
-        1 + 8 * (len(kinds) + 1) * ULP
-    )
+    with np.errstate(over="ignore"):
+        sums = np.sum([count * bound.renyi(ORDERS) for bound, count in kinds], axis=0)
+        divergences = upper_bound(sums * (1 + 8 * (len(kinds) + 1) * ULP))
     epsilon = rdp_epsilon(divergences, delta)[0] if kinds else 0.0
     return EpsilonBound(epsilon, "Rényi divergences of what is released")
 

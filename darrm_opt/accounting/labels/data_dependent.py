@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.bounds import log_power_sum, upper_bound
 from darrm_opt.accounting.labels.lattice_cells import (
     MASS_ERROR,
     PERIODS,
@@ -49,6 +50,12 @@ END = 30.0
 
 MIN_SIGMA, MAX_SIGMA = 1.0, 120.0
 """Range of σ [votes] with tables of their own; beyond, a label is charged what it costs for any votes."""
+
+TAIL_END = 12.0
+"""Noise beyond the tails that are asked for is summed to this many standard deviations: it changes no double."""
+
+MAX_TAILS = 10**6
+"""Most tails of a check's noise that are listed; with more, a check is charged what it costs for any votes."""
 
 BLOCK = 100_000
 """Numbers of an array of (queries, distances) that are worked on at a time: arrays of that size stay in the cache."""
@@ -109,45 +116,76 @@ class UnpublishedLoss:
         losses = np.full(len(margins), float(bound.renyi(np.array([self.order]))[0]))
         ahead = margins[:, 0] > 0
         if np.any(ahead) and MIN_SIGMA <= self.sigma <= MAX_SIGMA:
-            product = self.order * (self.order - 1)
-            two = self.counts.shape[1] == 2
-            envelope = label_envelope(self.sigma, self.order, two=two, largest=self.voters)
-            values = envelope.at(margins[ahead])
+            envelope = label_envelope(self.sigma, self.order, two=self.counts.shape[1] == 2, largest=self.voters)
             with np.errstate(over="ignore"):
-                local = np.log1p(product * values * (1 + 8 * ULP)) / (self.order - 1) * (1 + 32 * ULP)
+                powers = self.order * (self.order - 1) * envelope.at(margins[ahead]) * (1 + 8 * ULP)
+                local = np.log1p(powers) / (self.order - 1) * (1 + 32 * ULP)
             # Both hold: what the votes show is never charged more than what any votes may show.
-            losses[ahead] = np.minimum(losses[ahead], local)
+            losses[ahead] = upper_bound(local, losses[ahead])
         return losses
 
     def _checked(self, labels: Array, moved: int) -> Array:
         """Return the losses of a check and, if it passes, a label."""
         if self.threshold is None or self.check_sigma is None:
             return labels
-        noise, b = LatticeNoise(self.check_sigma, 0.0), self.order - 1
-        least = math.ceil(self.threshold)
+        b, least = self.order - 1, math.ceil(self.threshold)
         bound = VoteReleases("check", self.check_sigma, 1, "discrete").divergence()
         # What a check costs for any votes: the bound of a query where the one by its votes is no better, or overflows.
         most = float(bound.renyi(np.array([self.order]))[0])
+        if self.voters + abs(least) + TAIL_END * self.check_sigma > MAX_TAILS:
+            return labels + most
+        tails = LogTails.of(self.check_sigma, self.voters + abs(least) + 2)
         losses = np.empty(len(labels))
         for place, (largest, label) in enumerate(zip(self.counts[:, 0], labels, strict=True)):
             # The votes that k voters may have moved to: docs/proofs.md takes the largest over all of them.
             tops = np.arange(max(largest - moved, 0), min(largest + moved, self.voters) + 1)
-            joint = 0.0
             # A neighbour's largest count is at most one vote away, in either direction.
-            for step in (-1, 0, 1):
-                thresholds = (least - tops, least - tops - step)
-                passes, fails = ([law(at) for at in thresholds] for law in (noise.at_least, noise.below))
-                with np.errstate(all="ignore"):
-                    powers = [
-                        np.where(p > 0, np.exp(self.order * np.log(p) - b * np.log(q)), 0.0) * (1 + 3 * MASS_ERROR)
-                        for p, q in (passes, fails)
-                    ]
-                    # A label is drawn only after a pass: its divergence multiplies the power of that answer alone.
-                    joint = max(joint, float(np.max(powers[0] * math.exp(b * label) + powers[1])))
-            # A chance that errs by a share errs λ times as much in its power: charged to the logarithm.
-            local = math.log(joint) / b * (1 + 32 * ULP) + 4 * self.order * MASS_ERROR / b if joint > 0 else 0.0
-            losses[place] = min(local, most + label) if math.isfinite(local) else most + label
+            here, there = least - tops, least - tops - np.array([[-1], [0], [1]])
+            passes, fails = (np.broadcast_to(law(here), there.shape) for law in (tails.at_least, tails.below))
+            passes_there, fails_there = (law(there) for law in (tails.at_least, tails.below))
+            # A label is drawn only after a pass: its divergence multiplies the power of that answer alone.
+            on_data, on_neighbour = np.stack([passes, fails]), np.stack([passes_there - label, fails_there])
+            with np.errstate(over="ignore", invalid="ignore"):
+                joint = float(np.max(log_power_sum(on_data, on_neighbour, self.order, axis=0)))
+                # A logarithm errs by `error`, λ times as much in a power.
+                local = joint / b * (1 + 32 * ULP) + (2 * self.order + 1) * tails.error / b
+            losses[place] = upper_bound(local, most + label)
         return np.maximum(losses, 0.0)
+
+
+class LogTails:
+    """ln Pr[X ≥ k] of discrete Gaussian noise X, at every whole |k| up to an end: no tail underflows."""
+
+    def __init__(self, sigma: float, end: int) -> None:
+        # Pr[X ≥ k]/Pr[X = k] = 1 + e^(−(2k + 1)/2σ²)·(that of k + 1).
+        self._end = end + math.ceil(TAIL_END * sigma)
+        k = np.arange(self._end + 1, dtype=np.float64)
+        ratios, shares = np.exp(-(2 * k + 1) / (2 * sigma * sigma)).tolist(), [1.0]
+        for ratio in ratios[-2::-1]:
+            shares.append(1 + ratio * shares[-1])
+        masses = -(k * k) / (2 * sigma * sigma)
+        logs = masses + np.log(shares[::-1])  # of Pr[X ≥ k]/Pr[X = 0], k ≥ 0
+        logs -= math.log(2 * shares[-1] - 1)  # the sum of all masses over Pr[X = 0]
+        below = np.log1p(-np.exp(logs[:0:-1]))  # Pr[X ≥ k] = 1 − Pr[X ≥ 1 − k], k ≤ 0
+        self._at_least = np.concatenate([below, logs[1:]])
+        # Each share errs by some ulps a step of those that count, a mass by those of its exponent; what is beyond the
+        # end is below e^(−TAIL_END²/2) of each tail.
+        steps = 8 * (min(self._end, math.ceil(TAIL_END * sigma * 2)) + 16)
+        self.error = (steps + 8 * float(np.abs(masses).max())) * ULP + math.exp(-TAIL_END * TAIL_END / 2)
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, sigma: float, end: int) -> LogTails:
+        """Return the tails, kept."""
+        return cls(sigma, end)
+
+    def at_least(self, k: CountRows) -> Array:
+        """Return ln Pr[X ≥ k]."""
+        return np.asarray(self._at_least[k + self._end - 1])
+
+    def below(self, k: CountRows) -> Array:
+        """Return ln Pr[X < k]."""
+        return self.at_least(1 - k)
 
 
 _ORDER = f"a finite order, at least {1 + MIN_DISTANCE_FROM_ONE:g}"
@@ -197,25 +235,27 @@ class LabelEnvelope:
         self._reach, self._far = math.ceil(REACH * sigma), math.ceil((REACH + MAX_SUM) * sigma)
         self._any = float(_any_votes(sigma, 2 if two else 3).at(self._orders)[0])
         self._largest = min(largest, self._reach + self._far)
-        self._votes = [self._pair(sigma, step) for step in (-2, 2)]  # a vote leaves the leader, or comes to it
-        if not two:
-            self._votes = [
-                self._three_cells(sigma, pair, step) for pair, step in zip(self._votes, (-1, 1), strict=True)
-            ]
-            self._others = [self._censored(sigma, shift) for shift in (-1, 1)]
+        with np.errstate(over="ignore", invalid="ignore"):  # ∞·0 is NaN, which `at` takes for no bound
+            self._votes = [self._pair(sigma, step) for step in (-2, 2)]  # a vote leaves the leader, or comes to it
+            if not two:
+                self._votes = [
+                    self._three_cells(sigma, pair, step) for pair, step in zip(self._votes, (-1, 1), strict=True)
+                ]
+                self._others = [self._censored(sigma, shift) for shift in (-1, 1)]
             self._charge = float(2 * self._noise.at_least(np.array(self._reach))) * self._any
 
     def at(self, margins: CountRows) -> Array:
-        """Return bounds on H_λ, shape (n,)."""
+        """Return bounds on H_λ, shape (n,); ∞ where that is beyond the range of doubles."""
         if margins.shape[1] == 1:
             gaps = np.minimum(margins[:, 0], self._largest)
-            return np.asarray(np.minimum(np.max([table[gaps] for table in self._votes], axis=0), self._any))
+            return upper_bound(np.max([table[gaps] for table in self._votes], axis=0), self._any)
         values = np.empty(len(margins))
         rows_at_a_time = max(1, BLOCK // (self._reach + self._far + 1))
         for start in range(0, len(margins), rows_at_a_time):
             rows = slice(start, start + rows_at_a_time)
-            values[rows] = np.maximum(self._with_leader(margins[rows]), self._between_others(margins[rows, :2]))
-        return np.asarray(np.minimum(values, self._any))
+            with np.errstate(over="ignore", invalid="ignore"):  # ∞·0 is NaN, and NaN bounds nothing
+                values[rows] = np.maximum(self._with_leader(margins[rows]), self._between_others(margins[rows, :2]))
+        return upper_bound(values, self._any)
 
     def _with_leader(self, margins: CountRows) -> Array:
         """Return the largest H_λ of a vote that the leader loses to another class, or gains from it."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
@@ -50,16 +51,17 @@ class PowerDivergence:
 
     def __post_init__(self) -> None:
         counts = self._where_bound(self.orders, gaussian_divergence(self.shift, self.orders))
-        values = np.where(self.values < counts, self.values, counts)
+        values = upper_bound(self.values, counts)
         for array in (values, self.orders):
             array.setflags(write=False)
         object.__setattr__(self, "values", values)
 
     def at(self, orders: Array) -> Array:
         """Return upper bounds on H_a at orders a ≥ ½, shape as given."""
-        chords = np.exp(np.interp(orders, self.orders, np.log(self.values))) * (1 + INTERPOLATION_ERROR)
+        with np.errstate(over="ignore", invalid="ignore"):
+            chords = np.exp(np.interp(orders, self.orders, np.log(self.values))) * (1 + INTERPOLATION_ERROR)
         counts = gaussian_divergence(self.shift, orders)
-        bounds = np.minimum(chords, self._where_bound(orders, counts))
+        bounds = upper_bound(chords, self._where_bound(orders, counts))
         return np.asarray(np.where(orders <= self.orders[-1], bounds, counts))
 
     def _where_bound(self, orders: Array, counts: Array) -> Array:
@@ -74,10 +76,10 @@ class PowerDivergence:
 
     def renyi(self, orders: Array) -> Array:
         """Return upper bounds on the Rényi divergences D_a [nats] at orders a > 1, shape as given."""
-        counts = orders * (self.shift**2 / 2) * (1 + 8 * ULP)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            counts = orders * (self.shift * self.shift / 2) * (1 + 8 * ULP)
             divergences = np.log1p(orders * (orders - 1) * self.at(orders) * (1 + 8 * ULP)) / (orders - 1)
-        return np.asarray(np.minimum(divergences * (1 + 16 * ULP * orders / (orders - 1)), counts))
+        return upper_bound(divergences * (1 + 16 * ULP * orders / (orders - 1)), counts)
 
 
 def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDivergence:
@@ -88,21 +90,21 @@ def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDiver
 
 def gaussian_divergence(shift: float, orders: Array) -> Array:
     """Return H_a = (e^(a(a−1)μ²/2) − 1)/(a(a−1)) of the Gaussian mechanism, shift μ, rounded up; inf on overflow."""
-    product = orders * (orders - 1)
     half = shift * shift / 2
-    safe = np.where(np.abs(product) < NEAR_ONE, NEAR_ONE, product)  # H grows with a(a−1)
-    with np.errstate(over="ignore"):
-        return np.asarray(np.expm1(safe * half) / safe * (1 + 16 * ULP * (1 + np.abs(safe) * half)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = orders * (orders - 1)
+        safe = np.where(np.abs(product) < NEAR_ONE, NEAR_ONE, product)  # H grows with a(a−1)
+        return upper_bound(np.expm1(safe * half) / safe * (1 + 16 * ULP * (1 + np.abs(safe) * half)))
 
 
 def loss_term(losses: Array, orders: Array) -> Array:
     """Return χ_a(ℓ), rounded up; both arguments broadcast; orders are ≥ ½ and not within 1e-3 of 1."""
     b = orders - 1
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         towards, away = np.expm1(-b * losses), b * np.expm1(losses)
         # The first-order parts cancel: an error of 8 ulps of each is charged, exponent included.
         charge = 8 * ULP * (np.abs(towards) * (1 + np.abs(b * losses)) + np.abs(away) * (1 + np.abs(losses)))
-        return np.asarray((towards + away) / (orders * b) + charge / np.abs(orders * b))
+        return upper_bound((towards + away) / (orders * b) + charge / np.abs(orders * b))
 
 
 def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
@@ -117,9 +119,9 @@ def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
     and falls from there: so on an interval both are largest, in absolute value, at an end.
     """
     b = orders - 1
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         first = np.expm1(-b * losses) / b
         second = np.expm1(-orders * losses) / -orders
         size = np.abs(first) + np.abs(second)
         charge = 16 * ULP * size * (1 + orders * np.abs(losses))
-        return np.abs(first) + charge, np.abs(first + second) + charge
+        return upper_bound(np.abs(first) + charge), upper_bound(np.abs(first + second) + charge)

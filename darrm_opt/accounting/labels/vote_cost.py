@@ -24,6 +24,7 @@ All are proved: docs/proofs.md, "What labels cost".
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,6 +32,7 @@ from typing import Literal
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.lattice_cells import lattice_bit_divergence, lattice_counts, lattice_label_divergence
@@ -224,7 +226,7 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
     growths = _growths(sigma, -K - 2 * end, K + end + 2)
     # The votes that are moved go to o one after the other: it has had ``own`` of them before.
     total = sum(_step(sigma, K - own, classes, own, growths, end) for own in range(affected))
-    return up(total, affected)
+    return up(total, affected) if is_within(total, sys.float_info.max) else None
 
 
 def _growths(sigma: float, low: int, high: int) -> Array:

@@ -1,0 +1,43 @@
+"""Bounds: numbers that a loss, a divergence or a probability is at most.
+
+A routine whose numbers overflow ends in ∞ or in NaN. ∞ is a bound: nothing is proved. NaN is none, and it hides:
+max(0, NaN) is 0, and NaN > target is False. So every bound leaves a numerical routine through `upper_bound`, which puts
+what holds in any case where nothing was computed, and is compared with a target by `is_within`, which NaN never is.
+
+Powers of probabilities are added up by their logarithms: `log_power_sum` neither overflows nor loses what is rare.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from darrm_opt.noise import Array, ArrayLike
+
+
+def upper_bound(values: ArrayLike | float, otherwise: ArrayLike | float = math.inf) -> Array:
+    """Return the smaller of two upper bounds, shape as broadcast; NaN bounds nothing: then it is the other one.
+
+    ``otherwise``: what holds in any case, and is a number: ∞ where nothing does.
+
+    >>> upper_bound([1.0, math.nan, math.inf], 5.0).tolist(), float(upper_bound(math.nan))
+    ([1.0, 5.0, 5.0], inf)
+    """
+    values, otherwise = np.asarray(values, dtype=np.float64), np.asarray(otherwise, dtype=np.float64)
+    return np.fmin(values, np.where(np.isnan(otherwise), np.inf, otherwise))
+
+
+def is_within(bound: float, limit: float) -> bool:
+    """Return whether a bound is at most a limit: never where either is NaN."""
+    return bool(bound <= limit)
+
+
+def log_power_sum(log_p: Array, log_q: Array, order: float, axis: int = -1) -> Array:
+    """Return ln Σ p^a·q^(1−a) of positive measures, given by logarithms, at an order a > 1.
+
+    An outcome with p = 0 adds nothing; one with q = 0 alone makes the sum infinite.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        terms = np.where(log_p > -np.inf, order * log_p - (order - 1) * log_q, -np.inf)
+    return np.asarray(np.logaddexp.reduce(terms, axis=axis))

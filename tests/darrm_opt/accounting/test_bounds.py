@@ -1,0 +1,184 @@
+"""Bounds are never NaN: what was not computed bounds nothing, and comparisons with it fail."""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from campaigns import extremes
+from support.cases import for_each
+from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta
+from darrm_opt.accounting.cost import Cost
+from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
+from darrm_opt.accounting.labels.data_dependent import LogTails
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.accounting.propose_test_release import VoteBatch, propose
+from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
+from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
+
+
+def test_what_is_not_a_number_bounds_nothing() -> None:
+    assert upper_bound([1.0, math.nan, math.inf, -0.5]).tolist() == [1.0, math.inf, math.inf, -0.5]
+    assert upper_bound([7.0, math.nan], [math.nan, 3.0]).tolist() == [7.0, 3.0]
+    assert float(upper_bound(math.nan, math.nan)) == math.inf
+    assert not is_within(math.nan, 1.0)
+    assert not is_within(1.0, math.nan)
+    assert is_within(1.0, 1.0)
+    assert not is_within(math.inf, 1e308)
+    with pytest.raises(DeltaTooSmall):
+        epsilon_at_delta(lambda _: math.nan, 0.1, 1.0, "nothing is known")
+    assert Cost(math.nan, 0.1, "none", {}).epsilon == EpsilonBound(math.nan, "none").epsilon == math.inf
+
+
+def test_powers_are_added_up_by_their_logarithms() -> None:
+    p, q = np.array([0.5, 0.25, 0.25, 0.0]), np.array([0.25, 0.5, 0.125, 0.125])
+    with np.errstate(divide="ignore"):
+        logs = np.log(p), np.log(q)
+    assert float(log_power_sum(*logs, 3.0)) == pytest.approx(
+        math.log(float(np.sum(p[:3] ** 3 / q[:3] ** 2))), rel=1e-14
+    )
+    assert float(log_power_sum(*logs[::-1], 3.0)) == math.inf  # an answer of only one side
+    # 2000·ln(½/¼): the power itself is beyond the range of doubles.
+    assert float(log_power_sum(*logs, 2001.0)) == pytest.approx(1999 * math.log(2) + math.log(1.5), rel=1e-14)
+
+
+def test_a_conversion_of_nothing_proves_nothing() -> None:
+    assert rdp_epsilon([math.inf], 1e-5, [2.0])[0] == math.inf
+    assert rdp_epsilon([math.inf, 0.3], 1e-5, [2.0, 3.0])[1] == 3.0
+    assert rdp_delta([math.inf], 1.0, [1e300])[0] == 1.0
+    with pytest.raises(InvalidInput):
+        rdp_epsilon([math.nan], 1e-5, [2.0])
+
+
+@for_each("kind", ["label", "check"])
+@for_each("sigma", [1.0, 3.0, 1e6])
+def test_divergences_are_numbers_at_every_order(kind: str, sigma: float) -> None:
+    bound = VoteReleases(kind, sigma, 1, "discrete").divergence(3)  # type: ignore[arg-type]
+    assert bound.values.size > 0
+    assert np.all(bound.values > 0)
+    orders = np.concatenate([np.geomspace(1.001, 1e300, 40)])
+    values = bound.renyi(orders)
+    assert not np.isnan(values).any()
+    assert np.all(np.diff(values) >= -1e-9 * values[:-1])
+    assert not np.isnan(bounded_range_divergence(500.0).renyi(orders)).any()
+    lost = PowerDivergence(np.array([0.5, 2.0]), np.array([math.nan, math.nan]), 1.0, "lost")
+    assert lost.at(np.array([0.5, 1.5, 2.0])).tolist() == pytest.approx(
+        [math.expm1(-0.125) / -0.25, 0.6066, 0.8592], rel=1e-3
+    )
+
+
+@for_each(("sigma", "end"), [(1.0, 50), (1.1187, 150), (4.0, 30)])
+def test_tails_keep_their_logarithms(sigma: float, end: int) -> None:
+    """Against sums in whole numbers: no chance underflows."""
+    tails, scale = LogTails(sigma, end), 10**9000
+    square = 2 * Fraction(sigma) ** 2
+
+    def mass(k: int) -> int:
+        exponent = Fraction(k * k) / square
+        return int(scale * Fraction(_exp_minus(exponent)))
+
+    masses = {k: mass(k) for k in range(end + 60)}
+    total = masses[0] + 2 * sum(masses[k] for k in range(1, end + 60))
+    for k in (1, 2, end // 2, end):
+        exact = _log(Fraction(sum(masses[j] for j in range(k, end + 60)), total))
+        assert float(tails.at_least(np.array(k))) == pytest.approx(exact, rel=1e-12)
+        assert float(tails.below(np.array(1 - k))) == pytest.approx(exact, rel=1e-12)
+    assert float(np.logaddexp(tails.at_least(np.array(0)), tails.below(np.array(0)))) == pytest.approx(0.0, abs=1e-14)
+
+
+CONTEXT = Context(prec=60)
+
+
+def _log(ratio: Fraction) -> float:
+    return float(CONTEXT.ln(CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
+
+
+def _exp_minus(exponent: Fraction) -> Fraction:
+    return Fraction(CONTEXT.exp(-CONTEXT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))))
+
+
+EXAMPLE = np.array([[1, 2, 0]])
+
+
+@for_each("order", [24.6, 35.0, 70.0, 1e4, 1e200])
+def test_a_check_whose_powers_overflow_is_charged(order: float) -> None:
+    batch = VoteBatch(3, 3, 1, 1.0, threshold=3.3, check_sigma=1.1187)
+    found = batch.loss(EXAMPLE, order).renyi()
+    assert 2.7 < found <= batch.renyi(order) * (1 + 1e-12)
+    assert math.isfinite(found)
+    if order == 35.0:
+        assert found >= 2.7529  # by enumeration
+
+
+@for_each("order", [9.0, 25.0, 35.0, 70.0])
+@for_each(("K", "sigma"), [(6, 1.0), (4, 1.4)])
+def test_no_vote_count_reveals_more_at_a_large_order(K: int, sigma: float, order: float) -> None:
+    threshold, check_sigma = 2.5, 1.2
+    for n in vote_counts(K, 3):
+        for law, check in ((label_law, ()), (checked_law, (threshold, check_sigma))):
+            laws = [law(m, sigma, *check) for m in (n, *one_vote_moved(n))]
+            true = max(renyi(laws[0], other, order) for other in laws[1:])
+            found = VoteBatch(K, 3, 1, sigma, *check).loss(np.array([n]), order).renyi()
+            assert true <= found * (1 + 1e-9) + 1e-12, n
+
+
+def test_a_proposal_is_not_passed_by_votes_that_split() -> None:
+    """20,000 queries of votes (57, 44, 0): the labels cost far more than the target, so no voter must move."""
+    batch = VoteBatch(101, 3, 20_000, 2.9, threshold=20.0, check_sigma=10.0)
+    proposal = propose(batch, Privacy(12.0, 1e-9))
+    counts = np.tile([57, 44, 0], (20_000, 1))
+    assert proposal.unpublished_distance(counts) == 0
+    assert proposal.pass_chance(0) <= 1e-9
+    small = VoteBatch(20, 3, 5000, 1.0)
+    for leader in (20, 16, 11):
+        counts = np.tile([leader, 20 - leader, 0], (5000, 1))
+        for order in (25.0, 70.0):
+            assert small.loss(counts, order).renyi() == pytest.approx(small.renyi(order), rel=1e-9)
+
+
+def test_votes_that_split_have_a_number() -> None:
+    batch = VoteBatch(3, 3, 1, 2.0)
+    assert unpublished_epsilon(batch, np.array([[1, 1, 1]]), 1e-5).epsilon <= batch.epsilon(1e-5) * 1.5
+    many = VoteBatch(10, 3, 807, 1.5)
+    assert math.isfinite(publish_loss(many, np.tile([9, 1, 0], (807, 1)), 1e-5).epsilon)
+    checked = VoteBatch(20, 3, 10, 2.0, threshold=5.0, check_sigma=2.0)
+    for moved in (0, 3, 20):
+        assert math.isfinite(checked.loss(np.tile([10, 10, 0], (10, 1)), 1e5).renyi(moved))
+
+
+SLOW = ("batch", "checked batch", "proposal", "checked proposal", "by votes", "published", "divergence", "vote_cost")
+"""Questions that make a bound of a new σ, a second each: campaigns ask them, and this file at values of its own."""
+
+
+def test_extreme_questions_end_in_numbers() -> None:
+    quick = [name for name in extremes.QUESTIONS if name not in SLOW and not name.startswith(("cost", "calibrated"))]
+    assert extremes.random_questions(12 * len(quick), 1, quick) == []
+    costs = [f"cost of {name}" for name in ("permute_and_flip", "randomized_response", "subsampling")]
+    assert extremes.random_questions(5 * len(costs), 2, costs) == []
+
+
+def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {
+        "NaN": (lambda _: [math.nan], ""),
+        "negative": (lambda _: [-1.0], ""),
+        "error": (lambda _: [1 / 0], ""),
+        "warning": (lambda _: [float(np.exp(np.float64(1e4)))], ""),
+        "falls": (lambda at: [2.0 ** -(at["queries"] % 1000)], "queries"),
+        "grows": (lambda at: [at["sigma"]], "sigma"),
+        "δ": (lambda at: [at["delta"]], "delta"),
+    }
+    monkeypatch.setattr(extremes, "QUESTIONS", {**wrong, "good": (lambda _: [math.inf], "queries")})
+    found = extremes.random_questions(8, 3)
+    assert {line.partition(":")[0].partition(",")[0] for line in found} >= {*wrong} - {"δ"}
+    assert not any("good" in line for line in found)
+    assert extremes.main(["--questions", "8", "--seed", "3"]) == 1
+    assert "of 8: " in capsys.readouterr().out

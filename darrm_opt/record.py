@@ -30,6 +30,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, a_problem, real_number
 from darrm_opt.untrusted import check_written, field, typed
+from darrm_opt.voters import PrivacyProfile
 
 FORMAT = 1
 """Version of the record's layout; part of every cache key."""
@@ -41,17 +42,18 @@ test holds three answers against this number."""
 
 
 def problem_record(problem: Problem) -> dict[str, Any]:
-    """Return a problem as plain data: K, m, epsilon, Delta, target_epsilon, delta, affected."""
+    """Return a problem as plain data: K, m, epsilon, Delta, target_epsilon, delta, affected; and a profile."""
     return {"K": problem.K, "m": problem.m, **_numbers(problem)}
 
 
 def _numbers(problem: Problem) -> dict[str, Any]:
     """Return all that a problem's key depends on: `problem_record` without m, which follows from the rest."""
-    epsilon = problem.voter.epsilon
+    epsilon, points = problem.voter.epsilon, problem.voter.points
     return {
         "K": problem.K,
         "epsilon": "inf" if epsilon == math.inf else epsilon,
         "Delta": problem.voter.delta,
+        **({"profile": [list(point) for point in points]} if len(points) > 1 else {}),
         "target_epsilon": problem.target.epsilon,
         "delta": problem.target.delta,
         "affected": problem.affected,
@@ -62,12 +64,24 @@ def problem_from_record(record: dict[str, Any]) -> Problem:
     """Return the problem that `problem_record` wrote."""
     problem = Problem(
         field(record, "K"),
-        Privacy(_number(record, "epsilon"), _number(record, "Delta")),
+        _voter(record),
         Privacy(_number(record, "target_epsilon"), _number(record, "delta")),
         field(record, "affected"),
     )
     check_allowance(record.get("m"), problem)
     return problem
+
+
+def _voter(record: dict[str, Any]) -> Privacy:
+    """Return the voter: (ε, Δ), or the profile of which that is the last point."""
+    voter = Privacy(_number(record, "epsilon"), _number(record, "Delta"))
+    if record.get("profile") is None:
+        return voter
+    profile = PrivacyProfile(typed(list[list[float]], record["profile"], "profile"))
+    if (profile.epsilon, profile.delta) != (voter.epsilon, voter.delta):
+        accepted = "points of which the last is epsilon and Delta"
+        raise InvalidInput("profile", record["profile"], accepted, "The two contradict each other.")
+    return profile
 
 
 def check_allowance(m: Any, problem: Problem) -> None:

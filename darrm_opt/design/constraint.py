@@ -52,6 +52,7 @@ import numpy as np
 
 from darrm_opt.design.kernel.library import DONE, kernel
 from darrm_opt.design.polar_form import MAX_STEPWISE_K, mass
+from darrm_opt.design.profile_vertices import ProfileVertices, profile_vertices
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, Integers
 from darrm_opt.problem import Problem, whole_number
@@ -90,7 +91,7 @@ class PrivacyConstraint(NamedTuple):
 
     K: int
     affected: int
-    corners: Corners
+    corners: AnyCorners
     q: float
     limit: float
 
@@ -106,7 +107,7 @@ class PrivacyConstraint(NamedTuple):
         q = math.exp(-strict.target.epsilon)
         limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta
         # expm1 to 4u, q to 4u, product and sum 3u: 8u relative, as both terms are non-negative
-        return cls(problem.K, problem.affected, Corners.of(strict), q, limit * (1.0 - 12 * UNIT_ROUNDOFF))
+        return cls(problem.K, problem.affected, corners_of(strict), q, limit * (1.0 - 12 * UNIT_ROUNDOFF))
 
     @classmethod
     def loosest(cls, problem: Problem) -> PrivacyConstraint:
@@ -224,7 +225,7 @@ def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes
 
 
 @functools.lru_cache(maxsize=MAX_LINES)
-def _line(K: int, corners: Corners) -> _Line:  # noqa: ARG001 — what the parts depend on
+def _line(K: int, corners: AnyCorners) -> _Line:  # noqa: ARG001 — what the parts depend on
     return _Line((K + 1) // 2)
 
 
@@ -314,6 +315,14 @@ class Corners(NamedTuple):
         return {label: int(n) for label, n in zip(self.labels, counts, strict=True) if n}
 
 
+AnyCorners = Corners | ProfileVertices
+
+
+def corners_of(problem: Problem) -> AnyCorners:
+    """Return where each voter may sit: the corners of one (ε, Δ), or the vertices of a profile."""
+    return profile_vertices(problem.voter) or Corners.of(problem)
+
+
 class ConstraintGenerator:
     """Every permutation-reduced corner vector of a problem, as a stream of blocks.
 
@@ -334,7 +343,7 @@ class ConstraintGenerator:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.corners = Corners.of(problem)
+        self.corners = corners_of(problem)
         self._moving = len(self.corners.labels) - 2
 
     @property

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts, PrivacyConstraint
+from darrm_opt.design.profile_vertices import ProfileVertices
+from darrm_opt.design.separation.arcs import likely_multisets
 from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.separation.result import MAX_EVALUATED_MEAN, TimeLimitReached
 from darrm_opt.problem import Problem
@@ -112,6 +114,8 @@ def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
     """Return multisets that almost always bind, read-only: {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250."""
+    if isinstance(constraint.corners, ProfileVertices):
+        return likely_multisets(constraint)
     return _binding_family(constraint.K, constraint.affected, constraint.corners.Delta > 0)
 
 

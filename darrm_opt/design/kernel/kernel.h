@@ -5,6 +5,7 @@
  *   separation.c  the worst multiset, by sieves           design/separation/: pruned.py, first_order.py, binomials.py
  *   complete.c    the same where sieves do not suffice    design/separation/separable.py
  *   monotone.c    the same for a monotone gamma           design/separation/monotone.py
+ *   arcs.c        the same for voters with a profile      design/separation/arcs.py
  *   rows.c        rows of the constraint                  design/polar_form.py
  *   bits.c        one step of the recursion on bits       accounting/bits/backward_step.py
  *
@@ -43,6 +44,7 @@
 #define EXPORT __attribute__((visibility("default"))) /* of all else, nothing is seen outside the library */
 
 #define CORNERS 8
+#define MAX_VERTICES 64 /* of the region of a voter: 8 for one (epsilon, Delta), more for a profile */
 enum { ZERO, ONE, XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE }; /* the order of corners.py */
 enum { DONE, OUT_OF_TIME, OUT_OF_MEMORY };
 

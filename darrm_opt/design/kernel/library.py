@@ -78,6 +78,23 @@ class Search(ctypes.Structure):
     )
 
 
+class ArcSearch(ctypes.Structure):
+    """One search over arcs (`arcs.c`): what is asked, and what is found."""
+
+    _fields_ = (
+        *((name, _whole) for name in ("K", "vertices")),
+        *((name, _array) for name in ("p", "reflected", "previous", "following", "mirror")),
+        *((name, _whole) for name in ("zero", "one")),
+        ("signed_values", _array),
+        *((name, _double) for name in ("q", "fuzz", "above", "seconds")),
+        *((name, _whole) for name in ("most_nodes", "most", "enough")),
+        ("stop", _array),
+        *((name, _double) for name in ("value", "left_out")),
+        *((name, _whole) for name in ("nodes", "exhausted", "kept")),
+        *((name, _array) for name in ("counts", "cut_values", "cuts")),
+    )
+
+
 @cache
 def kernel() -> ctypes.CDLL | None:
     """Return the library; None where NumPy is to search. Looked for once in a process, and a stale one is warned of."""
@@ -118,6 +135,8 @@ def _load() -> ctypes.CDLL | None:
     library.separate.argtypes = structures
     library.search_monotone.argtypes = (_whole, _whole, _array, *(_double,) * 4, _whole, _double, *(_array,) * 3)
     library.signed_mass.argtypes = (_whole, _whole, _array, _array, _whole, ctypes.c_int, _array)
+    library.search_arcs.argtypes = (ctypes.POINTER(ArcSearch), _whole)
+    library.climb_multisets.argtypes = (ctypes.POINTER(ArcSearch), _whole, _array, _array, _whole)
     library.backward_step.argtypes = (*(_whole,) * 3, _array, _array, _whole, *(_array,) * 9)
     library.backward_step.restype = None
     return library

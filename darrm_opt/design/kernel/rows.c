@@ -69,7 +69,7 @@ static const double *mass_function(whole K, whole kinds, const double *at, const
 /* alpha_l - alpha_{K-l} for l > K/2, for each of many multisets: `PrivacyConstraint._signed_mass`. 0, or why not. */
 EXPORT int signed_mass(whole K, whole kinds, const double *at, const whole *counts, whole many, int stepwise, double *to) {
     double *work = malloc((size_t)(3 * (K + 3)) * sizeof(double));
-    whole entries = (K + 1) / 2, order[CORNERS];
+    whole entries = (K + 1) / 2, order[MAX_VERTICES];
     if (!work) return OUT_OF_MEMORY;
     for (whole k = 0; k < kinds; k++) { /* by probability, as in polar_form.py */
         whole place = k;

@@ -17,6 +17,8 @@ import numpy as np
 from darrm_opt.design.constraint import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polar_form import at_ends, extremes, layers
+from darrm_opt.design.profile_vertices import ProfileVertices
+from darrm_opt.design.separation.arcs import search_profile
 from darrm_opt.design.separation.compiled import search_columns
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase, search_error
@@ -68,6 +70,8 @@ def worst_case(
         constraint, float(noise.values.max())
     )
     collector = Collector(constraint.limit - ERRORS_BELOW_LIMIT * error if above is None else above, most, deadline)
+    if isinstance(constraint.corners, ProfileVertices):
+        return search_profile(noise, constraint, collector, settle=settle)
     # First, as it is O(K²) for any Δ (docs/proofs.md, "Monotone γ"); none of the others can be faster.
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
@@ -87,7 +91,7 @@ def worst_case(
 def worst_case_of_no_release(constraint: PrivacyConstraint) -> WorstCase:
     """Return the worst case of γ = 0, a fair coin whatever the votes: φ = 0 exactly, at each multiset alike."""
     counts = np.zeros(len(constraint.corners.labels), dtype=np.int64)
-    counts[DOWN_FROM_ONE if constraint.corners.Delta > 0 else ONE] = constraint.affected
+    counts[DOWN_FROM_ONE if constraint.corners.Delta > 0 else ONE] = constraint.affected  # with a profile, φ = 0 too
     counts[ZERO] = constraint.K - constraint.affected
     return WorstCase(0.0, 0.0, counts, np.empty((0, counts.size), dtype=np.int64), "monotone")
 
@@ -111,6 +115,8 @@ def worst_case_near_faces(
     # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x), and those off their ends
     # on one or two kinds.
     collector, library = Collector(above, most, deadline), kernel()
+    if isinstance(constraint.corners, ProfileVertices):
+        return search_profile(noise, constraint, collector, settle="never")
     if library is not None:
         search_columns(library, noise.signed, constraint, collector, settle="one kind", width=width, spacing=spacing)
     elif constraint.corners.Delta == 0:

@@ -1,0 +1,236 @@
+"""γ for voters that state a privacy profile, against an oracle that shares no code with the design.
+
+The oracle intersects half-planes pair by pair, enumerates every multiset of the vertices it finds, convolves the votes
+one by one, and solves the whole linear program with SciPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import norm
+from support.kernels import HAS_KERNEL, searched_by
+
+from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.reprove import reprove
+from darrm_opt.voters import PrivacyProfile
+
+TWO = [(0.0, 0.0597853), (0.3, 0.00147645)]
+THREE = [(0.0, 0.02), (0.1, 0.004), (0.3, 0.0)]
+
+
+def region(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the vertices (p, p′) of the region, by intersecting the lines of its half-planes."""
+    planes = [(1.0, 0.0, 1.0), (0.0, 1.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0)]  # a·p + b·p′ ≤ c
+    for epsilon, delta in points:
+        t = math.exp(epsilon)
+        planes += [(1, -t, delta), (-t, 1, delta), (-1, t, t - 1 + delta), (t, -1, t - 1 + delta)]
+    found: list[tuple[float, float]] = []
+    for (a, b, c), (d, e, f) in itertools.combinations(planes, 2):
+        determinant = a * e - b * d
+        if abs(determinant) < 1e-12:
+            continue
+        p, p_prime = (c * e - b * f) / determinant, (a * f - c * d) / determinant
+        inside = all(g * p + h * p_prime <= i + 1e-10 for g, h, i in planes)
+        if inside and all(math.dist((p, p_prime), other) > 1e-9 for other in found):
+            found.append((min(max(p, 0.0), 1.0), min(max(p_prime, 0.0), 1.0)))
+    return found
+
+
+def votes(chances: Any) -> np.ndarray[Any, Any]:
+    """Return the law of the number of ones."""
+    law = np.ones(1)
+    for p in chances:
+        law = np.convolve(law, [1 - p, p])
+    return law
+
+
+def rows(K: int, points: Any, E: float, affected: int) -> np.ndarray[Any, Any]:
+    """Return every constraint Σ γ(l)·row(l) ≤ e^E − 1 + 2δ, shape (many, ⌈K/2⌉), over l > K/2."""
+    vertices, c, made = region(points), math.exp(E), []
+    for multiset in itertools.combinations_with_replacement(range(len(vertices)), K):
+        if sum(abs(vertices[v][0] - vertices[v][1]) > 1e-12 for v in multiset) > affected:
+            continue
+        row = votes(vertices[v][0] for v in multiset) - c * votes(vertices[v][1] for v in multiset)
+        made.append([row[l] - row[K - l] for l in range(K // 2 + 1, K + 1)])
+    return np.array(made)
+
+
+def best_utility(K: int, points: Any, target: tuple[float, float], weights: Any, affected: int) -> float:
+    """Return the utility of the best γ by the whole linear program."""
+    limit = math.exp(target[0]) - 1 + 2 * target[1]
+    program = rows(K, points, target[0], affected)
+    answer = linprog(-np.asarray(weights), A_ub=program, b_ub=np.full(len(program), limit), bounds=(0, 1))
+    return float(np.asarray(weights) @ answer.x)
+
+
+def problem_of(K: int, points: Any, target: tuple[float, float], affected: int | None = None) -> Problem:
+    return Problem(K, PrivacyProfile(points), Privacy(*target), affected)
+
+
+@pytest.mark.parametrize(
+    ("points", "target", "utility"),
+    [
+        (TWO, (0.3, 1e-5), 0.85782),
+        (TWO[1:], (0.3, 1e-5), 0.68350),
+        (THREE, (0.25, 0.0), 0.97524),
+        (THREE[2:], (0.25, 0.0), 0.59669),
+    ],
+)
+def test_known_utilities_of_five_voters(points: Any, target: tuple[float, float], utility: float) -> None:
+    solution = solve(problem_of(5, points, target), "shared(1,1)")
+    assert solution.utility == pytest.approx(utility, abs=5e-6)
+    assert solution.gap < 1e-9
+
+
+CASES = [
+    (3, TWO, (0.3, 1e-5), 3),
+    (4, THREE, (0.2, 0.0), 4),
+    (5, THREE, (0.25, 0.0), 2),
+    (5, TWO, (0.1, 0.01), 1),
+    (6, [(0.1, 0.03), (0.4, 0.01)], (0.3, 0.005), 3),
+    (7, TWO, (0.2, 0.02), 2),
+    (5, [(0.0, 0.3), (0.5, 0.2)], (0.4, 0.1), 5),
+    (4, [(0.05, 0.1), (0.3, 0.05), (1.0, 0.0)], (0.7, 0.0), 3),
+]
+
+
+@pytest.mark.parametrize(("K", "points", "target", "affected"), CASES)
+def test_the_optimum_is_that_of_complete_enumeration(
+    K: int, points: Any, target: tuple[float, float], affected: int
+) -> None:
+    problem = problem_of(K, points, target, affected)
+    solution = solve(problem, "rectangular")
+    weights = solution.objective.linear_goal(K).weights
+    assert solution.utility == pytest.approx(best_utility(K, points, target, weights, affected), abs=1e-6)
+    assert solution.gap < 1e-8
+    generator = ConstraintGenerator(problem)
+    assert sum(len(block) for block in generator.blocks()) == generator.size
+    assert solve(problem, "rectangular", method="enumerate").utility == pytest.approx(solution.utility, abs=1e-9)
+    program = rows(K, points, target[0], affected)
+    assert (program @ solution.noise.upper_half).max() <= math.exp(target[0]) - 1 + 2 * target[1] + 1e-12
+    assert verify(problem, solution.gamma).margin >= 0
+    monotone = solve(problem, "rectangular", shape="monotone")
+    assert monotone.utility <= solution.upper_bound
+    assert monotone.certificate.method == "monotone"
+
+
+def hostile(K: int, seed: int) -> NoiseFunction:
+    """Return a γ that is flat, jagged, or nearly a step."""
+    draw = np.random.default_rng(seed)
+    upper = draw.uniform(0, 1, (K + 1) // 2) ** draw.choice([0.1, 1.0, 5.0])
+    upper = [np.sort(upper), upper, np.where(upper > 0.5, 1.0, 0.0), np.round(upper, 1)][seed % 4]
+    return NoiseFunction.from_upper_half(np.asarray(upper, dtype=float), K)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_a_hostile_gamma_is_refused_or_repaired_as_the_oracle_says(case: int) -> None:
+    K, points, target, affected = CASES[case]
+    problem, limit = problem_of(K, points, target, affected), math.exp(target[0]) - 1 + 2 * target[1]
+    program = rows(K, points, target[0], affected)
+    for seed in range(40):
+        noise = hostile(K, 1000 * case + seed)
+        worst = float((program @ noise.upper_half).max())
+        repaired, certificate = certify(problem, noise)
+        assert (program @ repaired.upper_half).max() <= limit + 1e-12
+        assert certificate.bound <= certificate.limit
+        if worst > 1e-9:  # no more is given up than rounding asks for
+            scale = min(1.0, limit / worst)
+            assert repaired.values.max() >= scale * noise.values.max() * (1 - 1e-9)
+        if worst > limit + 1e-9:
+            with pytest.raises(NotPrivate) as caught:
+                verify(problem, noise)
+            assert sum(caught.value.worst.values()) == K
+        elif worst < limit - 1e-9:
+            assert verify(problem, noise).margin >= 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kernel_numpy_and_enumeration_find_the_same_worst_case(seed: int) -> None:
+    K, points, target, affected = CASES[seed]
+    problem = problem_of(K, points, target, affected)
+    constraint, noise = PrivacyConstraint.of(problem), hostile(K, seed)
+    known = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    for form in ("numpy", *(["c"] if HAS_KERNEL else [])):
+        with searched_by(form):
+            found = worst_case(noise, constraint, above=-1.0)
+            assert found.value == pytest.approx(known.value, abs=1e-13)
+            assert known.value <= found.bound <= known.value + 1e-10
+            cuts = worst_case(noise, constraint, above=known.value - 1e-3, most=50).cuts
+            assert len(cuts)
+            assert constraint.values(noise.signed, cuts).min() > known.value - 1e-3
+
+
+def test_a_profile_of_one_point_is_that_privacy_bit_for_bit() -> None:
+    plain = Problem(7, Privacy(0.2, 1e-4), Privacy(0.3, 1e-4))
+    stated = problem_of(7, [(0.2, 1e-4), (0.5, 1e-4)], (0.3, 1e-4))
+    assert plain == stated
+    assert type(stated.voter) is Privacy
+    assert DesignSpec(plain).key == DesignSpec(stated).key
+    assert (solve(plain).gamma == solve(stated).gamma).all()
+
+
+def test_utility_never_falls_as_points_are_added() -> None:
+    points = [(0.3, 0.0), (0.0, 0.04), (0.1, 0.01), (0.2, 0.002), (0.05, 0.022)]
+    utilities = [solve(problem_of(7, points[: n + 1], (0.3, 0.0))).utility for n in range(len(points))]
+    assert all(after >= before - 1e-9 for before, after in itertools.pairwise(utilities))
+    assert utilities[-1] > utilities[0] + 0.1
+
+
+def gaussian_points(mu: float, epsilons: Any) -> list[tuple[float, float]]:
+    """Return points above the curve of a Gaussian mechanism."""
+    return [
+        (float(e), float(norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu)) * (1 + 1e-9))
+        for e in epsilons
+    ]
+
+
+@pytest.mark.parametrize(("K", "target"), [(5, (0.3, 1e-4)), (9, (0.2, 1e-3))])
+def test_gaussian_voters_never_break_a_certified_release(K: int, target: tuple[float, float]) -> None:
+    mu = 0.2
+    gamma = solve(problem_of(K, gaussian_points(mu, [0.0, 0.2, 0.6]), target)).noise
+    c, draw = math.exp(target[0]), np.random.default_rng(K)
+
+    def excess(at: Any) -> float:  # voter i answers 1 above a threshold: p = Φ(x), p′ = Φ(x − μ)
+        chances = [votes(norm.cdf(at)), votes(norm.cdf(at - mu))]
+        on_data, on_neighbour = ((1 + law @ gamma.signed) / 2 for law in chances)
+        return float(on_data - c * on_neighbour - target[1])
+
+    worst = -math.inf
+    for start in [np.full(K, x) for x in (-3.0, -1.0, 0.0, 1.0)] + [draw.normal(0, 1.5, K) for _ in range(2)]:
+        at, value, size = start, excess(start), 1.0
+        while size > 0.02:
+            moves = [at + size * step for step in [*np.eye(K)[:2], *-np.eye(K)[:2], np.ones(K), -np.ones(K)]]
+            best = max(moves, key=excess)
+            if excess(best) > value:
+                at, value = best, excess(best)
+            else:
+                size /= 2
+        worst = max(worst, value)
+    assert -0.5 * c < worst <= 0
+
+
+def test_a_problem_and_its_solution_are_read_back() -> None:
+    problem = problem_of(5, THREE, (0.25, 0.0), 3)
+    record = problem_record(problem)
+    assert record["profile"] == [[0.0, 0.02], [0.1, 0.004], [0.3, 0.0]]
+    assert problem_from_record(record) == problem
+    assert problem_from_record(record).voter.points == problem.voter.points
+    with pytest.raises(ValueError, match="points of which the last is epsilon and Delta"):
+        problem_from_record({**record, "Delta": 0.1})
+    solution = solve(problem)
+    again = reprove(solution_from_record(solution_record(solution)), DesignSpec(problem))
+    assert (again.gamma == solution.gamma).all()
+    one_point = Problem(5, Privacy(0.3), Privacy(0.25), 3)
+    assert DesignSpec(problem).key != DesignSpec(one_point).key
+    assert dataclasses.replace(problem, affected=4).voter == problem.voter

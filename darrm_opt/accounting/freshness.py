@@ -58,8 +58,9 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
         (ε, δ); ε = inf where nothing is proved at that δ. A single model costs its own (ε, Δ).
 
     Guarantees:
-        Sound for models that are independent given the data, by basic or by optimal composition. Basic composition adds
-        the numbers as written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
+        Sound for models that are independent given the data, by basic or by optimal composition, and of models that
+        state a privacy profile by the composition of their pairs of laws. Basic composition adds the numbers as
+        written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
 
     >>> compose_models({Privacy(0.5, 1e-6): 1}, 1e-5), compose_models({Privacy(0.1): 3}, 0.0).epsilon
     (Privacy(epsilon=0.5, delta=1e-06), 0.3)
@@ -67,6 +68,14 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
     if any(model.epsilon == math.inf for model in models):
         return Privacy(math.inf, total_delta)
     # Its own numbers, untouched: an account would round them up.
+    if any(len(model.points) > 1 for model in models):
+        # Loaded where models state profiles: few do.
+        from darrm_opt.accounting.model_profiles import profile_accounts
+
+        return Privacy(
+            cheapest(profile_accounts(models, total_delta) | event_accounts(models.items(), total_delta))[0],
+            total_delta,
+        )
     if sum(models.values()) == 1:
         (model,) = models
         if model.delta <= total_delta:

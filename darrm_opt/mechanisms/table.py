@@ -43,6 +43,7 @@ from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem, h
 from darrm_opt.tables.record import CLAIMS, GROUP_KIND, KIND, kind_of_problem, table_from_record, table_record
 from darrm_opt.tables.table import Table
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
+from darrm_opt.voters import PrivacyProfile
 
 MAX_PAIRS = 20_000
 """Most pairs of laws that an account goes through; where there are more, the target is what is proved of a release."""
@@ -301,12 +302,19 @@ MAX_LOG = 600.0
 
 
 def _least_chance(voter: Privacy) -> float:
+    if isinstance(voter, PrivacyProfile):
+        return min(float(p) for p, _ in voter.outcomes() if p)
     chances = [] if voter.epsilon == math.inf else [(1 - voter.delta) / (1 + math.exp(min(voter.epsilon, MAX_LOG)))]
     return min([1.0, *chances, *([voter.delta] if voter.delta else [])])
 
 
 def least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Privacy, int]:
     """Return voters of whom any ``affected`` are at least as private."""
+    if sum(K for _, K in voters) <= affected:
+        return dict(sum((Counter({voter: K}) for voter, K in voters), Counter()))
+    if len({voter for voter, _ in voters}) > 1:
+        # Of two profiles either may be the less private one, by where it is asked: of each its last point counts.
+        voters = [(Privacy(voter.epsilon, voter.delta), K) for voter, K in voters]
     highest = max(voter.delta for voter, _ in voters)
     ordered = sorted(voters, key=lambda one: (-one[0].epsilon, -one[0].delta))
     # Where a voter with a smaller ε has a larger Δ, either choice might be the worst: each is given the largest Δ.

@@ -1,0 +1,99 @@
+"""Models that state privacy profiles, together: against exact products of their pairs, and known totals."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+
+import pytest
+from support.cases import for_each
+from support.group_exact import Points, exponential, outcomes
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.mechanisms.table import least_private
+from darrm_opt.voters import PrivacyProfile
+
+# DP-SGD at rate 0.05, 100 steps, noise multiplier 13.7, of one record added or removed: by dp_accounting's PLD.
+DP_SGD = [
+    (0.0, 0.0145757),
+    (0.0166875, 0.00781216),
+    (0.033375, 0.00367085),
+    (0.0500625, 0.00149425),
+    (0.0667501, 0.000521972),
+    (0.0834376, 0.000155354),
+    (0.100125, 3.91862e-05),
+    (0.116813, 8.3441e-06),
+    (0.1335, 1.4961e-06),
+]
+PURE = [(0.0, 0.12), (0.5, 0.0)]
+LEAKY = [(0.0, 0.0597853), (0.3, 0.00147645)]
+
+
+def exact_delta(models: list[Points], epsilon: float) -> float:
+    """δ of the product of the models' pairs, every combination of outcomes in exact numbers."""
+    slope, total = exponential(epsilon), Fraction(0)
+    for chosen in product(*map(outcomes, models)):
+        before, after = math.prod(p for p, _ in chosen), math.prod(q for _, q in chosen)
+        total += max(before - slope * after, Fraction(0))
+    return float(total)
+
+
+@for_each(
+    "models",
+    [
+        [PURE],
+        [LEAKY],
+        [LEAKY, LEAKY],
+        [PURE, PURE, PURE],
+        [LEAKY, PURE, LEAKY],
+        [DP_SGD, DP_SGD],
+        [PURE, [(0.3, 1e-3)]],
+    ],
+)
+def test_total_is_that_of_the_product_of_the_pairs(models: list[Points]) -> None:
+    counts = {PrivacyProfile(points): models.count(points) for points in models}
+    for total_delta in (1e-3, 1e-2, 0.05):
+        found = compose_models(counts, total_delta)
+        if total_delta < exact_delta(models, 50.0) - 1e-9:
+            assert found.epsilon == math.inf
+            continue
+        assert found.delta == total_delta
+        assert exact_delta(models, found.epsilon) <= total_delta * (1 + 1e-12)
+        if found.epsilon > 0:
+            assert exact_delta(models, found.epsilon * (1 - 2e-3)) > total_delta
+
+
+@for_each(("K", "most", "of_one_point"), [(11, 0.26, 0.98), (35, 0.41, 1.96)])
+def test_models_trained_by_dp_sgd_cost_what_their_profiles_compose_to(K: int, most: float, of_one_point: float) -> None:
+    assert compose_models({PrivacyProfile(DP_SGD): K}, K * 1e-4).epsilon <= most
+    assert compose_models({Privacy(0.0892, 1e-4): K}, K * 1e-4).epsilon > of_one_point - 0.01
+
+
+def test_each_point_alone_is_an_account() -> None:
+    models = {PrivacyProfile(PURE): 3}
+    assert compose_models(models, 0.0).epsilon == 1.5
+    assert compose_models(models, 0.36).epsilon == 0.0
+    assert compose_models({PrivacyProfile(LEAKY): 1}, 0.00147645).epsilon <= 0.3
+
+
+def test_more_points_never_cost_more() -> None:
+    totals = [compose_models({PrivacyProfile(DP_SGD[::step]): 11}, 1.1e-3).epsilon for step in (8, 4, 2, 1)]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_of_voters_that_are_not_alike_the_least_private_ones_are_bounded() -> None:
+    """Whichever of them a record reaches: profiles that cross have no least private one."""
+    one, other = PrivacyProfile([(0.0, 0.4), (0.1, 1e-5)]), PrivacyProfile([(0.0, 0.01), (0.2, 1e-6)])
+    reached = least_private([(one, 2), (other, 2)], 2)
+    total = compose_models(reached, 0.02).epsilon
+    for pair in combinations_with_replacement([one.points, other.points], 2):
+        assert exact_delta(list(pair), total) <= 0.02
+    assert least_private([(one, 2), (other, 1)], 3) == {one: 2, other: 1}
+    assert least_private([(one, 2), (one, 3)], 4) == {one: 4}
+
+
+def test_a_model_that_is_not_private_has_no_total() -> None:
+    assert compose_models({PrivacyProfile(PURE): 1, Privacy(math.inf): 1}, 0.1).epsilon == math.inf
+    assert compose_models({PrivacyProfile(LEAKY): 3}, 1e-6).epsilon == pytest.approx(math.inf)

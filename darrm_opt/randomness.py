@@ -21,6 +21,7 @@ Algorithms 1 to 3.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import random
@@ -33,6 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+
+MIN_SEED_BYTES = 16
+"""Fewest bytes of a seed that nobody uses twice by chance."""
 
 
 class RandomSource(ABC):
@@ -87,6 +91,29 @@ class SeededRandomnessForTestsOnly(RandomSource):
     def octets(self, count: int) -> bytes:
         """Return ``count`` bytes that the seed decides."""
         return self._random.randbytes(count)
+
+
+class PublicRandomness(RandomSource):
+    """Bits that a seed decides, the same in every process: for what may be public, never for noise.
+
+    Args:
+        seed: at least 16 bytes, fresh from the operating system for each use, such as ``secrets.token_bytes(32)``.
+
+    Guarantees:
+        The k-th call of `octets` returns SHAKE-256 of the seed and k: uniform as far as that hash is.
+    """
+
+    def __init__(self, seed: Any) -> None:
+        if not isinstance(seed, bytes) or len(seed) < MIN_SEED_BYTES:
+            raise InvalidInput(
+                "seed", "a seed", f"at least {MIN_SEED_BYTES} bytes", "secrets.token_bytes(32) makes one."
+            )
+        self._seed, self._calls = seed, 0
+
+    def octets(self, count: int) -> bytes:
+        """Return ``count`` bytes that the seed and the number of earlier calls decide."""
+        self._calls += 1
+        return hashlib.shake_256(self._seed + self._calls.to_bytes(8, "big")).digest(count)
 
 
 _T = TypeVar("_T")

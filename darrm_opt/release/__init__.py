@@ -4,13 +4,21 @@ journal  an append-only file that survives kill -9, torn writes and two processe
 log      `ReleaseLog`: the releases of one mechanism on such a file, charged once and never free
 sampler  `EnsembleSampler`: fresh and secret samples of the records, for queries that are charged the sampled price
 vote     `PrivateVote`: any mechanism, charged before an answer leaves; `ReleaseCounter`: a log of one process
+coordination  votes that are drawn from laws with shared randomness, so that alike voters vote alike
 signs    vectors of ±1: randomised by clients, the private majority of each coordinate, and a strategy for Flower
 """
 
 from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.quota import most_releases
 from darrm_opt.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
-from darrm_opt.randomness import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.randomness import (
+    ExactCoins,
+    PublicRandomness,
+    RandomSource,
+    SeededRandomnessForTestsOnly,
+    SystemRandomness,
+)
+from darrm_opt.release.coordination import coordinated_votes
 from darrm_opt.release.log import BatchWithheld, ReleaseLog
 from darrm_opt.release.sampler import EnsembleSampler, Sample
 from darrm_opt.release.signs import randomised_signs, release_signs
@@ -23,6 +31,7 @@ __all__ = [
     "EnsembleSampler",
     "ExactCoins",
     "PrivateVote",
+    "PublicRandomness",
     "Quota",
     "RandomSource",
     "ReleaseCounter",
@@ -33,6 +42,7 @@ __all__ = [
     "SampleUsed",
     "SeededRandomnessForTestsOnly",
     "SystemRandomness",
+    "coordinated_votes",
     "fill_missing",
     "most_releases",
     "randomised_signs",

@@ -108,6 +108,11 @@ def test_an_ensemble_of_prompts() -> None:
     assert "optimal: 200 labels are (2.9" in out
 
 
+def test_a_text_of_voters_that_share_randomness() -> None:
+    apart, shared = (float(found) for found in re.findall(r"plausible, .* ([\d.]+)", printed("coordinated_text.py")))
+    assert shared > 0.8 > 2 * apart  # about 0.97 and 0.07
+
+
 @pytest.mark.slow
 def test_pate_with_ten_classes() -> None:
     pytest.importorskip("sklearn")

@@ -125,9 +125,19 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             servers=app.servers,
         )
-        _schemas[prefix] = _with_links(_with_keys(_with_examples(schema)))
+        _schemas[prefix] = _with_enums(_with_links(_with_keys(_with_examples(schema))))
     app.openapi_schema = _schemas[prefix]
     return _schemas[prefix]
+
+
+def _with_enums(schema: Any) -> Any:
+    """Return the description with each constant as an enumeration of one, which more generators of clients read."""
+    if isinstance(schema, dict):
+        # A field may be called "const", and then holds a schema.
+        constant = schema.get("const", {})
+        changed = {} if isinstance(constant, dict) else {"enum": [constant]}
+        return changed | {name: _with_enums(item) for name, item in schema.items() if not (changed and name == "const")}
+    return [*map(_with_enums, schema)] if isinstance(schema, list) else schema
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, Tradeoff
     from darrm_opt.answers.tables import VerifiedTable
+    from darrm_opt.bagging import Bags
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
@@ -337,10 +338,7 @@ class DarrmClient:
         *,
         objective: AnyObjective | str = "rectangular",
         prior: str | None = None,
-        n: int | None = None,
-        subsample_size: int | None = None,
-        replacement: bool = True,
-        sampling: str = "independent",
+        bags: Bags | None = None,
         fresh: bool = False,
         timeout: float | None = None,
     ) -> Comparison:
@@ -356,15 +354,14 @@ class DarrmClient:
             objective: what γ_opt maximises.
             prior: how votes fall, for the accuracy; None for the objective's own.
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
-            n: records in the dataset; None where voters are not trained on subsamples of them, which
-                `subsample_size`, `replacement` and `sampling` describe.
+            bags: how subsamples are drawn, where each voter is trained on one of its own; None where none are.
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
-        draw = draw_body(n, subsample_size, replacement, sampling)
+        draw = draw_body(bags)
         from darrm_opt.answers.library_types import comparison_of
 
         answer = verify_comparison(self._ask("compare", body | draw, timeout), problem, body | draw)
-        asked: dict[str, Any] = {"objective": str(objective), "prior": prior, "fresh": fresh, "draw": draw}
+        asked: dict[str, Any] = {"objective": str(objective), "prior": prior, "fresh": fresh, "bags": bags}
         return comparison_of(answer, problem, queries, total, **asked)
 
     def plan(
@@ -376,24 +373,21 @@ class DarrmClient:
         prior: str | PluralityObjective | None = None,
         fresh: bool = False,
         least_accuracy: float | None = None,
-        n: int | None = None,
-        subsample_size: int | None = None,
-        replacement: bool = True,
-        sampling: str = "independent",
-        ensemble: Sampling | None = None,
+        bags: Bags | None = None,
+        sampling: Sampling | None = None,
         time_limit: float | None = None,
         timeout: float | None = None,
     ) -> Plan:
         """Return what to release within a budget, as `darrm_opt.plan` does: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all
-        queries are the other side's (`darrm_opt.planning.plan` is the same, here). With an ``ensemble`` of voters that
+        queries are the other side's (`darrm_opt.planning.plan` is the same, here). With a ``sampling`` of voters that
         are not private, among more classes and for groups of voters, it is the best option's mechanism of which this
         process proved that all queries fit; shares, and the ε of other options, are the other side's word.
 
         Args:
             problem: gives K, the voters, the classes and how many are affected; its target does not count. Votes among
-                more classes take no draw; groups of voters, which take no ``ensemble`` either, have the ranking of
+                more classes take no draw; groups of voters, which take no ``sampling`` either, have the ranking of
                 `darrm_opt.planning.group_plan.plan_groups`.
             queries: as for `darrm_opt.plan`, like all that follow.
             total: (ε, δ) of all answers together.
@@ -401,8 +395,8 @@ class DarrmClient:
                 rectangular, of classes and groups dirichlet(1).
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use; None: a fifth of the way from a guess to certainty.
-            n: as for `compare`, like `subsample_size`, `replacement` and `sampling`.
-            ensemble: how records are drawn anew for every query, by a number of them; say ``affected=1`` in the problem
+            bags: as for `compare`.
+            sampling: how records are drawn anew for every query, by a number of them; say ``affected=1`` in the problem
                 where a record reaches one voter. None: every record is in every query.
             time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
                 of its own.
@@ -411,13 +405,13 @@ class DarrmClient:
             InvalidInput: groups of voters that are all alike, or with a draw; or numbers out of range.
             AnswerNotFound: the client reads a table file, which has no plans for more classes.
         """
-        draw = draw_body(n, subsample_size, replacement, sampling)
+        draw = draw_body(bags)
         if not isinstance(problem, Problem):
             for name, value in draw.items():
                 if value is not None:
                     raise InvalidInput(name, value, Rule("is for two classes and voters that are alike"))
             asked = {"fresh": fresh, "least_accuracy": least_accuracy, "time_limit": time_limit}
-            return self._table_plan(problem, queries, total, prior or "dirichlet(1)", ensemble, asked, timeout)
+            return self._table_plan(problem, queries, total, prior or "dirichlet(1)", sampling, asked, timeout)
         if not isinstance(prior, str | None):
             raise InvalidInput("prior", prior, "a text, for voters that are alike")
         prior = prior or "rectangular"
@@ -425,7 +419,7 @@ class DarrmClient:
         from darrm_opt.planning.question import Question
 
         # With a draw, chance decides whom a record reaches: all K is then a default, and no claim.
-        affected = None if n is not None and problem.affected == problem.K else problem.affected
+        affected = None if bags is not None and problem.affected == problem.K else problem.affected
         # Built here: the proofs below are of this question, whatever the answer says that it answers.
         question = Question.of(
             problem.K,
@@ -436,18 +430,18 @@ class DarrmClient:
             prior,
             fresh=fresh,
             least_accuracy=least_accuracy,
-            ensemble=ensemble,
-            **draw,
+            bags=bags,
+            sampling=sampling,
         )
         body = budget_body(problem, queries, total)
         body |= {"prior": prior, "fresh": fresh, "least_accuracy": question.least_accuracy}
-        asked = body | draw | sampling_body(ensemble) | {"time_limit": time_limit}
+        asked = body | draw | sampling_body(sampling) | {"time_limit": time_limit}
         answer = self._ask("plan", asked, timeout)
         # Voters that are not private: the best option's mechanism is proved. Private ones that draw for themselves are
         # fresh voters with an amplified ε, and each γ is proved for these.
-        if question.ensemble is not None:
-            return table_plan_of(verify_options(answer, question.problem, queries, ensemble), question)
-        drawn = problem if ensemble is None else drawn_problem(problem, ensemble)
+        if question.sampling is not None:
+            return table_plan_of(verify_options(answer, question.problem, queries, sampling), question)
+        drawn = problem if sampling is None else drawn_problem(problem, sampling)
         stated = body | draw | {"epsilon": numbers(drawn)["epsilon"], "Delta": numbers(drawn)["Delta"]}
         return plan_of(verify_plan(answer, drawn, stated, trained_once=not fresh and queries > 1), question)
 
@@ -457,7 +451,7 @@ class DarrmClient:
         queries: int,
         total: Privacy,
         prior: str | PluralityObjective,
-        ensemble: Sampling | None,
+        sampling: Sampling | None,
         asked: dict[str, Any],
         timeout: float | None,
     ) -> Plan:
@@ -481,13 +475,13 @@ class DarrmClient:
         fresh, least = asked["fresh"], asked["least_accuracy"]
         body |= {name: value for name, value in asked.items() if value is not None}
         if not isinstance(within, GroupProblem):
-            of_voters: dict[str, Any] = {"classes": within.classes, "least_accuracy": least, "ensemble": ensemble}
+            of_voters: dict[str, Any] = {"classes": within.classes, "least_accuracy": least, "sampling": sampling}
             question = Question.of(within.K, None, queries, total, within.affected, goal, **of_voters)
             del body["fresh"]  # these voters are not private, whatever their randomness
-            answer = self._ask("plurality/options", body | {"K": within.K} | sampling_body(ensemble), timeout)
-            return table_plan_of(verify_options(answer, within, queries, ensemble), question)
-        if ensemble is not None:
-            raise InvalidInput("ensemble", ensemble, Rule("cannot be combined with groups of voters"))
+            answer = self._ask("plurality/options", body | {"K": within.K} | sampling_body(sampling), timeout)
+            return table_plan_of(verify_options(answer, within, queries, sampling), question)
+        if sampling is not None:
+            raise InvalidInput("sampling", sampling, Rule("cannot be combined with groups of voters"))
         alike = within.simplest
         # Such voters have a plan of another shape, and one question has one answer.
         if not isinstance(alike, GroupProblem) and goal.weights is None:

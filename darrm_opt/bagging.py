@@ -278,6 +278,18 @@ class Bags:
         """The probability that a given record is in a given subsample, rounded up."""
         return float_above(self._chance)
 
+    def check_voters(self, problem: Problem) -> None:
+        """Refuse a number of affected voters beside the draw, or more disjoint subsamples than there are records."""
+        # All K is what a caller who said nothing has; any other number would be a second claim about the same draw.
+        if problem.affected != problem.K:
+            raise InvalidInput(
+                "affected",
+                problem.affected,
+                f"None or all K = {problem.K} with n and subsample_size",
+                "The draw decides how many voters a record affects.",
+            )
+        self.affected_distribution(problem.K)
+
     def affected_distribution(self, K: int) -> AffectedDistribution:
         """Return the distribution of the number of K models that one record affects."""
         K = whole_number(K, "K", "a whole number of voters, at least 1")
@@ -309,8 +321,8 @@ def _check_drawing(draws: Draws | Bags) -> tuple[int, int]:
     return n, k
 
 
-def checked_bags(
-    problem: Problem, n: int | None, subsample_size: int | None, sampling: Sampling, *, replacement: bool
+def bags_of(
+    n: int | None, subsample_size: int | None, sampling: Sampling = "independent", *, replacement: bool = True
 ) -> Bags | None:
     """Return how the voters' subsamples are drawn, None where nothing is said of it."""
     if n is None and subsample_size is None:
@@ -322,14 +334,6 @@ def checked_bags(
         raise InvalidInput("n", None, "the number of records, with subsample_size")
     if subsample_size is None:
         raise InvalidInput("subsample_size", None, "the number of records drawn for one model, with n")
-    # All K is what a caller who said nothing has; any other number would be a second claim about the same draw.
-    if problem.affected != problem.K:
-        raise InvalidInput(
-            "affected",
-            problem.affected,
-            f"None or all K = {problem.K} with n and subsample_size",
-            "The draw decides how many voters a record affects.",
-        )
     return Bags(n, subsample_size, replacement, sampling)
 
 

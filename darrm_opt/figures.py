@@ -385,7 +385,7 @@ def _draw_spending(axes: Axes, plan: Plan) -> None:
 
     def spent(option: Option, count: int) -> float:
         assert option.mechanism is not None  # noqa: S101 - for the type checker
-        epsilon = option.mechanism.cost(count, question.total.delta, question.ensemble).epsilon
+        epsilon = option.mechanism.cost(count, question.total.delta, question.sampling).epsilon
         return epsilon if math.isfinite(epsilon) else math.nan
 
     options = {option.name: option for option in plan.options if option.mechanism is not None}

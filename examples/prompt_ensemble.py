@@ -53,7 +53,7 @@ def model_predict(complete: Callable[[str], str], names: Sequence[str]) -> Predi
 def label(queries: Sequence[str], texts: Sequence[Text], classes: int, predict: Predict, log_path: Path) -> list[int]:
     """Return a private class for each query, all of them together within `TOTAL`."""
     sampling = Sampling(len(texts), DRAWN)
-    best = design_within_total(K, classes, TOTAL, len(queries), prior="beta(8,2)", ensemble=sampling)
+    best = design_within_total(K, classes, TOTAL, len(queries), prior="beta(8,2)", sampling=sampling)
     assert best.mechanism is not None  # noqa: S101 - for the type checker: the voters are not private
     log = ReleaseLog.open_or_create(log_path, best.mechanism, budget=TOTAL, queries=len(queries), sampling=sampling)
     vote, sampler = PrivateVote(best.mechanism, log), EnsembleSampler(sampling, K)

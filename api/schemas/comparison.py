@@ -23,7 +23,7 @@ from api.schemas.fields import (
 )
 from api.schemas.plurality import Groups, LeastAccuracy, PluralityOptionsRequest, check_search, voter_groups
 from darrm_opt.accounting.sampling import Scheme
-from darrm_opt.bagging import checked_bags
+from darrm_opt.answers import drawn_bags
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms import calibrated_names
@@ -80,9 +80,9 @@ class CompareRequest(TotalRequest):
         spec = self.voters_spec(self.objective)
         if self.prior is not None:
             prior_of(self.prior, self.K)
-        bags = checked_bags(spec.problem, **self.draw())
+        bags = drawn_bags(self.draw())
         if bags is not None:
-            bags.affected_distribution(self.K)
+            bags.check_voters(spec.problem)
         return spec
 
 
@@ -198,11 +198,11 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
         check_time_limit(self.time_limit)
         # Refused by the request, and not by a job minutes later.
         prior_of(self.prior, self.K)
-        ensemble, spec = self.as_sampling(), self.voters_spec()
-        if ensemble is None and self.sampling not in (None, *DRAWS):
+        sampling, spec = self.as_sampling(), self.voters_spec()
+        if sampling is None and self.sampling not in (None, *DRAWS):
             raise InvalidInput("sampling", self.sampling, "independent or disjoint without records")
-        if ensemble is not None:  # refuses voters that an account of their samples does not cover
-            given: dict[str, Any] = {"fresh": self.fresh, "n": self.n, "ensemble": ensemble}
+        if sampling is not None:  # refuses voters that an account of their samples does not cover
+            given: dict[str, Any] = {"fresh": self.fresh, "bags": drawn_bags(self.draw()), "sampling": sampling}
             Question.of(self.K, spec.problem.voter, self.queries, total, self.affected, **given)
         return spec
 

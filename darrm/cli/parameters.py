@@ -15,6 +15,7 @@ from darrm.cli.parser import EVERY_COMMAND, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
+    from darrm_opt.bagging import Bags
     from darrm_opt.problem import Privacy, Problem
     from darrm_opt.tables.groups import VoterGroup
 
@@ -196,20 +197,24 @@ BagsOption = Annotated[
 ]
 
 
-def bags_drawn(text: str | None) -> dict[str, Any]:
-    """Return the arguments that ``n=10000,size=20,draw=disjoint`` stands for; their defaults for nothing.
+def bags_drawn(text: str | None) -> Bags | None:
+    """Return the draw that ``n=10000,size=20,draw=disjoint`` stands for; None for nothing.
 
     >>> bags_drawn("n=200,size=10")
-    {'n': 200, 'subsample_size': 10, 'replacement': True, 'sampling': 'independent'}
+    Bags(n=200, subsample_size=10, replacement=True, sampling='independent')
     """
+    if text is None:
+        return None
+    from darrm_opt.bagging import Bags
     from darrm_opt.errors import InvalidInput
 
     accepted = "n=COUNT,size=COUNT and perhaps draw=with-replacement|without-replacement|disjoint, separated by commas"
     typed = named_values("bags", text, ("n", "size", "draw"), accepted)
     draw = typed.get("draw", "with-replacement")
-    if (text is not None and not {"n", "size"} <= typed.keys()) or draw not in _DRAWS:
+    if not {"n", "size"} <= typed.keys() or draw not in _DRAWS:
         raise InvalidInput("bags", text, accepted)
-    return {"n": number(typed.get("n")), "subsample_size": number(typed.get("size")), **_DRAWS[draw]}
+    with options_named(**BAGS):
+        return Bags(number(typed["n"]), number(typed["size"]), **_DRAWS[draw])
 
 
 _DRAWS: dict[str, dict[str, Any]] = {

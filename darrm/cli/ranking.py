@@ -65,9 +65,9 @@ def ranked_plan(options: QuestionOptions, doing: str, shown: Callable[[Option], 
     """Return the ranking of a question as typed."""
     from darrm_opt.planning import plan
 
-    sampled = further.get("ensemble") is not None
+    sampled = further.get("sampling") is not None
     classes = class_count(options, sampled=sampled)
-    total, draw, voter = options.total, bags_drawn(options.bags), voter_of(options)
+    total, bags, voter = options.total, bags_drawn(options.bags), voter_of(options)
     with ProgressDisplay(doing) as display, question_named(sampled=sampled):
         return plan(
             number(options.K),
@@ -81,7 +81,7 @@ def ranked_plan(options: QuestionOptions, doing: str, shown: Callable[[Option], 
             price=number(options.price),
             fresh=options.fresh,
             progress=lambda option: display.update(shown(option)),
-            **draw,
+            bags=bags,
             **further,
         )
 
@@ -183,11 +183,11 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
             f"(a class at random: {1 / question.classes:.4g}): ask fewer queries, allow a larger total, or give the "
             "--prior of your votes"
         )
-    if question.ensemble is not None:
-        lines.append(f"sampled    {question.ensemble.words} ({question.ensemble.neighbours})")
+    if question.sampling is not None:
+        lines.append(f"sampled    {question.sampling.words} ({question.sampling.neighbours})")
     # The next command in full: it has to be for the same votes, log and freshness as this plan.
     if output is not None and best.mechanism is not None:
-        ask = "" if question.ensemble is None else " --ask 'python my_model.py'"
+        ask = "" if question.sampling is None else " --ask 'python my_model.py'"
         fresh = " --fresh" if groups and question.fresh else ""
         way = f"darrm label --solution {shlex.quote(output)} --release-log releases.log --output labels.csv{fresh}{ask}"
         votes_file = "" if ask else " VOTES"

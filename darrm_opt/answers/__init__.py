@@ -13,13 +13,18 @@ A function with the arguments ``(argument, report)`` takes and returns plain dat
 Requests are stated here in the form of the REST interface.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
+
+if TYPE_CHECKING:
+    from darrm_opt.bagging import Bags
 
 Report = Callable[[Any], None]
 """Called now and then by what takes long, with its progress as plain data or None; it may raise to stop the work."""
@@ -57,10 +62,17 @@ def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any
     return voters_body(problem) | asked
 
 
-def draw_body(n: int | None, subsample_size: int | None, replacement: bool, sampling: str) -> dict[str, Any]:  # noqa: FBT001
-    """Return the draw as a request states it: nothing where nothing is said of it."""
-    draw = dict(zip(DRAW, (n, subsample_size, replacement, sampling), strict=True))
-    return {} if draw == dict(zip(DRAW, (None, None, True, "independent"), strict=True)) else draw
+def draw_body(bags: Bags | None) -> dict[str, Any]:
+    """Return the draw of the voters' subsamples as a request states it: nothing where there is none."""
+    return {} if bags is None else {name: getattr(bags, name) for name in DRAW}
+
+
+def drawn_bags(argument: Mapping[str, Any]) -> Bags | None:
+    """Return the draw of `DRAW` fields, of which those that are missing have their defaults."""
+    from darrm_opt.bagging import bags_of
+
+    given = {name: argument[name] for name in DRAW if name in argument}
+    return bags_of(given.pop("n", None), given.pop("subsample_size", None), **given)
 
 
 def sampling_of(argument: dict[str, Any]) -> Sampling | None:

@@ -13,7 +13,16 @@ from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
-from darrm_opt.answers import DRAW, Report, budget_body, drawn_problem, sampling_of, sampling_record, voters_body
+from darrm_opt.answers import (
+    Report,
+    budget_body,
+    draw_body,
+    drawn_bags,
+    drawn_problem,
+    sampling_of,
+    sampling_record,
+    voters_body,
+)
 from darrm_opt.answers.verification import verify_comparison, verify_plan
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
@@ -107,7 +116,8 @@ def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, An
             Privacy(argument["total_epsilon"], argument["total_delta"]),
             objective=argument["objective"],
             prior=prior.prior if isinstance(prior, Objective) else None,
-            **{name: argument[name] for name in (*DRAW, "fresh") if name in argument},
+            bags=drawn_bags(argument),
+            fresh=argument.get("fresh", False),
         )
     )
 
@@ -167,8 +177,8 @@ def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             argument["prior"],
             fresh=argument["fresh"],
             least_accuracy=argument["least_accuracy"],
-            **argument.get("draw", {}),
-            ensemble=sampling_of(argument) if argument.get("records") is not None else None,
+            bags=drawn_bags(argument.get("draw", {})),
+            sampling=sampling_of(argument) if argument.get("records") is not None else None,
             time_limit=argument.get("time_limit"),
         )
     )
@@ -234,7 +244,7 @@ def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
 def _stated_question(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
     """Return the question of a task as a client states it."""
     names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
-    draw = {name: argument[name] for name in DRAW} if argument.get("n") is not None else {}
+    draw = draw_body(drawn_bags(argument))
     return budget_body(problem, argument["queries"], Privacy(argument["total_epsilon"], argument["total_delta"])) | {
         **{name: argument[name] for name in names if name in argument},
         **draw,

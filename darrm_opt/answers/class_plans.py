@@ -79,7 +79,7 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             ties=argument["ties"],
             price=argument["price"],
             least_accuracy=argument.get("least_accuracy"),
-            ensemble=sampling,
+            sampling=sampling,
             time_limit=argument.get("time_limit"),
         )
     except InvalidInput as err:  # a prior of other voters or classes
@@ -144,7 +144,7 @@ def options_to_dict(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str,
         ],
         **conclusion_to_dict(found),
         **({"groups": group_records(groups)} if groups else {}),
-    } | sampling_record(question.ensemble)
+    } | sampling_record(question.sampling)
 
 
 def recheck_options(argument: dict[str, Any], result: dict[str, Any]) -> None:

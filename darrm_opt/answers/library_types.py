@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from darrm_opt.accuracy import ErrorCurve, error_curve
 from darrm_opt.answers.running_time import CostEstimate
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_gamma, parse_problem
+from darrm_opt.bagging import Bags
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Statistics, Status
@@ -150,13 +151,13 @@ def comparison_of(
     objective: str,
     prior: str | None,
     fresh: bool,
-    draw: dict[str, Any],
+    bags: Bags | None,
 ) -> Comparison:
     """Return the comparison of an answer that `verify_comparison` let pass; arguments as for `compare`."""
     # With a draw, chance decides whom a record reaches: all K is then the default of a request, and no claim.
-    affected = None if draw and problem.affected == problem.K else problem.affected
+    affected = None if bags is not None and problem.affected == problem.K else problem.affected
     question = Question.of(
-        problem.K, problem.voter, queries, total, affected, prior, objective=objective, fresh=fresh, **draw
+        problem.K, problem.voter, queries, total, affected, prior, objective=objective, fresh=fresh, bags=bags
     )
     goal, votes = question.gamma_objective, question.votes
     if votes is None:

@@ -329,10 +329,12 @@ def _steps_of_draw(
 ) -> float | None:
     """Return the size of one account where voters are subsampled, None where they are not."""
     from darrm_opt.accounting.freshness import effective_voters
-    from darrm_opt.bagging import checked_bags
+    from darrm_opt.answers import drawn_bags
     from darrm_opt.planning.candidates import check_draw, mixture_steps
 
-    bags = checked_bags(problem, **draw)
+    bags = drawn_bags(draw)
+    if bags is not None:
+        bags.check_voters(problem)
     voters = effective_voters(problem, queries, fresh=fresh)
     distribution = None if bags is None else bags.affected_distribution(problem.K)
     check_draw(voters, queries, total, distribution)

@@ -271,7 +271,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             affected=overlap,
             voter=self.voter_privacy,
             groups=None if self.groups is None else self._voter_groups(K),
-            ensemble=self.sampling,
+            sampling=self.sampling,
             prior=self.prior,
             price=self.price,
             design=self.design,

@@ -96,7 +96,7 @@ def voting_plan(
     affected: int = 1,
     voter: Privacy | None = None,
     groups: Sequence[VoterGroup] | None = None,
-    ensemble: Sampling | None = None,
+    sampling: Sampling | None = None,
     prior: str | None = None,
     price: float = 0.0,
     design: Design | None = None,
@@ -114,7 +114,7 @@ def voting_plan(
         affected: voters that one record reaches, 1..K.
         voter: (ε, Δ) of one voter's training; None: not private.
         groups: the K voters by their privacy, in place of ``voter``, in the order of the columns of votes.
-        ensemble: how records are drawn anew for every query, by voters that are not private; None: voters are trained
+        sampling: how records are drawn anew for every query, by voters that are not private; None: voters are trained
             once.
         prior: how votes are expected to fall, for accuracy alone: of two classes as `darrm_opt.planning.plan` takes it,
             of more, or with a price, as `darrm_opt.plurality.parse_prior`; of one query of private voters, as
@@ -135,7 +135,7 @@ def voting_plan(
     Raises:
         InvalidInput: a number is outside its range, a ``design`` where there are more classes, a price or groups,
             ``groups`` of other than K voters or beside ``voter``, ``earned`` beside a design or a price, or where it
-            does not pay, or an ``ensemble`` beside private voters, groups, a design or ``earned``.
+            does not pay, or a ``sampling`` beside private voters, groups, a design or ``earned``.
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
@@ -148,7 +148,7 @@ def voting_plan(
         raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
     if earned is not None and (design is not None or price):
         raise InvalidInput("earned", earned, "None with a design or a price", "What is tested is a noisy maximum.")
-    voters = _checked_voters(K, voter, groups, design, earned, ensemble)
+    voters = _checked_voters(K, voter, groups, design, earned, sampling)
     # Any r models are at least as private as r of the worst.
     worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
     if worst.epsilon < math.inf:
@@ -173,13 +173,13 @@ def voting_plan(
         return _earned_plan(K, classes, queries, total, affected, earned, leader_share)
     # More of them: votes are fixed given the models, and their own privacy must not be used again (docs/proofs.md).
     mechanism = (
-        _best_mechanism(K, classes, affected, queries, total, prior, price, ensemble, progress)
+        _best_mechanism(K, classes, affected, queries, total, prior, price, sampling, progress)
         if design is None
         else _best_split(K, affected, queries, total, design)
     )
     reach = f"A record changes at most {affected} of the {K} models, whatever they are."
-    if ensemble is not None:
-        reach = f"A record is in few answers: {ensemble.words}."
+    if sampling is not None:
+        reach = f"A record is in few answers: {sampling.words}."
     why = f"The best mechanism for that, so that {queries} answers fit in the total: {mechanism.description}."
     return VotingPlan(mechanism, queries, total, f"{reach} {why}")
 
@@ -211,12 +211,12 @@ def _checked_voters(
     groups: Sequence[VoterGroup] | None,
     design: Design | None,
     earned: Privacy | None,
-    ensemble: Sampling | None,
+    sampling: Sampling | None,
 ) -> list[VoterGroup]:
     alone = {"voter": voter, "groups": groups, "design": design, "earned": earned}
-    for name, value in alone.items() if ensemble is not None else ():
+    for name, value in alone.items() if sampling is not None else ():
         if value is not None:
-            raise InvalidInput(name, value, "None with an ensemble", "Its voters are made anew for every query.")
+            raise InvalidInput(name, value, "None with a sampling", "Its voters are made anew for every query.")
     if groups is None:
         return [VoterGroup(K, voter or Privacy(math.inf))]
     if voter is not None or sum(group.K for group in groups) != K:
@@ -266,7 +266,7 @@ def _best_mechanism(
     total: Privacy,
     prior: str | None,
     price: float,
-    ensemble: Sampling | None,
+    sampling: Sampling | None,
     progress: Callable[[str], None] | None,
 ) -> VoteMechanism:
     """Return the best mechanism of which ``queries`` releases fit in the total."""
@@ -279,7 +279,7 @@ def _best_mechanism(
         affected=affected,
         prior=prior or usual,
         price=price,
-        ensemble=ensemble,
+        sampling=sampling,
         progress=None if progress is None else lambda option: progress(option.name),
     )
     if best.mechanism is not None:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from darrm_opt.accuracy import disagreement, tv_error
-from darrm_opt.bagging import Bags, Sampling
+from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.errors import InvalidInput
@@ -107,10 +107,7 @@ def compare(
     *,
     objective: str | AnyObjective = "rectangular",
     prior: Prior | None = None,
-    n: int | None = None,
-    subsample_size: int | None = None,
-    replacement: bool = True,
-    sampling: Sampling = "independent",
+    bags: Bags | None = None,
     fresh: bool = False,
     progress: Callable[[Option], None] | None = None,
 ) -> Comparison:
@@ -118,12 +115,10 @@ def compare(
 
     Args:
         problem: its voters count (K, voter, affected); its target does not.
-        queries: as for `plan`, like `fresh`, `replacement` and `sampling`.
+        queries: as for `plan`, like `fresh` and `bags`.
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
         prior: how votes fall, for the errors; None for the objective's own.
-        n: records in the dataset, ≥ 2, where each voter is a model trained on `subsample_size` of them, drawn for it;
-            neighbours replace one record. The voters' (ε, Δ) must hold with the subsample given.
         progress: called with each option of the ranking as soon as it is known.
 
     Guarantees:
@@ -147,14 +142,11 @@ def compare(
         problem.voter,
         queries,
         total,
-        None if n is not None and problem.affected == problem.K else problem.affected,
+        None if bags is not None and problem.affected == problem.K else problem.affected,
         prior,
         objective=objective,
         fresh=fresh,
-        n=n,
-        subsample_size=subsample_size,
-        replacement=replacement,
-        sampling=sampling,
+        bags=bags,
     )
     # Before any work, and not after a minute of it.
     check_draw(question.released, question.queries, question.total, question.affected_distribution)

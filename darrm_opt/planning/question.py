@@ -26,8 +26,8 @@ import numpy as np
 from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution
-from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
-from darrm_opt.bagging import Bags, Sampling, checked_bags
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective, histogram
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms.base import VoteMechanism
@@ -153,7 +153,7 @@ class Question:
         fresh: whether every answer has fresh randomness.
         least_accuracy: an answer that is right less often is useless.
         bags: how the voters' subsamples are drawn; None if a record affects exactly ``affected`` voters.
-        ensemble: how records are drawn anew for every query; None: every record is in every query.
+        sampling: how records are drawn anew for every query; None: every record is in every query.
         stop: returns True when the time is up; searches then return their best result so far.
     """
 
@@ -169,7 +169,7 @@ class Question:
     fresh: bool
     least_accuracy: float
     bags: Bags | None = None
-    ensemble: EnsembleSampling | None = None
+    sampling: Sampling | None = None
     stop: Callable[[], bool] = field(default=never_stop, compare=False, repr=False)
 
     @classmethod
@@ -188,11 +188,8 @@ class Question:
         price: float = 0.0,
         fresh: bool = False,
         least_accuracy: float | None = None,
-        n: int | None = None,
-        subsample_size: int | None = None,
-        replacement: bool = True,
-        sampling: Sampling = "independent",
-        ensemble: EnsembleSampling | None = None,
+        bags: Bags | None = None,
+        sampling: Sampling | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Question:
         """Return the question after checking every number.
@@ -202,7 +199,7 @@ class Question:
             voter: privacy of one voter; None where none is proved.
             queries: Q ≥ 1.
             total: (ε, δ) of all answers together.
-            affected: how many voters one record can influence; None for all, and with an ``ensemble``, whose voters
+            affected: how many voters one record can influence; None for all, and with a ``sampling``, whose voters
                 share its records, for 1.
             prior: how votes fall; None for the objective's own, or one of `DEFAULT_PRIORS`.
             classes: C ≥ 2.
@@ -212,28 +209,28 @@ class Question:
             fresh: whether every voter draws fresh randomness for every answer.
             least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: a fifth of the way from a
                 guess to certainty.
-            n: records, where each voter is a model trained on a random subsample of its own; None for no draw.
-            subsample_size: records drawn for one model, with ``n``.
-            replacement: whether a record can be drawn twice within a subsample.
-            sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-            ensemble: how records are drawn anew for every query. Of voters that are not private the law of votes
+            bags: how subsamples are drawn, where each voter is a model trained on one of its own; None for no draw.
+            sampling: how records are drawn anew for every query. Of voters that are not private the law of votes
                 judges; fresh private voters that draw their own records have an amplified privacy instead.
             stop: called between the steps of each search.
 
         Raises:
             InvalidInput: naming the argument.
         """
-        if ensemble is not None and n is not None:
-            raise InvalidInput(
-                "n", n, Rule("cannot be combined with an ensemble"), "Its voters are not trained on subsamples."
-            )
-        if isinstance(ensemble, EnsembleSampling) and voter is not None and voter.epsilon < math.inf:
+        if not isinstance(sampling, Sampling | None):
+            raise InvalidInput("sampling", sampling, "a Sampling, or None")
+        if not isinstance(bags, Bags | None):
+            raise InvalidInput("bags", bags, "a Bags, or None")
+        if sampling is not None and bags is not None:
+            advice = "Voters that share a fresh sample are not trained on subsamples."
+            raise InvalidInput("bags", bags, Rule("cannot be combined with a sampling"), advice)
+        if sampling is not None and voter is not None and voter.epsilon < math.inf:
             # From here on they are fresh voters, whose own privacy is amplified.
-            voter, ensemble = _drawn_voter(voter, ensemble, K, classes, affected, fresh), None
+            voter, sampling = _drawn_voter(voter, sampling, K, classes, affected, fresh), None
         accepted = f"a whole number of queries from 1 to {MAX_QUERIES}"
         queries = whole_number(queries, "queries", accepted, most=MAX_QUERIES)
         check_total(total)
-        affected = 1 if affected is None and ensemble is not None else affected
+        affected = 1 if affected is None and sampling is not None else affected
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
         shape = PluralityProblem(problem.K, classes, total, problem.affected)  # refuses what is no number of classes
         fresh = check_fresh(fresh)
@@ -242,20 +239,16 @@ class Question:
         if least_accuracy is not None:
             advice, guess = f"A guess has {1 / classes:g}.", 1 / classes
             least = real_number(least_accuracy, "least_accuracy", accepted, least=guess, below=1, advice=advice)
-        judged = _judgement(shape, prior, objective, ties, price, always=ensemble is not None)
-        if ensemble is not None and not isinstance(ensemble, EnsembleSampling):
-            raise InvalidInput("ensemble", ensemble, "a Sampling, or None")
-        bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
+        judged = _judgement(shape, prior, objective, ties, price, always=sampling is not None)
         if bags is not None:
+            bags.check_voters(problem)
             if classes > 2:
-                raise InvalidInput(
-                    "n", n, Rule("cannot be combined with three or more classes"), "There the draw has no account."
-                )
-            bags.affected_distribution(problem.K)  # K disjoint subsamples of more than n records are refused here
+                advice = "There the draw has no account."
+                raise InvalidInput("bags", bags, Rule("cannot be combined with three or more classes"), advice)
         # the lesser of what was asked and of what it rounds to: no plan spends more than was asked
         budget = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))
         asked = (problem.K, shape.classes, problem.voter, queries, budget, problem.affected)
-        return cls(*asked, *judged, fresh, least, bags, ensemble, stop)
+        return cls(*asked, *judged, fresh, least, bags, sampling, stop)
 
     @property
     def gamma_objective(self) -> AnyObjective:
@@ -384,9 +377,7 @@ def stop_at(end: float) -> Callable[[], bool]:
     return never_stop if end == math.inf else lambda: time.monotonic() >= end
 
 
-def _drawn_voter(
-    voter: Privacy, ensemble: EnsembleSampling, K: int, classes: int, affected: int | None, fresh: Any
-) -> Privacy:
+def _drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affected: int | None, fresh: Any) -> Privacy:
     """Return the privacy of one answer of a private voter that draws its own records for it."""
     if not check_fresh(fresh):
         raise InvalidInput("fresh", fresh, "True where each private voter draws its own records for every query")
@@ -394,7 +385,7 @@ def _drawn_voter(
         raise InvalidInput("affected", affected, f"all {K} voters, as a record can reach each of them")
     if classes != 2:
         raise InvalidInput("classes", classes, "2 where private voters draw their own records")
-    return ensemble.voter(voter)
+    return sampling.voter(voter)
 
 
 USEFUL = 0.2

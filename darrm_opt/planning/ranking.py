@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from darrm_opt.accounting.sampling import Sampling as EnsembleSampling
-from darrm_opt.bagging import Sampling
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
@@ -56,11 +56,8 @@ def plan(
     fresh: bool = False,
     least_accuracy: float | None = None,
     mechanisms: Iterable[str] = MECHANISMS,
-    n: int | None = None,
-    subsample_size: int | None = None,
-    replacement: bool = True,
-    sampling: Sampling = "independent",
-    ensemble: EnsembleSampling | None = None,
+    bags: Bags | None = None,
+    sampling: Sampling | None = None,
     time_limit: float | None = None,
     progress: Callable[[Option], None] | None = None,
 ) -> Plan:
@@ -85,12 +82,10 @@ def plan(
         least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: `MIN_ACCURACY` between two
             classes, and as far from a guess among more.
         mechanisms: those to compare, of `MECHANISMS`; those that are not for so many classes are left out.
-        n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then
-            ``affected`` is not given.
-        subsample_size: records drawn for one model, with ``n``.
-        replacement: whether a record can be drawn twice within a subsample.
-        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-        ensemble: how records are drawn anew for every query (`darrm_opt.accounting.Sampling`), by voters that are not
+        bags: how subsamples are drawn (`darrm_opt.bagging.Bags`), where each voter is a model trained on one of its
+            own; neighbours replace one record, the voters' (ε, Δ) must hold with the subsample given, and ``affected``
+            is not given.
+        sampling: how records are drawn anew for every query (`darrm_opt.accounting.Sampling`), by voters that are not
             private, or by fresh private ones with the scheme "each-voter"; None: every record is in every query.
         time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
             later ones are left out, and a warning says so. None: no limit.
@@ -129,11 +124,8 @@ def plan(
         price=price,
         fresh=fresh,
         least_accuracy=least_accuracy,
-        n=n,
-        subsample_size=subsample_size,
-        replacement=replacement,
+        bags=bags,
         sampling=sampling,
-        ensemble=ensemble,
         stop=stop_at(end_of(time_limit)),
     )
     options = ranked_options(question, mechanisms, progress)
@@ -173,7 +165,7 @@ def design_within_total(
     affected: int = 1,
     prior: AnyPrior | None = None,
     price: float = 0.0,
-    ensemble: EnsembleSampling | None = None,
+    sampling: Sampling | None = None,
     progress: Callable[[Option], None] | None = None,
 ) -> Option:
     """Return the most useful option for Q queries within a total (ε, δ): what an estimator or a tool releases by.
@@ -182,7 +174,7 @@ def design_within_total(
         K: voters, trained once.
         voter: (ε, Δ) of one voter's training; None: not private.
         affected: voters that one record can influence.
-        total: as for `plan`, like `classes`, `queries`, `prior`, `price` and `ensemble`.
+        total: as for `plan`, like `classes`, `queries`, `prior`, `price` and `sampling`.
         progress: called with each option as soon as it is known; not called for a question that was answered before.
 
     Returns:
@@ -199,7 +191,7 @@ def design_within_total(
     'optimal'
     """
     watched = _Watched(progress)
-    return _design_within(K, classes, total, queries, voter, affected, prior, price, ensemble, watched)  # type: ignore[arg-type]  # priors are frozen
+    return _design_within(K, classes, total, queries, voter, affected, prior, price, sampling, watched)  # type: ignore[arg-type]  # priors are frozen
 
 
 @dataclass(frozen=True)
@@ -219,10 +211,10 @@ def _design_within(
     affected: int,
     prior: AnyPrior | None,
     price: float,
-    ensemble: EnsembleSampling | None,
+    sampling: Sampling | None,
     watched: _Watched,
 ) -> Option:
-    question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price, ensemble=ensemble)
+    question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price, sampling=sampling)
     best = ranked_options(question, progress=watched.progress)[0]
     if not best.fits:
         raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
@@ -267,7 +259,7 @@ def _order(name: str) -> int:
 
 def _applies(name: str, question: Question) -> bool:
     """Return whether a mechanism is one for such a question."""
-    if question.ensemble is not None:
+    if question.sampling is not None:
         return name == "optimal" or name in calibrated_names()
     if name == CONFIDENT:
         return question.price > 0 and question.total.delta > 0 and _has_fixed_votes(question)
@@ -286,8 +278,8 @@ def _option(name: str, question: Question, earlier: list[Option]) -> Option:
     seeds = [option.noise for option in earlier if option.noise is not None]
     found: list[Option] = []
     try:
-        if question.ensemble is not None:
-            return sampled_option(name, question, question.ensemble)
+        if question.sampling is not None:
+            return sampled_option(name, question, question.sampling)
         if name in _PLAIN:
             return _PLAIN[name](question)
         if question.classes == 2 and name in _SEEDED:
@@ -366,7 +358,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
     # Of a single release both claims give the same account.
     if question.private and question.fresh and question.queries > 1:
         warnings.append(FRESH)
-    if question.ensemble is not None:
+    if question.sampling is not None:
         warnings.append(
             "The total supposes that every query has a fresh and secret sample of its own, drawn by EnsembleSampler, "
             "which a ReleaseLog checks."

@@ -187,7 +187,7 @@ def settings_table() -> list[str]:
         total, sampling = Privacy(epsilon, DELTA), Sampling(records, SAMPLE)
         for classes in (2, 4, 6):
             sigma = mechanism_class("gnmax").calibrated(K, classes, total, queries, sampling=sampling).value
-            found = plan(K, None, queries, total, 1, PRIOR, classes=classes, ensemble=sampling)
+            found = plan(K, None, queries, total, 1, PRIOR, classes=classes, sampling=sampling)
             right = {option.name: option.right for option in found.options}
             shares = " | ".join(f"{right[name]:.4f}" for name in names)
             without = plan(K, None, queries, total, 1, PRIOR, classes=classes, mechanisms=names[1:])

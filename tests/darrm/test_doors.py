@@ -20,6 +20,7 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.accounting import Sampling
 from darrm_opt.accuracy import disagreement
 from darrm_opt.answers.class_plans import options_to_dict, plan_group_options, verify_group_plan
+from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.learning.release_plan import voting_plan
@@ -141,23 +142,23 @@ def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient
     body |= {"neighbours": "replace-one"}
     asked = {**body, "epsilon": "inf"}
     voters = Problem(4, Privacy(math.inf), Privacy(1.0), 1)
-    here = plan(4, None, 20, total, 1, prior, ensemble=sampling)
+    here = plan(4, None, 20, total, 1, prior, sampling=sampling)
     found: dict[str, Any] = {
         "command line": run_json("plan", *words),
         "REST": _asked(service, "/v1/plan", asked),
         "REST of classes": _asked(service, "/v1/plurality/options", {**body, "classes": 2}),
-        "client": options_to_dict(client.plan(voters, 20, total, prior=prior, ensemble=sampling)),
+        "client": options_to_dict(client.plan(voters, 20, total, prior=prior, sampling=sampling)),
     }
     own = json.loads(json.dumps(options_to_dict(here)))
     for door, told in found.items():
         assert {name: told[name] for name in own} == own, door
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
-        read = remote.plan(voters, 20, total, prior=prior, ensemble=sampling)
+        read = remote.plan(voters, 20, total, prior=prior, sampling=sampling)
     assert isinstance(read, Plan)
     assert read.best is not None
     assert read.best.mechanism == here.options[0].mechanism
-    assert (read.question.ensemble, read.advice, read.verdict) == (sampling, here.advice, here.verdict)
+    assert (read.question.sampling, read.advice, read.verdict) == (sampling, here.advice, here.verdict)
 
 
 def test_noise_for_random_allocation_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
@@ -183,7 +184,7 @@ def test_a_plan_of_private_voters_that_draw_is_the_same_at_every_door(service: T
     told = run_json("plan", *[word for word in words if word not in ("--fresh", "True")], "--fresh")
     assert _asked(service, "/v1/plan", body) == told
     voters = Problem(5, Privacy(1.0), Privacy(1.0))
-    read = client.plan(voters, 5, total, fresh=True, ensemble=sampling)
+    read = client.plan(voters, 5, total, fresh=True, sampling=sampling)
     assert [option.accuracy for option in read.options if option.fits] == [
         option["accuracy"] for option in told["options"] if option["fits"]
     ]
@@ -230,7 +231,7 @@ def test_a_client_has_the_plan_among_classes_of_its_service(service: TestClient)
     with serving(passed_on) as url, DarrmClient(url) as remote:
         read = remote.plan(problem, 1, total, prior=prior)
         with refused("n"):
-            remote.plan(problem, 1, total, n=10, subsample_size=2)
+            remote.plan(problem, 1, total, bags=Bags(10, 2))
     told, own = (json.loads(json.dumps(options_to_dict(one))) for one in (read, here))
     assert told == own
     assert read.options[0].mechanism == here.options[0].mechanism

@@ -57,6 +57,7 @@ from darrm_opt import (
 )
 from darrm_opt.accuracy import error_curve
 from darrm_opt.answers.verification import verify_answer
+from darrm_opt.bagging import Bags
 from darrm_opt.record import problem_record, solution_record
 from solver_cache import DesignSpec
 
@@ -702,7 +703,7 @@ def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str,
     }
     answer = dict(told)
     with client_of(Ruled(lambda _method, _path, _body: (200, answer)), retries=0) as client:
-        ask = partial(getattr(client, verb), voters, 4, total, fresh=True, n=100, subsample_size=5)
+        ask = partial(getattr(client, verb), voters, 4, total, fresh=True, bags=Bags(100, 5))
         found = ask()
         assert (found.rows if verb == "compare" else found.options) == ()
         answer |= change

@@ -154,7 +154,7 @@ def test_a_comparison_needs_no_table(tmp_path: Path) -> None:
 def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         voters = Problem(3, Privacy(math.inf), Privacy(1.0))
-        told = client.compare(voters, 3, Privacy(2.0, 0.01), n=60, subsample_size=6, replacement=False)
+        told = client.compare(voters, 3, Privacy(2.0, 0.01), bags=Bags(60, 6, replacement=False))
     assert told.bags == Bags(60, 6, replacement=False)
     assert {row.name for row in told.rows} >= {"optimal_sequence", "laplace", "optimal"}
 
@@ -162,11 +162,11 @@ def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
 def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     """As `plan` makes it here; and a time limit that is too short for anything leaves what is quick, with a warning."""
     voters, total = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
-    draw: dict[str, Any] = {"n": 60, "subsample_size": 6}
+    bags = Bags(60, 6, replacement=False)
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
-        told = client.plan(voters, 2, total, **draw, replacement=False, least_accuracy=0.55)
+        told = client.plan(voters, 2, total, bags=bags, least_accuracy=0.55)
         hurried = client.plan(voters, 50, total, time_limit=1e-6)
-    own = plan(3, None, 2, total, **draw, replacement=False, least_accuracy=0.55)
+    own = plan(3, None, 2, total, bags=bags, least_accuracy=0.55)
     assert plan_to_dict(told) == plan_to_dict(own)
     assert told.question == own.question
     assert any("time limit of 1e-06 s was reached" in warning for warning in hurried.warnings)

@@ -411,10 +411,11 @@ def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
     from darrm_opt.errors import InvalidInput, Rule
 
     options.refuse(("K", "bags"), Rule("cannot be combined with bagging, whose options are --K and --bags"))
-    if options.bags is None:
+    bags, models = bags_drawn(options.bags), number(options.K or "1")
+    if bags is None:
         raise InvalidInput("bags", None, "n=COUNT,size=COUNT")
-    draw = bags_drawn(options.bags)
-    size, drawn, models = draw.pop("n"), draw.pop("subsample_size"), number(options.K or "1")
+    size, drawn = bags.n, bags.subsample_size
+    draw: dict[str, Any] = {"replacement": bags.replacement, "sampling": bags.sampling}
     with options_named(**BAGS):
         # Both forms hold: the paper's (ε, δ), and the same δ with ε = 0.
         total, zero = (bagging_guarantee(size, drawn, models, form=form, **draw) for form in ("paper", "zero"))

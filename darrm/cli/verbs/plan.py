@@ -75,20 +75,20 @@ def plan(
 
     check_writable(output, "output")
     check_plot(plot)
-    ensemble = drawn.as_sampling()
+    sampling = drawn.as_sampling()
     # Only these have an estimate of their time; a search with a limit ends by itself.
-    if time_limit is None and ensemble is None and class_count(options) == 2:
+    if time_limit is None and sampling is None and class_count(options) == 2:
         _refuse_slow(number(options.K), voter_of(options), number(options.queries))
     result = ranked_plan(
         options,
         "planning",
         _option_text,
         least_accuracy=number(least_accuracy),
-        ensemble=ensemble,
+        sampling=sampling,
         time_limit=number(time_limit),
     )
     # The plan is then of fresh voters with that ε, and no longer of samples.
-    if not json and ensemble is not None and result.question.ensemble is None:
+    if not json and sampling is not None and result.question.sampling is None:
         say(f"Each voter draws its own records: one answer of it is {guarantee(result.question.voter)}.")
     _show(result, output, plot, json=json)
 
@@ -192,7 +192,7 @@ def _save(plan: Plan, output: str) -> None:
     if question.law is not None:
         best = plan.options[0]
         if best.mechanism is not None:
-            drawn_anew = {} if question.ensemble is None else {"sampling": question.ensemble.record()}
+            drawn_anew = {} if question.sampling is None else {"sampling": question.sampling.record()}
             planned = planned_fields(question.queries, question.total)
             write_json(output, best.mechanism.record() | planned | drawn_anew)
             return
@@ -297,21 +297,21 @@ def compare(
     from darrm_opt.tables.priors import is_class_prior
 
     check_plot(plot)
-    ensemble = drawn.as_sampling()
+    sampling = drawn.as_sampling()
     # Private voters that draw for themselves are a question for `plan`, which amplifies their ε first.
-    if ensemble is not None and options.epsilon != "inf":
+    if sampling is not None and options.epsilon != "inf":
         raise InvalidInput(
             "records", drawn.records, Rule("cannot be combined with private voters"), "`darrm plan` takes both."
         )
-    classes = class_count(options, sampled=ensemble is not None)
-    total, draw, fresh = options.total, bags_drawn(options.bags), options.fresh
+    classes = class_count(options, sampled=sampling is not None)
+    total, bags, fresh = options.total, bags_drawn(options.bags), options.fresh
     # Utilities under a law of classes, and under an objective of γ, are different quantities: two tables.
-    if classes > 2 or options.price != "0" or is_class_prior(options.prior) or ensemble is not None:
+    if classes > 2 or options.price != "0" or is_class_prior(options.prior) or sampling is not None:
         if objective != "rectangular":
             raise InvalidInput(
                 "objective", objective, Rule("cannot be combined with a prior of classes, a price or --records")
             )
-        found = ranked_plan(options, "comparing", lambda option: option.name, ensemble=ensemble)
+        found = ranked_plan(options, "comparing", lambda option: option.name, sampling=sampling)
         _draw_plan(found, plot)
         show_options(found, None, json=json)
         return
@@ -332,7 +332,7 @@ def compare(
             prior=None if law is None else law.prior,
             fresh=fresh,
             progress=lambda option: display.update(option.name),
-            **draw,
+            bags=bags,
         )
     if plot is not None:
         from darrm_opt.figures import mechanisms_figure, render

@@ -136,7 +136,7 @@ SAMPLED: dict[str, Any] = {
 def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=SAMPLED | {"sampling": "without-replacement"}).json()
     sampling, total = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5)
-    expected = plan(10, None, 500, total, 1, "beta(8,2)", classes=4, ensemble=sampling)
+    expected = plan(10, None, 500, total, 1, "beta(8,2)", classes=4, sampling=sampling)
     assert told["options"] == options_to_dict(expected)["options"]
     assert told["sampling"] == told["mechanism"]["sampling"] == sampling.record()
     problem = PluralityProblem(10, 4, total)

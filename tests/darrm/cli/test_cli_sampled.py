@@ -41,7 +41,7 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
     drawn = (*DRAWN, "--sampling", "without-replacement")
     found = run_json("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(written))
     sampling = Sampling(5452, 40, scheme="without-replacement")
-    expected = plan(10, None, 500, Privacy(3.0, 1e-5), 1, "beta(8,2)", classes=4, ensemble=sampling)
+    expected = plan(10, None, 500, Privacy(3.0, 1e-5), 1, "beta(8,2)", classes=4, sampling=sampling)
     assert found["sampling"] == sampling.record()
     assert [row["name"] for row in found["options"]] == [option.name for option in expected.options if option.fits]
     right = expected.options[0].right

@@ -269,7 +269,7 @@ def test_what_samples_do_not_cover_is_refused(argument: str, change: dict[str, A
     if argument in ("groups", "design", "earned"):
         asked: dict[str, Any] = {"groups": [VoterGroup(5, Privacy(1.0))]} if argument == "groups" else change
         with refused(argument):
-            voting_plan(5, 2, queries=2, total=Privacy(1.0, 1e-5), ensemble=RARE, **asked)
+            voting_plan(5, 2, queries=2, total=Privacy(1.0, 1e-5), sampling=RARE, **asked)
 
 
 # ------------------------------------------------------------------------------------------ the plan

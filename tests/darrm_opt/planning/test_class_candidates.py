@@ -357,7 +357,7 @@ def test_the_chances_of_wide_noise_are_those_of_its_density(monkeypatch: pytest.
 @for_each("total", [Privacy(5e-324), Privacy(1e-310), Privacy(1e-9, 1e-12)])
 @for_each(("classes", "ensemble"), [(2, None), (5, None), (5, Sampling(100, 10))])
 def test_the_least_totals_have_a_plan(total: Privacy, classes: int, ensemble: Sampling | None) -> None:
-    found = plan(3, None, 1, total, 1, classes=classes, ensemble=ensemble)
+    found = plan(3, None, 1, total, 1, classes=classes, sampling=ensemble)
     assert found.verdict == "none"
     for option in fitting(found).values():
         assert option.spent.epsilon <= total.epsilon

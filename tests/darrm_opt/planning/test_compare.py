@@ -21,6 +21,7 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.answers import drawn_bags
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.literature.pate import gnmax_wins
@@ -131,7 +132,7 @@ def test_a_noisy_vote_is_a_noise_function() -> None:
     assert even[0] == even[4] == pytest.approx(2 * LaplaceNoise(2.0).wins(4) - 1)
 
 
-DRAW: dict[str, Any] = {"n": 200, "subsample_size": 10}
+DRAW: dict[str, Any] = {"bags": Bags(200, 10)}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_counting_who_is_reached_is_worth_a_lot_and_the_optimum_stays_first(bagg
 def test_a_draw_that_takes_every_record_is_the_worst_case(only: Callable[..., None]) -> None:
     only("randomized_response", "gnmax", "laplace")
     voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
-    every = compare(voters, 3, budget, n=50, subsample_size=50, replacement=False, fresh=True)
+    every = compare(voters, 3, budget, bags=Bags(50, 50, replacement=False), fresh=True)
     certain = compare(voters, 3, budget, fresh=True)
     for name in ("randomized_response", "gnmax", "laplace"):
         assert of(every, name).utility == pytest.approx(of(certain, name).utility, rel=5e-3)
@@ -170,7 +171,7 @@ def test_a_draw_that_takes_every_record_is_the_worst_case(only: Callable[..., No
 def test_disjoint_draws_are_partitions(only: Callable[..., None]) -> None:
     only("laplace")
     voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
-    disjoint = compare(voters, 3, budget, n=60, subsample_size=20, replacement=False, sampling="disjoint", fresh=True)
+    disjoint = compare(voters, 3, budget, bags=Bags(60, 20, replacement=False, sampling="disjoint"), fresh=True)
     one = compare(Problem(3, Privacy(math.inf), Privacy(1.0), affected=1), 3, budget, fresh=True)
     assert of(disjoint, "laplace").utility == pytest.approx(of(one, "laplace").utility, rel=5e-3)
 
@@ -178,7 +179,7 @@ def test_disjoint_draws_are_partitions(only: Callable[..., None]) -> None:
 def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison, only: Callable[..., None]) -> None:
     only("optimal_sequence", "laplace", "gnmax")
     more = compare(bagged.problem, 12, bagged.total, **DRAW, fresh=True)
-    larger = compare(bagged.problem, 4, bagged.total, n=200, subsample_size=40, fresh=True)
+    larger = compare(bagged.problem, 4, bagged.total, bags=Bags(200, 40), fresh=True)
     for name in ("optimal_sequence", "laplace", "gnmax"):
         here = of(bagged, name).utility or 0
         assert (of(more, name).utility or 0) < here
@@ -198,9 +199,9 @@ def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison, onl
         ({"n": 10, "subsample_size": 4, "sampling": "disjoint", "replacement": False}, "subsample_size"),
     ],
 )
-def test_a_draw_that_is_none_is_named(draw: dict[str, Any], argument: str) -> None:
+def test_an_invalid_draw_is_refused_by_its_argument(draw: dict[str, Any], argument: str) -> None:
     with refused_input(argument):
-        compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, BUDGET, **draw, fresh=True)
+        compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, BUDGET, bags=drawn_bags(draw), fresh=True)
 
 
 def test_a_draw_decides_how_many_are_affected() -> None:
@@ -255,24 +256,24 @@ def test_bad_input_is_named() -> None:
         (
             Problem(101, Privacy(math.inf), Privacy(1.0)),
             4000,
-            {"n": 1000, "subsample_size": 50},
+            Bags(1000, 50),
             "leave out n and subs",
         ),
         (
             Problem(101, Privacy(0.1), Privacy(1.0)),
             1000,
-            {"n": 1000, "subsample_size": 50},
+            Bags(1000, 50),
             r"about \d{3} queries at most",
         ),
     ],
     ids=["draw", "private voters"],
 )
 def test_what_would_take_long_is_refused_before_it_begins(
-    problem: Problem, queries: int, draw: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+    problem: Problem, queries: int, draw: Bags, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("darrm_opt.planning.compare.ranked_options", lambda *_: pytest.fail("it began"))
     with pytest.raises(TooMuchWork, match=said):
-        compare(problem, queries, BUDGET, **draw, fresh=True)
+        compare(problem, queries, BUDGET, bags=draw, fresh=True)
 
 
 def test_the_number_that_a_refusal_names_is_not_refused() -> None:
@@ -368,7 +369,7 @@ def test_a_draw_does_not_make_models_trained_once_compose(only: Callable[..., No
     only("optimal_sequence")
     K, queries, total, chance = 5, 12, Privacy(0.72, 1e-5), 0.9
     voters = Problem(K, Privacy(0.3), Privacy(1.0))
-    table = compare(voters, queries, total, n=1000, subsample_size=900, replacement=False, fresh=fresh)
+    table = compare(voters, queries, total, bags=Bags(1000, 900, replacement=False), fresh=fresh)
     gamma = of(table, "optimal_sequence").noise
     assert gamma is not None
     x = math.exp(0.3) / (1 + math.exp(0.3))

@@ -210,7 +210,7 @@ def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
 def test_a_draw_of_subsamples_is_accounted_for() -> None:
     """What `compare` has for the same draw, and more than where every voter is reached."""
     total, mechanisms = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
-    drawn = plan(5, None, 5, total, n=1000, subsample_size=50, mechanisms=mechanisms)
+    drawn = plan(5, None, 5, total, bags=Bags(1000, 50), mechanisms=mechanisms)
     certain = plan(5, None, 5, total, mechanisms=mechanisms)
     assert drawn.question.bags == Bags(1000, 50)
     assert (drawn.options[0].accuracy or 0) > 1.01 * (certain.options[0].accuracy or 1)
@@ -222,10 +222,10 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
         )
         assert spent <= total.epsilon * (1 + 1e-3)
     assert "chance decides how many of the 5 voters" in drawn.options[0].why
-    own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, mechanisms=("majority",))
+    own = plan(3, None, 5, Privacy(1.0, 1e-2), bags=Bags(10**6, 10), mechanisms=("majority",))
     assert own.verdict == "plain majority"
     with refused("affected"):
-        plan(5, None, 5, total, 2, n=1000, subsample_size=50)
+        plan(5, None, 5, total, 2, bags=Bags(1000, 50))
 
 
 @pytest.mark.parametrize(("epsilon", "queries", "voters"), [(1.0, 1, 1.0), (0.3, 2, 1.0)])
@@ -241,11 +241,11 @@ def test_without_a_delta_the_parameter_stands_where_the_proof_ends(epsilon: floa
 def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: int, gain: float) -> None:
     """Not all K of them, as without a draw: its total is the average over their number, and nearly all of the budget."""
     total = Privacy(1.0, 1e-3)
-    draw: dict[str, Any] = {"n": 1000, "subsample_size": 20}
-    (drawn,) = plan(5, None, queries, total, mechanisms=("optimal",), **draw).options
+    bags = Bags(1000, 20)
+    (drawn,) = plan(5, None, queries, total, mechanisms=("optimal",), bags=bags).options
     (certain,) = plan(5, None, queries, total, mechanisms=("optimal",)).options
     assert (drawn.accuracy or 0) > (certain.accuracy or 1) + gain
-    law = Bags(**draw).affected_distribution(5)
+    law = bags.affected_distribution(5)
     spent = mixture_epsilon(drawn.noise, Problem(5, INF, total), queries, total.delta, law)
     assert 0.99 * total.epsilon < spent <= total.epsilon
     assert drawn.problem.affected == 5  # one release is proved for a record that affects them all
@@ -254,7 +254,7 @@ def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: in
 
 
 def test_sequence_of_one_release_under_a_draw_is_the_best_of_all() -> None:
-    found = plan(5, None, 1, Privacy(1.5, 2e-3), n=5000, subsample_size=20)
+    found = plan(5, None, 1, Privacy(1.5, 2e-3), bags=Bags(5000, 20))
     fits = {option.name: option.accuracy or 0 for option in found.options if option.fits}
     assert fits["optimal_sequence"] >= max(fits.values()) - 1e-6
     assert fits["optimal"] > fits["randomized_response"] + 0.05
@@ -262,7 +262,7 @@ def test_sequence_of_one_release_under_a_draw_is_the_best_of_all() -> None:
 
 def test_a_release_that_shows_unanimous_votes_under_a_draw_keeps_a_proof() -> None:
     """γ(K) = 1 has no finite ε for a record that affects all K voters; a coin in a million gives it one, and costs nothing."""
-    (option,) = plan(3, None, 1, Privacy(3.0, 1e-3), n=5000, subsample_size=2, mechanisms=("subsampling",)).options
+    (option,) = plan(3, None, 1, Privacy(3.0, 1e-3), bags=Bags(5000, 2), mechanisms=("subsampling",)).options
     assert option.fits
     assert option.noise.values[3] == 1 - 1e-6
     assert verify(option.problem, option.noise).margin >= 0

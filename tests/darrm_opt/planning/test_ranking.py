@@ -27,7 +27,7 @@ def option_names(question: Question) -> set[str]:
 
 
 def test_under_samples_mechanisms_that_have_a_parameter_are_asked_and_tables() -> None:
-    question = Question.of(3, None, 2, TOTAL, 1, None, classes=3, ensemble=Sampling(100, 10))
+    question = Question.of(3, None, 2, TOTAL, 1, None, classes=3, sampling=Sampling(100, 10))
     assert option_names(question) == {"optimal", *calibrated_names()}
 
 

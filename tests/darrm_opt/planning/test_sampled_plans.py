@@ -16,6 +16,7 @@ from support.sampled_ensembles import worst_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
+from darrm_opt.bagging import Bags
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.planning import design_within_total, plan
 from darrm_opt.planning.sampled_candidates import RenyiTables
@@ -38,7 +39,7 @@ def test_as_right_as_by_the_generic_bound_and_within_the_total(
 ) -> None:
     sampling, total = Sampling(records, 40, scheme="without-replacement"), Privacy(epsilon, 1e-5)
     names = ("optimal", "permute_and_flip", "gnmax")
-    found = plan(10, None, queries, total, 1, "beta(8,2)", classes=4, ensemble=sampling, mechanisms=names)
+    found = plan(10, None, queries, total, 1, "beta(8,2)", classes=4, sampling=sampling, mechanisms=names)
     by_name = {option.name: option for option in found.options}
     assert found.best is found.options[0]
     assert "EnsembleSampler" in found.warnings[-1]
@@ -107,18 +108,18 @@ def largest_divergence(mechanism: VoteMechanism, sampling: Sampling, order: floa
 
 def test_a_plan_for_two_classes_and_the_best_of_it() -> None:
     sampling, total = Sampling(5_452, 40), Privacy(1.0, 1e-5)
-    found = plan(10, None, 500, total, 1, "rectangular", ensemble=sampling)
+    found = plan(10, None, 500, total, 1, "rectangular", sampling=sampling)
     assert found.best is not None
     assert found.best.mechanism is not None
     assert found.best.mechanism.epsilon(500, 1e-5, sampling) <= 1.0
-    best = design_within_total(10, 2, total, 500, prior="rectangular", ensemble=sampling)
+    best = design_within_total(10, 2, total, 500, prior="rectangular", sampling=sampling)
     assert best.mechanism == found.best.mechanism
     assert found.best.mechanism.epsilon(500, 1e-5) > 10.0  # so it is the samples that are counted
 
 
 def test_a_smaller_sample_allows_more() -> None:
     right = [
-        plan(10, None, 500, Privacy(1.0, 1e-6), 1, classes=3, ensemble=Sampling(1000, size), mechanisms="optimal")
+        plan(10, None, 500, Privacy(1.0, 1e-6), 1, classes=3, sampling=Sampling(1000, size), mechanisms="optimal")
         .options[0]
         .right
         for size in (1000, 100, 10)
@@ -130,8 +131,8 @@ def test_private_voters_that_draw_their_own_records() -> None:
     """Every draw of every voter, in fractions: three voters answer the bit of one record of three, randomised."""
     epsilon, data = 1.0, ((0, 1, 0), (1, 1, 0))
     sampling, total = Sampling(3, 1, scheme="each-voter"), Privacy(0.9, 1e-3)
-    found = plan(3, Privacy(epsilon), 2, total, fresh=True, mechanisms="optimal", ensemble=sampling)
-    assert found.question.ensemble is None
+    found = plan(3, Privacy(epsilon), 2, total, fresh=True, mechanisms="optimal", sampling=sampling)
+    assert found.question.sampling is None
     assert found.question.voter.epsilon == pytest.approx(math.log1p(math.expm1(epsilon) / 3))
     without = plan(3, Privacy(epsilon), 2, total, fresh=True, mechanisms="optimal")
     assert (found.options[0].accuracy or 0) > (without.options[0].accuracy or 1) + 0.05
@@ -163,15 +164,16 @@ def test_private_voters_that_draw_their_own_records() -> None:
     ("argument", "fields"),
     [
         ("fresh", {"voter": Privacy(1.0)}),
-        ("affected", {"voter": Privacy(1.0), "fresh": True, "ensemble": Sampling(1000, 10, scheme="each-voter")}),
+        ("affected", {"voter": Privacy(1.0), "fresh": True, "sampling": Sampling(1000, 10, scheme="each-voter")}),
         ("sampling", {"voter": Privacy(1.0), "fresh": True, "affected": None}),
-        ("n", {"voter": Privacy(1.0), "fresh": True, "affected": None, "n": 100, "subsample_size": 10}),
-        ("ensemble", {"ensemble": "poisson"}),
-        ("n", {"n": 100, "subsample_size": 10, "affected": None}),
+        ("bags", {"voter": Privacy(1.0), "fresh": True, "affected": None, "bags": Bags(100, 10)}),
+        ("sampling", {"sampling": "poisson"}),
+        ("bags", {"bags": Bags(100, 10), "affected": None}),
+        ("bags", {"sampling": None, "bags": 100}),
     ],
 )
 def test_what_is_refused(argument: str, fields: dict[str, Any]) -> None:
-    arguments: dict[str, Any] = {"voter": None, "affected": 1, "ensemble": Sampling(1000, 10)} | fields
+    arguments: dict[str, Any] = {"voter": None, "affected": 1, "sampling": Sampling(1000, 10)} | fields
     voter, affected = arguments.pop("voter"), arguments.pop("affected")
     with refused(argument):
         plan(10, voter, 5, Privacy(1.0, 1e-5), affected, **arguments)

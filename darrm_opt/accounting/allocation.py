@@ -28,11 +28,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee
 from darrm_opt.accounting.law_pairs import LawPairs, largest_deltas
 from darrm_opt.accounting.pld import FFT_ERROR, POWER_ERROR, fast_length, profile_of_event
 from darrm_opt.accounting.rdp import rdp_epsilon
@@ -42,7 +42,6 @@ from darrm_opt.accounting.sampled import (
     MIN_LOSS,
     RARE_SHARE,
     SLACK_SHARE,
-    LawTriples,
     charged_noise,
     composed_epsilon,
     cut_of,
@@ -54,9 +53,6 @@ from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
-
-if TYPE_CHECKING:
-    from darrm_opt.accounting.cost import ReleaseBounds
 
 COARSE_KNOTS, KNOTS = 60, 400
 """Losses at which one release's profile is asked to find its ends, and between them; chords in between."""
@@ -108,8 +104,8 @@ def in_most(sampling: Sampling, releases: int) -> int:
 
 
 def allocated_accounts(
-    bounds: Callable[[int], ReleaseBounds | None],
-    triples: Callable[[float], Sequence[LawTriples] | None],
+    bounds: Callable[[int], ReleaseGuarantee | None],
+    sampled_laws: Callable[[float], Sequence[LawTriples] | None],
     sampling: Sampling,
     affected: int,
     releases: int,
@@ -117,12 +113,12 @@ def allocated_accounts(
 ) -> dict[str, Callable[[], Privacy]]:
     """Return the accounts of releases with random allocation, by name; those without it hold for `in_most` too.
 
-    ``bounds`` and ``triples``: as for `sampled.sampled_accounts`.
+    ``bounds`` and ``sampled_laws``: as for `sampled.sampled_accounts`.
     """
     among, times = sampling.among or 1, sampling.times
     if among // times < 2 or releases < 2 or not delta:  # at δ = 0 nothing is gained
         return {}
-    families = triples(cut_of(delta, releases)) or ()
+    families = sampled_laws(cut_of(delta, releases)) or ()
     missing = max((family.missing for family in families), default=0.0) * releases
     release = None if families else bounds(affected)
     parts, rounds = among // times, times * -(-releases // among)

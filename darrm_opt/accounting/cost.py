@@ -1,6 +1,6 @@
 """Cost: the total ε of many releases of a mechanism, by the least of all accounts that apply.
 
-A mechanism states what is proved of one release (`ReleaseBounds`); every account takes what it can use:
+A mechanism states what is proved of one release (`ReleaseGuarantee`); every account takes what it can use:
 
     simple    sums of ε and δ, as written
     optimal   the optimal composition of (ε, δ)-DP releases
@@ -22,7 +22,6 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -31,10 +30,10 @@ from darrm_opt.accounting.bits.recursion import MIN_POINTS, compose_bits_any_ord
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition import evaluate, event_accounts
+from darrm_opt.accounting.guarantee import Accountable, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
-from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
-from darrm_opt.accounting.sampled import LawTriples, accounts_of_pairs, sampled_accounts
+from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.sampled import accounts_of_pairs, sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
 from darrm_opt.errors import BackendUnavailable, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
@@ -59,74 +58,6 @@ HIGH_CHANCE = 0.1
 
 CHEAP = ("simple", "optimal")
 """Accounts that take next to no time."""
-
-
-@dataclass(frozen=True, eq=False)
-class ReleaseBounds:
-    """What is proved of one release, whatever is released beside it."""
-
-    privacy: Privacy | None = None  # an (ε, δ), or None
-    # all pairs of laws that neighbours can show, or None where they are not known; called when it is asked for
-    laws: Callable[[], LawPairs] | None = None
-    # a bound on the power divergences, or None where it follows from ``laws`` or is not known; likewise
-    divergence: Callable[[], PowerDivergence | None] | None = None
-    # about that bound, where it takes long: no proof
-    estimate: Callable[[], PowerDivergence | None] | None = None
-    # pairs of laws of any votes, for a privacy loss distribution, or None where ``laws`` or ``privacy`` serve; likewise
-    any_votes: Callable[[], AnyVotes] | None = None
-    # a bound on the loss, or None where it follows from ``laws`` or is not known; likewise
-    loss: Callable[[], float | None] | None = None
-
-    def event(self) -> Privacy | None:
-        """Return an (ε, δ) of one release: the one that is proved, or the largest loss of all pairs of laws if less.
-
-        At δ = 0 that loss is exact for any number of releases, where the recursion on bits has a grid.
-        """
-        if self.laws is None and self.loss is not None:
-            loss = self.loss()
-            return self.privacy if loss is None else Privacy(loss)
-        if self.laws is None or (self.privacy is not None and self.privacy.delta):
-            return self.privacy
-        laws = self.laws()
-        losses = [] if self.privacy is None else [self.privacy.epsilon]
-        losses += [laws.max_loss] if laws.finite else []
-        return Privacy(min(losses)) if losses else None
-
-    def bound(self) -> PowerDivergence | None:
-        """Return the bound on the power divergences, from whatever is known."""
-        if self.divergence is not None:
-            return self.divergence()
-        return None if self.laws is None else self.laws().divergence
-
-
-Parts = Sequence[tuple[ReleaseBounds, int]]
-"""Releases of several kinds: what is proved of one of them, and how many there are at most, in any order."""
-
-
-class Accountable(Protocol):
-    """What can be accounted for: a mechanism."""
-
-    K: int
-    affected: int
-
-    def bounds(self, releases: int) -> Parts:
-        """Return what is proved of so many releases."""
-        ...
-
-    def moved(self, votes: int) -> ReleaseBounds | None:
-        """Return what is proved of one release where a record moves so many votes; None where nothing is."""
-        ...
-
-    def listed(self) -> LawPairs | None:
-        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise."""
-        ...
-
-    def triples(self, sampling: Sampling, cut: float = ...) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it, in one of two values; None if not known.
-
-        ``cut``: chance of noise that may be cut off: the laws are then those given that none is.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -168,7 +99,7 @@ def _unsampled_cost(mechanism: Accountable, releases: int, delta: float, skip: C
     listed = mechanism.listed() if releases and any(bounds.laws is None for bounds, _ in parts) else None
     if listed is None:
         return found
-    pairs = ReleaseBounds(laws=lambda: listed)
+    pairs = ReleaseGuarantee(laws=lambda: listed)
     of_pairs = cost_of_parts([(pairs, releases)], delta, skip=skip).epsilons
     if delta and releases > 1:
         totals, _ = evaluate(accounts_of_pairs([listed], releases, delta), skip)
@@ -214,7 +145,7 @@ def estimated_shift(mechanism: Accountable, releases: int) -> float | None:
     return math.sqrt(variance)
 
 
-def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> Cost:
+def cost_of_parts(parts: Releases, delta: float, *, skip: Collection[str] = ()) -> Cost:
     """Return what releases of several kinds cost together, in any adaptive order; as `cost`."""
     runs = [(bounds, count) for bounds, count in parts if count]
     if not runs:
@@ -247,7 +178,7 @@ def cost_of_parts(parts: Parts, delta: float, *, skip: Collection[str] = ()) -> 
     return _least({name: total.epsilon for name, total in totals.items()}, delta)
 
 
-def renyi_of_parts(parts: Parts, orders: Array) -> Array | None:
+def renyi_of_parts(parts: Releases, orders: Array) -> Array | None:
     """Return bounds on the Rényi divergences of releases together at orders above 1 [nats]; None: not known."""
     total = np.zeros(orders.size)
     for bounds, count in parts:
@@ -274,13 +205,13 @@ def _sampled_cost(
     if not releases:
         return cost_of_parts((), delta)
     # As functions: laws of any votes take seconds, and not every scheme asks for them.
-    moved, triples = mechanism.moved, partial(mechanism.triples, sampling)
+    at_sensitivity, sampled_laws = mechanism.at_sensitivity, partial(mechanism.sampled_laws, sampling)
     if sampling.scheme == ALLOCATION:
-        accounts = allocated_accounts(moved, triples, sampling, mechanism.affected, releases, delta)
+        accounts = allocated_accounts(at_sensitivity, sampled_laws, sampling, mechanism.affected, releases, delta)
         return _with_unsampled(mechanism, in_most(sampling, releases), accounts, delta, skip)
     accounts = sampled_accounts(
-        moved,
-        triples,
+        at_sensitivity,
+        sampled_laws,
         lambda each: _unsampled_cost(mechanism, sampling.labels, each, ()).epsilon,
         lambda orders: renyi_of_parts(mechanism.bounds(sampling.labels), orders),
         sampling,

@@ -24,8 +24,9 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import nats
-from darrm_opt.accounting.cost import Accountable, Parts, refuse_samples
+from darrm_opt.accounting.cost import refuse_samples
 from darrm_opt.accounting.freshness import check_fresh
+from darrm_opt.accounting.guarantee import Accountable, Releases
 from darrm_opt.accounting.labels.composition import MAX_RANGE, table_divergence
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
 from darrm_opt.accounting.release_profile import Release, Released
@@ -114,14 +115,14 @@ def _subject(released: Releasing, *, fresh: bool) -> tuple[Release | Accountable
     return Release.of(cast("Released", released)), fresh
 
 
-def _releases(mechanism: Accountable, queries: int) -> Parts:
+def _releases(mechanism: Accountable, queries: int) -> Releases:
     """Return what is proved of so many releases beside others of the same voters."""
     # What voters that were trained once show in their only release is less than in one of several.
     least = COMPOSED_QUERIES if queries == 1 and getattr(mechanism, "is_fixed", False) else queries
     return [(bounds, -(-count * queries // least)) for bounds, count in mechanism.bounds(least)]
 
 
-def _parts(parts: Parts, step: float) -> list[Pld]:
+def _parts(parts: Releases, step: float) -> list[Pld]:
     """Return the PLDs of releases of several kinds."""
     plds = []
     for bounds, count in parts:
@@ -145,9 +146,9 @@ def _parts(parts: Parts, step: float) -> list[Pld]:
 def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
     """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
     _check_sampling(mechanism, sampling)
-    families = mechanism.triples(sampling)
+    families = mechanism.sampled_laws(sampling)
     if families is None:
-        release = mechanism.moved(mechanism.affected)
+        release = mechanism.at_sensitivity(mechanism.affected)
         event = None if release is None else release.event()
         if event is None:
             raise InvalidInput("released", "a mechanism without known laws", "one whose laws in a sample are known")
@@ -229,7 +230,7 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
         raise InvalidInput("released", "a γ of private voters", "a mechanism of voters that are not private")
     if sampling is not None:
         _check_sampling(subject, sampling)
-        families = subject.triples(sampling)
+        families = subject.sampled_laws(sampling)
         if families is None or any(family.missing for family in families):
             raise InvalidInput("sampling", sampling.words, "None, or one for `pld_accountant`")
         pairs = [laws for family in families for laws in family.pairs(sampling.chance)]

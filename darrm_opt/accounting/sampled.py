@@ -23,15 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bits.region import upper_chain
 from darrm_opt.accounting.composition import evaluate, event_accounts
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee
 from darrm_opt.accounting.law_pairs import LawPairs, largest_deltas
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
@@ -41,9 +40,6 @@ from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, up
-
-if TYPE_CHECKING:
-    from darrm_opt.accounting.cost import ReleaseBounds
 
 SLACK_SHARE = 1e-3
 """Share of δ for answers that are too rare to be looked at, and for noise that is cut off."""
@@ -88,36 +84,9 @@ RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
 """Share of δ that a cut at a largest loss may cost in all, and chance of losses below its negative."""
 
 
-@dataclass(frozen=True, eq=False)
-class LawTriples:
-    """Triples (A, B, B′) of laws of one answer: a record not in the sample, and in it in either of two values."""
-
-    off: Array  # A, shape (triples, answers)
-    on: Array  # B, likewise
-    other: Array | None = None  # B′, likewise, or None for add-remove
-    error: float = 0.0  # relative error of each probability
-    missing: float = 0.0  # chance of noise that is cut off, at most: the laws are those given that none is
-    is_tight: bool = True  # whether they are those of what leaves, and not of noisy counts that it is drawn from
-
-    def __post_init__(self) -> None:
-        for name in ("off", "on", "other"):
-            laws = getattr(self, name)
-            if laws is not None:
-                object.__setattr__(self, name, np.minimum(laws, 1.0))  # sums of probabilities, rounded
-
-    def pairs(self, rate: float) -> list[LawPairs]:
-        """Return the sampled pairs: of each direction on its own for add-remove, else of both together."""
-        error = self.error + 4 * ULP  # of a mixture: two products and a sum of positive numbers
-        on = np.minimum((1 - rate) * self.off + rate * self.on, 1.0)
-        if self.other is None:
-            return [LawPairs(self.off, on, error=error), LawPairs(on, self.off, error=error)]
-        other = np.minimum((1 - rate) * self.off + rate * self.other, 1.0)
-        return [LawPairs(on, other, error=error)]
-
-
 def sampled_accounts(
-    bounds: Callable[[int], ReleaseBounds | None],
-    triples: Callable[[float], Sequence[LawTriples] | None],
+    bounds: Callable[[int], ReleaseGuarantee | None],
+    sampled_laws: Callable[[float], Sequence[LawTriples] | None],
     together: Callable[[float], float],
     divergences: Callable[[Array], Array | None],
     sampling: Sampling,
@@ -128,15 +97,15 @@ def sampled_accounts(
 ) -> dict[str, Callable[[], Privacy]]:
     """Return the accounts of sampled releases, by name.
 
-    ``bounds``: what is proved of one release where a record moves so many votes. ``triples``: the laws of one answer
-    with noise that is cut off with at most a chance. ``together``: ε at a δ of the labels that one sample serves, as if
-    every record were in it; ``divergences``: their Rényi divergences at any orders.
+    ``bounds``: what is proved of one release where a record moves so many votes. ``sampled_laws``: the laws of one
+    answer with noise that is cut off with at most a chance. ``together``: ε at a δ of the labels that one sample
+    serves, as if every record were in it; ``divergences``: their Rényi divergences at any orders.
     """
     if sampling.scheme in EACH_VOTER:
         return _each_voter(bounds, sampling, K, affected, releases, delta)
     queries = -(-releases // sampling.labels)
     release = bounds(affected) if sampling.labels == 1 else None
-    families = triples(cut_of(delta, queries)) if sampling.labels == 1 else None
+    families = sampled_laws(cut_of(delta, queries)) if sampling.labels == 1 else None
     pairs = [] if families is None else [family.pairs(sampling.chance) for family in families]
     missing = max((family.missing for family in families or ()), default=0.0)
     whole = None if release is None else release.event()  # as if every record were in the sample
@@ -414,7 +383,7 @@ def _convolution_of_points(
 
 
 def _each_voter(
-    bounds: Callable[[int], ReleaseBounds | None],
+    bounds: Callable[[int], ReleaseGuarantee | None],
     sampling: Sampling,
     K: int,
     affected: int,
@@ -436,7 +405,7 @@ def _each_voter(
 
 
 def _reached(
-    bounds: Callable[[int], ReleaseBounds | None],
+    bounds: Callable[[int], ReleaseGuarantee | None],
     voter: float,
     any_voter: float,
     K: int,

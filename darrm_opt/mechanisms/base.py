@@ -20,20 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.calibrate import Calibration, calibrate, near_value
-from darrm_opt.accounting.cost import (
-    Cost,
-    Parts,
-    Quota,
-    ReleaseBounds,
-    cost,
-    estimated_epsilon,
-    estimated_shift,
-    most_releases,
-)
+from darrm_opt.accounting.cost import Cost, Quota, cost, estimated_epsilon, estimated_shift, most_releases
 from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
-from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
@@ -185,14 +176,14 @@ class VoteMechanism(ABC):
         return np.array([self.draw(tuple(row), source) for row in counts.tolist()], dtype=label_type(self.classes))
 
     @abstractmethod
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many releases, for every account (`darrm_opt.accounting.cost`).
 
         Args:
             releases: how many.
         """
 
-    def moved(self, votes: int) -> ReleaseBounds | None:
+    def at_sensitivity(self, votes: int) -> ReleaseGuarantee | None:
         """Return what is proved of one release where a record moves so many votes; None where nothing is.
 
         Args:
@@ -205,7 +196,7 @@ class VoteMechanism(ABC):
         # Where a release counts as several, as a label and its check, one of them is not what it costs.
         bounds = parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None
         if (bounds is None or bounds.laws is None) and (laws := mechanism.listed()) is not None:
-            return ReleaseBounds(None if bounds is None else bounds.privacy, lambda: laws)
+            return ReleaseGuarantee(None if bounds is None else bounds.privacy, lambda: laws)
         return bounds
 
     def batch(self, queries: int) -> VoteBatch:  # noqa: ARG002 — of those that have the account
@@ -227,7 +218,7 @@ class VoteMechanism(ABC):
         """
         return listed_pairs(self.class_chances, self.K, self.classes, self.affected, PROBABILITY_ERROR)
 
-    def triples(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
+    def sampled_laws(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it, in one of two values.
 
         Args:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.cost import Cost, Parts, Quota, ReleaseBounds, refuse_samples
+from darrm_opt.accounting.cost import Cost, Quota, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.quota import is_proved, most_releases
 from darrm_opt.accounting.release_profile import Release
@@ -82,11 +83,11 @@ class NoiseFunctionMechanism(VoteMechanism):
             labels[start : start + BLOCK] = fair ^ (keep & (fair ^ majority.take(ones)))
         return labels
 
-    def bounds(self, releases: int) -> Parts:
-        return [(ReleaseBounds(laws=partial(_bit_pairs, self._noise, self.affected)), releases)]
+    def bounds(self, releases: int) -> Releases:
+        return [(ReleaseGuarantee(laws=partial(_bit_pairs, self._noise, self.affected)), releases)]
 
-    def moved(self, votes: int) -> ReleaseBounds:
-        return ReleaseBounds(laws=partial(_bit_pairs, self._noise, votes))
+    def at_sensitivity(self, votes: int) -> ReleaseGuarantee:
+        return ReleaseGuarantee(laws=partial(_bit_pairs, self._noise, votes))
 
     def class_chances(self, counts: CountTable) -> Array:
         lead = np.where(counts[:, 0] == counts[:, 1], 0.0, self._noise.values[counts[:, 0]])
@@ -145,11 +146,11 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
     def private_voters(self) -> tuple[Privacy, ...]:
         return (self.problem.voter,) if self.problem.voter.epsilon < math.inf else ()
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many releases: the target of each, or the laws of voters that are not private."""
         if self.models is not None and releases > 1:
             return super().bounds(releases)
-        return [(ReleaseBounds(self.problem.target), releases)]
+        return [(ReleaseGuarantee(self.problem.target), releases)]
 
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
         """Return what so many releases cost together at δ, by the least of the accounts of `total_privacy`."""

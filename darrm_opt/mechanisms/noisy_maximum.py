@@ -19,7 +19,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from darrm_opt.accounting.calibrate import calibrate, near_value
-from darrm_opt.accounting.cost import Parts, ReleaseBounds, estimated_epsilon
+from darrm_opt.accounting.cost import estimated_epsilon
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.lattice_cells import END, LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
@@ -31,7 +32,6 @@ from darrm_opt.accounting.labels.sampled_cells import (
 from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, label_loss
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
-from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms.base import CUT, FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
@@ -203,7 +203,7 @@ class NoisyMaximum(VoteMechanism):
             labels[counts.max(axis=1) + check < self.threshold] = ABSTENTION
         return labels
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels."""
         labels = releases if self.cap is None else min(releases, self.cap)
         laws = None
@@ -217,13 +217,13 @@ class NoisyMaximum(VoteMechanism):
         if self.classes > 2 and self.affected == 1 and self.sigma >= MIN_DISCRETE_SIGMA:
             estimate = partial(lattice_label_estimate, self.sigma)
         loss = partial(label_loss, self.sigma, self.K, self.classes, self.affected)
-        label = ReleaseBounds(laws=laws, divergence=divergence, estimate=estimate, any_votes=of_any, loss=loss)
+        label = ReleaseGuarantee(laws=laws, divergence=divergence, estimate=estimate, any_votes=of_any, loss=loss)
         if laws is not None and self.sigma >= FEW_VOTERS * self.K:
-            label = ReleaseBounds(laws=laws)  # of these votes, and not of any: tighter, and sooner known
+            label = ReleaseGuarantee(laws=laws)  # of these votes, and not of any: tighter, and sooner known
         if self.check_sigma is None:
             return [(label, labels)]
         divergence = partial(self._divergence, "check", self.check_sigma)
-        check = ReleaseBounds(
+        check = ReleaseGuarantee(
             divergence=divergence,
             estimate=divergence,
             any_votes=partial(check_of_any_votes, self.check_sigma, self.affected),
@@ -246,14 +246,14 @@ class NoisyMaximum(VoteMechanism):
             raise InvalidInput("cap", self.cap, Rule("cannot be combined with an account by the votes"), "Drop cap.")
         return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
 
-    def triples(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
+    def sampled_laws(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it: listed, or those of any votes for a label.
 
         Args:
             sampling: how the records are drawn.
             cut: chance of noise that may be cut off.
         """
-        listed = super().triples(sampling, cut)
+        listed = super().sampled_laws(sampling, cut)
         if listed is None and self.threshold is None:
             return sampled_labels(self.sigma, self.classes, self.affected, sampling.neighbours, cut)
         return listed
@@ -367,10 +367,10 @@ class LaplaceMaximum(VoteMechanism):
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         return noisy_leaders(counts, self.noise, source)
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         each = Privacy(float_above(2 * self.affected / Fraction(self.scale)))
         laws = partial(_bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
-        return [(ReleaseBounds(each, laws), releases)]
+        return [(ReleaseGuarantee(each, laws), releases)]
 
     def class_chances(self, counts: CountTable) -> Array | None:
         """Return Pr[each class is released]; None where the scale is small or large."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting.cost import Parts, ReleaseBounds
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_shape
@@ -52,9 +52,9 @@ class PlainVote(VoteMechanism):
         """Return the class of most votes in each row; ties are broken at random."""
         return leaders(counts, source)
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many trainings: r models each."""
-        return [(ReleaseBounds(self.model), releases * self.affected)]
+        return [(ReleaseGuarantee(self.model), releases * self.affected)]
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return 1 for each row: a leader is always released."""

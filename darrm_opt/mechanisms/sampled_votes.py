@@ -15,8 +15,8 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.guarantee import LawTriples
 from darrm_opt.accounting.law_pairs import LawPairs
-from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
 from darrm_opt.tables.problem import has_table, partition_count, partitions

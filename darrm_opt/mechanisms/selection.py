@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from darrm_opt.accounting.cost import Parts, ReleaseBounds
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.composition import MAX_RANGE, bounded_range_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import BitPairs
@@ -114,10 +114,10 @@ class SelectionMechanism(VoteMechanism):
         leads = np.arange(2 - self.K % 2, self.K + 1, 2, dtype=np.float64)
         return NoiseFunction.from_upper_half(np.clip(self.lead(self.rate * leads), 0.0, 1.0), self.K)
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         is_bit = self.classes == 2 and self.K <= MAX_BIT_VOTERS and self.rate * self.K <= MIN_EXPONENT
         laws = partial(_bit_pairs, type(self), self.K, self.rate, self.affected) if is_bit else None
-        return [(ReleaseBounds(self.each, laws, self.divergence), releases)]
+        return [(ReleaseGuarantee(self.each, laws, self.divergence), releases)]
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}

@@ -17,17 +17,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from darrm_opt.accounting.cost import (
-    MAX_RELEASES,
-    Cost,
-    Parts,
-    Quota,
-    ReleaseBounds,
-    cost_of_parts,
-    most_releases,
-    refuse_samples,
-)
+from darrm_opt.accounting.cost import MAX_RELEASES, Cost, Quota, cost_of_parts, most_releases, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, compose_models
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.report import guarantee
@@ -111,15 +103,15 @@ class RuleMechanism(TableMechanism):
         """What it does, in a few words."""
         return f"a table, each released class {guarantee(self.problem.target)}"
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many releases: the target, and the laws of all edges."""
         # With δ > 0 the linear program uses it up on every edge: the target is then the better account among classes.
         exact = self.classes == 2 or self.problem.target.delta == 0 or releases == 1
-        return [(ReleaseBounds(self.problem.target, (lambda: self._laws) if exact else None), releases)]
+        return [(ReleaseGuarantee(self.problem.target, (lambda: self._laws) if exact else None), releases)]
 
-    def moved(self, votes: int) -> ReleaseBounds:
+    def at_sensitivity(self, votes: int) -> ReleaseGuarantee:
         """Return what is proved of one release where a record moves so many votes."""
-        return ReleaseBounds(
+        return ReleaseGuarantee(
             self.problem.target if votes <= self.affected else None, lambda: table_laws(self.table, votes)
         )
 
@@ -240,7 +232,7 @@ class GroupTableMechanism(TableMechanism):
         outputs = before.shape[1]
         return LawPairs(np.minimum(both[:, :outputs], 1), np.minimum(both[:, outputs:], 1), error=corners.relative)
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         return _bounds(self.everyone, releases, fixed=self.is_fixed)
 
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
@@ -327,7 +319,7 @@ def least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Priv
     return dict(chosen)
 
 
-def _bounds(reach: VoterReach, releases: int, *, fixed: bool) -> Parts:
+def _bounds(reach: VoterReach, releases: int, *, fixed: bool) -> Releases:
     laws = reach.fixed if fixed and releases > 1 else reach.laws
     event = None if fixed and releases > 1 else reach.event
-    return [(ReleaseBounds(event, None if laws is None else (lambda: laws)), releases)]
+    return [(ReleaseGuarantee(event, None if laws is None else (lambda: laws)), releases)]

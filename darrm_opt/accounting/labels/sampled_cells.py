@@ -21,10 +21,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from darrm_opt.accounting.guarantee import LawTriples
 from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR
 from darrm_opt.accounting.labels.three_cells import IntArray
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
-from darrm_opt.accounting.sampled import LawTriples
 from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
 from darrm_opt.rounding import up

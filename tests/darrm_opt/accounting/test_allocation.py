@@ -183,7 +183,7 @@ def test_any_votes_and_large_ensembles_have_an_account() -> None:
     many = NoisyMaximum(100, 10, 1.6)  # laws of any votes
     assert cost(many, 500, 1e-5, sampling).epsilon < 0.2 * cost(many, 4, 1e-5).epsilon
     two = mechanism_class("exponential").of(40, 6, 0.5, affected=2)  # an ε alone
-    assert two.triples(sampling) is None
+    assert two.sampled_laws(sampling) is None
     assert cost(two, 136, 1e-5, sampling).epsilon < 0.6 * cost(two, 1, 1e-5).epsilon
     total = Privacy(3.0, 1e-5)
     found = mechanism_class("gnmax").calibrated(10, 4, total, 500, sampling=sampling)

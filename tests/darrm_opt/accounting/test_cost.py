@@ -18,7 +18,6 @@ from darrm_opt import Privacy, Problem, solve
 from darrm_opt.accounting.cost import (
     CHEAP,
     MAX_UPDATES,
-    ReleaseBounds,
     _affordable_points,
     cost,
     cost_of_parts,
@@ -27,6 +26,7 @@ from darrm_opt.accounting.cost import (
     most_releases,
     refuse_samples,
 )
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
@@ -70,26 +70,28 @@ def test_it_is_the_account_of_gamma_for_gamma() -> None:
 
 
 def test_the_least_account_is_named() -> None:
-    pure = ReleaseBounds(Privacy(0.1))
+    pure = ReleaseGuarantee(Privacy(0.1))
     one = cost_of_parts([(pure, 20)], 0.0)
     assert (one.epsilon, one.account) == (2.0, "simple")  # as written: 20 · 0.1
     many = cost_of_parts([(pure, 200)], 1e-6)
     assert many.account == "optimal"
     assert many.epsilon == min(many.epsilons.values())
-    ranged = cost_of_parts([(ReleaseBounds(Privacy(0.1), divergence=lambda: bounded_range_divergence(0.1)), 200)], 1e-6)
+    ranged = cost_of_parts(
+        [(ReleaseGuarantee(Privacy(0.1), divergence=lambda: bounded_range_divergence(0.1)), 200)], 1e-6
+    )
     assert ranged.account in ("renyi", "gaussian")
     assert ranged.epsilon < many.epsilon
     assert cost_of_parts([], 0.0).epsilon == 0.0
     leaks = LawPairs(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5]]))
-    nothing = cost_of_parts([(ReleaseBounds(laws=lambda: leaks), 3)], 1e-6)
+    nothing = cost_of_parts([(ReleaseGuarantee(laws=lambda: leaks), 3)], 1e-6)
     assert (nothing.epsilon, nothing.account) == (math.inf, "none")
-    assert cost_of_parts([(ReleaseBounds(laws=lambda: leaks), 1)], 0.6).account == "laws"
+    assert cost_of_parts([(ReleaseGuarantee(laws=lambda: leaks), 1)], 0.6).account == "laws"
 
 
 def test_releases_of_two_kinds_of_bits() -> None:
     half = Fraction(1, 2)
     kinds = [BitPairs([half - step, half, half + step], 1) for step in (Fraction(1, 5), Fraction(1, 10))]
-    parts = [(ReleaseBounds(laws=lambda laws=laws: laws), 2) for laws in kinds]  # type: ignore[misc]
+    parts = [(ReleaseGuarantee(laws=lambda laws=laws: laws), 2) for laws in kinds]  # type: ignore[misc]
     found = cost_of_parts(parts, 1e-3)
     assert found.account == "bits"
     alone = [cost_of_parts([part], 1e-3).epsilon for part in parts]
@@ -141,15 +143,15 @@ def test_of_a_plain_majority_of_trained_models_nothing_fits_but_the_models() -> 
     assert mechanism.cost(2, 1e-3).account == "none"
 
 
-def of_parts(*parts: tuple[ReleaseBounds, int]) -> Any:
+def of_parts(*parts: tuple[ReleaseGuarantee, int]) -> Any:
     return SimpleNamespace(bounds=lambda _: parts, listed=lambda: None)
 
 
 def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
     """Of a Gaussian mechanism the affinity is e^(−μ²/8), and those of releases multiply."""
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
-    known, unknown = ReleaseBounds(laws=lambda: laws), ReleaseBounds(Privacy(0.1))
-    bounded = ReleaseBounds(divergence=lambda: bounded_range_divergence(0.5))
+    known, unknown = ReleaseGuarantee(laws=lambda: laws), ReleaseGuarantee(Privacy(0.1))
+    bounded = ReleaseGuarantee(divergence=lambda: bounded_range_divergence(0.5))
     distance = float(bounded_range_divergence(0.5).at(np.array([0.5]))[0])  # 4·(1 − affinity)
     logs = [math.log(math.sqrt(1 / 8) + math.sqrt(3 / 8)), math.log(1 - distance / 4)]
     assert estimated_shift(of_parts((known, 3)), 3) == pytest.approx(math.sqrt(-24 * logs[0]))
@@ -188,7 +190,7 @@ def test_accounts_without_samples_hold_for_samples() -> None:
 
 def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
     mechanism: Any = SimpleNamespace(
-        bounds=lambda releases: [(ReleaseBounds(Privacy(2.0**-10)), releases)], listed=lambda: None
+        bounds=lambda releases: [(ReleaseGuarantee(Privacy(2.0**-10)), releases)], listed=lambda: None
     )
     most = most_releases(mechanism, Privacy(300.5 * 2.0**-10))
     assert (most.queries, most.account in CHEAP) == (300, True)

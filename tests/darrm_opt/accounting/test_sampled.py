@@ -20,11 +20,12 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled
-from darrm_opt.accounting.cost import Accountable, Parts, ReleaseBounds, cost, fits, most_releases
+from darrm_opt.accounting.cost import cost, fits, most_releases
+from darrm_opt.accounting.guarantee import Accountable, LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels import sampled_cells as sampled_cells_module
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
 from darrm_opt.accounting.law_pairs import LawPairs
-from darrm_opt.accounting.sampled import SLACK_SHARE, LawTriples, direction_pld, log_moments, logarithms
+from darrm_opt.accounting.sampled import SLACK_SHARE, direction_pld, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -73,17 +74,17 @@ class KnownBy:
     """What is proved of a mechanism, and other laws of samples than its own, or none."""
 
     def __init__(self, mechanism: Accountable, triples: Sequence[LawTriples] | None) -> None:
-        self.K, self.affected, self.moved = mechanism.K, mechanism.affected, mechanism.moved
+        self.K, self.affected, self.at_sensitivity = mechanism.K, mechanism.affected, mechanism.at_sensitivity
         self.known, self.mechanism, self.asked = triples, mechanism, 0
 
-    def bounds(self, releases: int) -> Parts:
+    def bounds(self, releases: int) -> Releases:
         self.asked += 1
         return self.mechanism.bounds(releases)
 
     def listed(self) -> None:
         """None: only what is given here is known of it."""
 
-    def triples(self, sampling: Sampling, cut: float) -> Sequence[LawTriples] | None:
+    def sampled_laws(self, sampling: Sampling, cut: float) -> Sequence[LawTriples] | None:
         del sampling, cut
         return self.known
 
@@ -130,7 +131,7 @@ def test_of_what_nothing_is_proved_there_is_no_total() -> None:
         sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
     assert caught.value.floor == 0.5  # the chance to be in any of five samples
     with pytest.raises(DeltaTooSmall) as caught:
-        sampled._reached(lambda _: ReleaseBounds(), 0.1, 0.2, 3, 1, 5, 1e-5)
+        sampled._reached(lambda _: ReleaseGuarantee(), 0.1, 0.2, 3, 1, 5, 1e-5)
     assert caught.value.floor == 1.0
 
 
@@ -138,7 +139,7 @@ def test_without_a_delta_voters_that_draw_for_themselves_have_a_total() -> None:
     """What all of them show, by the chance that one has the record."""
     mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
     found = cost(mechanism, 1, 0.0, Sampling(20, 2, scheme="each-voter")).epsilon
-    release = mechanism.moved(3)
+    release = mechanism.at_sensitivity(3)
     assert release is not None
     event = release.event()
     assert event is not None
@@ -186,7 +187,7 @@ def one_voter(counts: tuple[int, ...]) -> list[Fraction]:
 
 def one_release(mechanism: VoteMechanism, sampling: Sampling, epsilon: float = 0.0) -> float:
     """The δ of one release by the sampled pairs, rounded up."""
-    triples = mechanism.triples(sampling)
+    triples = mechanism.sampled_laws(sampling)
     assert triples is not None
     laws = [laws for family in triples for laws in family.pairs(sampling.chance)]
     return max(float(each.deltas(np.array([epsilon]))[0]) for each in laws)
@@ -245,12 +246,12 @@ def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) ->
 def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: float) -> None:
     drawn = Sampling(1000, 5, scheme="each-voter")
     checked = NoisyMaximum(250, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
-    assert [checked.moved(votes) for votes in (1, 2, 5)] == [None] * 3
+    assert [checked.at_sensitivity(votes) for votes in (1, 2, 5)] == [None] * 3
     for mechanism in (checked, PlainVote(5, classes, Privacy(0.5))):  # nor is anything said of other models
         assert cost(mechanism, 10, delta, drawn).epsilon == math.inf
     few = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=1.5)
     for votes in (1, 2, 5):
-        moved = few.moved(votes)
+        moved = few.at_sensitivity(votes)
         assert moved is not None
         assert moved.laws is not None
         assert moved.laws().on_data.shape[1] == classes + 1  # ⊥ too
@@ -445,7 +446,7 @@ def test_laws_of_any_votes_cover_those_of_each_vote_count(classes: int, neighbou
     cells = sampled_cells(0.9, classes, neighbours)
     assert cells is not None
     knots = np.array([-0.5, 0.0, 0.01, 0.3, 1.0])
-    listed = VoteMechanism.triples(mechanism, sampling)
+    listed = VoteMechanism.sampled_laws(mechanism, sampling)
     assert listed is not None
     for direction, laws in enumerate(listed[0].pairs(sampling.chance)):
         exact = laws.deltas(knots)
@@ -591,7 +592,7 @@ def test_an_epsilon_alone_is_composed_by_its_points() -> None:
     """As each sample shows what is (ε, 0)-DP with a small chance, which the ε of a sample does not say."""
     two = mechanism_class("exponential").of(40, 6, 1.0, affected=2)
     sampling = Sampling(5452, 40)
-    assert two.triples(sampling) is None
+    assert two.sampled_laws(sampling) is None
     found = cost(two, 500, 1e-5, sampling).epsilons
     assert found["pld"] < 0.1 * min(found["simple"], found["optimal"])
 

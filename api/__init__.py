@@ -1,1 +1,1 @@
-"""The ways in: the command line and HTTP. They translate and stop; the mathematics is `darrm_opt`."""
+"""HTTP service: routes, jobs, access control and the web page. It translates; the mathematics is in `darrm_opt`."""

@@ -30,8 +30,8 @@ DEFAULT_HEADERS = (
 )
 """Headers of every response that does not set its own: not a page, and not to be cached."""
 
-UNMATCHED_ROUTE = "unmatched"
-"""Route, in the metrics, of a request that reached none."""
+UNMATCHED_ROUTE, REFUSED_ROUTE = "unmatched", "refused"
+"""Routes, in the metrics, of a request that no route is for, and of one that was answered before it came to one."""
 
 
 STOPPED = Rejection(
@@ -91,7 +91,7 @@ class RequestContextMiddleware:
                 metrics.track_in_flight(-1)
                 seconds = time.perf_counter() - start
                 status = status or CLIENT_CLOSED_REQUEST
-                template = _route_template(scope)
+                template = _route_template(scope, status)
                 metrics.count_request(scope["method"], template, status, seconds)
                 name = client_name(scope) or "unknown"
                 end_span(template, status, name, identity)
@@ -106,9 +106,10 @@ def _missing_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[by
     return tuple(header for header in DEFAULT_HEADERS if header[0] not in present)
 
 
-def _route_template(scope: Scope) -> str:
+def _route_template(scope: Scope, status: int) -> str:
     """Return the template of the route that answered; a folder of files is one route."""
-    return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or UNMATCHED_ROUTE
+    none = UNMATCHED_ROUTE if status in {404, 405} else REFUSED_ROUTE
+    return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or none
 
 
 class PathPrefixMiddleware:

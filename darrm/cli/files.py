@@ -50,6 +50,9 @@ def check_plot(path: str | None) -> None:
     """Refuse a picture that cannot be written or drawn, before any work."""
     check_writable(path, "plot")
     if path is not None:
+        import logging
+
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # such as that it builds its list of fonts
         from darrm_opt.figures import FORMATS, check_drawable
 
         if picture_format(path) not in FORMATS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.parser import EVERY_COMMAND, CommandOption
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
     from darrm_opt.problem import Privacy, Problem
     from darrm_opt.tables.groups import VoterGroup
+
+LARGE_EPSILON = 8.0
+"""ε of a voter from which a warning says what it means [nats]."""
 
 PROBLEM = "The problem"
 _DESIGN = "The design"
@@ -114,7 +118,16 @@ class VoterOptions:
         from darrm_opt.problem import Problem
 
         names = [field.name for field in fields(self) if field.name in _PROBLEM_FIELDS]
-        return Problem.from_allowance(**{name: number(getattr(self, name)) for name in names} | instead)
+        problem = Problem.from_allowance(**{name: number(getattr(self, name)) for name in names} | instead)
+        if LARGE_EPSILON <= problem.voter.epsilon < inf:
+            from darrm.cli.output import say
+
+            factor = f"{exp(min(problem.voter.epsilon, 700)):,.4g}"
+            say(
+                f"Warning: epsilon = {problem.voter.epsilon:g} nats makes an answer up to {factor} times likelier; "
+                "it is no percentage, and voters that are not private have epsilon = inf."
+            )
+        return problem
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ A verb is a function; each parameter is annotated with a `CommandOption` or an `
 *group*, a dataclass whose fields are annotated so (``asked: ProblemOptions``). All values are text or truth values:
 what the text means is for the core to say, in the same words for every way in.
 
-Why not argparse or Typer: parsing is fifty lines here, and importing either takes a noticeable part of the time that
-`darrm solve` needs for a small problem (see docs/dependencies.md).
+Why not argparse or Typer: docs/dependencies.md.
 """
 
 from __future__ import annotations

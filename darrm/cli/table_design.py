@@ -83,6 +83,7 @@ def show_table_design(
         table_to_dict,
         utilities_to_dict,
     )
+    from darrm_opt.design.report import count_text
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.tables.problem import PluralityProblem
     from darrm_opt.tables.record import table_solution_record
@@ -102,7 +103,8 @@ def show_table_design(
     limit = None if design.time_limit is None else number(design.time_limit)
     seconds = table_seconds(problem) if alike or problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count takes long
     if seconds > LONG and limit is None:
-        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
+        minutes = count_text(round(seconds / 60), "minute")
+        say(f"About {minutes} expected; --time-limit stops earlier, with a proven gap.")
     with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
         solution = _solved(problem, objective, design, limit, seconds)
     if output is not None:

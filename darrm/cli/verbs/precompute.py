@@ -123,7 +123,7 @@ def precompute(
         if not dry_run and scheduler is None:  # processes start while the plan is made
             workforce = stack.enter_context(closing(make_executor(number(workers), None)))
         plan = read_plan(grid, problems, store)
-        plan_record = plan_to_dict(plan, store.url)
+        plan_record = plan_to_dict(plan, _shown(store, store_url))
         if dry_run:
             answer(as_json({"plan": plan_record}) if json else plan_text(plan_record))
             return
@@ -161,6 +161,13 @@ def plan_text(record: dict[str, Any]) -> str:
         f"{record['missing']:,} to be solved in {batches}.\n"
         f"Expected work: {record['work']}. Store: {record['store']}"
     )
+
+
+def _shown(store: Store, url: str) -> str:
+    """Return where answers will be: a dry run holds a store that is not there yet in memory."""
+    from solver_cache.location import MEMORY, OFF
+
+    return url if store.url == MEMORY and url not in {OFF, MEMORY} else store.url
 
 
 def open_target(url: str, *, dry_run: bool) -> Store:

@@ -293,6 +293,9 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
             role: client.get("/metrics", headers={"X-API-Key": text}).status_code for role, text in made.items()
         }
         assert statuses == {"reader": 403, "user": 200, "admin": 200}
+        assert client.get(small).status_code == 401  # answered before it comes to a route
+        counted = client.get("/metrics", headers={"X-API-Key": made["admin"]}).text
+        assert 'darrm_requests_total{method="GET",route="refused",status="401"}' in counted
     with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin", DARRM_MAX_VOTERS="1001") as service:
 
         def status(role: str, place: str, method: str = "GET", body: bytes | None = None) -> int:

@@ -113,3 +113,10 @@ def test_the_options_of_a_grid_are_its_quantities() -> None:
     shape = ("--K", "3,5", "--epsilon", "0.5", "--m", "2", "--Delta", "0,1e-5", "--affected", "1")
     found = run_json("precompute", *shape, "--dry-run")
     assert found["plan"]["problems"] == 4
+
+
+def test_a_dry_run_names_the_store_that_a_run_fills(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'answers.sqlite'}"
+    found = run_json("precompute", "--K", "3", "--epsilon", "0.5", "--m", "2", "--dry-run", "--url", store)
+    assert found["plan"]["store"] == store
+    assert not (tmp_path / "answers.sqlite").exists()

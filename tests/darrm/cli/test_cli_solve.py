@@ -342,3 +342,11 @@ def test_every_exit_code_stands_in_the_help() -> None:
         for code in ExitCode:
             assert f"{code:d} {code.meaning}" in text
     assert EXIT_CODES.startswith("Exit codes")
+
+
+def test_an_epsilon_that_may_be_meant_as_a_percentage_gets_a_word() -> None:
+    asked = ("solve", "--K", "3", "--m", "2")
+    told = run(*asked, "--epsilon", "10")
+    assert told.exit_code == 0
+    assert "Warning: epsilon = 10 nats makes an answer up to 2.203e+04 times likelier" in told.stderr
+    assert "Warning" not in run(*asked, "--epsilon", "3").stderr

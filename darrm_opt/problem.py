@@ -166,7 +166,8 @@ class Problem:
             raise InvalidInput(
                 "groups", groups, Rule("cannot be combined with K and voter"), "Each group names its own."
             )
-        _canonical_target(target)
+        if not isinstance(target, Privacy):
+            raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
         # Tables are a floor above: they are loaded where one is asked for, by name.
         general = import_module(_TABLES).simplest_problem
         found: Self = general(groups, target, classes=classes, affected=affected, abstention=abstention)
@@ -468,6 +469,9 @@ def _rounded_voter(voter: Privacy) -> Privacy:
 def _canonical_target(target: Privacy) -> Privacy:
     if not isinstance(target, Privacy):
         raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
+    if len(target.points) > 1:
+        advice = "Tables for groups satisfy several at once; ask for a γ that satisfies the strictest."
+        raise InvalidInput("target", target.points, "one (epsilon, delta)", advice)
     _protects(target.epsilon)
     delta = min(grid_delta(target.delta, DOWN), float(1 - DELTA_GRID))
     return Privacy(grid_point(target.epsilon, DOWN), delta)

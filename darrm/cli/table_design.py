@@ -36,7 +36,7 @@ def table_problem(options: ProblemOptions, table: TableOptions, objective: str) 
     """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's."""
     from darrm.cli.ranking import DISJOINT
     from darrm_opt.problem import whole_number
-    from darrm_opt.tables.groups import GroupProblem, group_of, simplest_problem
+    from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
 
     classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
     if not table.group:
@@ -49,7 +49,7 @@ def table_problem(options: ProblemOptions, table: TableOptions, objective: str) 
         if classes == 2 and not table.abstention:
             return one
         weights: list[float] = []
-        groups, target, affected = [group_of(one.K, one.voter.epsilon, one.voter.delta)], one.target, one.affected
+        groups, target, affected = [VoterGroup(one.K, one.voter)], one.target, one.affected
     else:
         table.refuse_others(options, ("K", "epsilon", "m"))
         if options.target_epsilon is None:

@@ -32,7 +32,8 @@ from darrm_opt.noise import Array
 from darrm_opt.planning.question import end_of, remaining, stop_at
 from darrm_opt.problem import Privacy
 from darrm_opt.search import largest_fitting_from
-from darrm_opt.tables.certificate import certify_table, corners_of
+from darrm_opt.tables.certificate import certify_table
+from darrm_opt.tables.corners import corners_of
 from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup, compositions
 from darrm_opt.tables.objective import (
     PluralityObjective,
@@ -235,7 +236,7 @@ def _best_subsamples(
             if utilities and stop():
                 break
             chances = subsample(m)
-            kept = corners.private_share(corners.violations(chances, math.inf, 1).largest)
+            kept = min(one.private_share(one.violations(chances, math.inf, 1).largest) for one in corners)
             utilities[m] = uniform + kept * (float((worth * chances).sum()) - uniform)
         best = max(utilities, key=lambda m: utilities[m])
         if step == 1 or stop():
@@ -297,7 +298,8 @@ def _largest_rate(problem: GroupProblem, chances: Any) -> float:
     corners = corners_of(problem)
 
     def fits(rate: float) -> bool:
-        return corners.violations(chances(rate), math.inf, 1).largest <= corners.error
+        table = chances(rate)
+        return all(one.violations(table, math.inf, 1).largest <= one.error for one in corners)
 
     return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 

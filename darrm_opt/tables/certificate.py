@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
-from darrm_opt.tables.corners import Corners, VoterMaps, corners_for, voter_maps
+from darrm_opt.tables.corners import Corners, VoterMaps, corners_of, voter_maps
 from darrm_opt.tables.groups import GroupProblem, TableProblem, compositions
 from darrm_opt.tables.problem import ABSTENTION, Partition, PluralityProblem
 from darrm_opt.tables.table import Table
@@ -254,22 +253,24 @@ class CornerProof:
     """Proof over every corner, for the strictest reading: of e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ."""
 
     def __init__(self, problem: GroupProblem) -> None:
-        self._problem, self._corners = problem, corners_of(problem)
+        self._problem, self._corners = problem, corners_of(problem)  # for each target
 
     def __len__(self) -> int:
-        return len(self._corners)
+        return len(self._corners[0])
 
     @property
     def error(self) -> float:
         """Bound on the rounding of the sweep."""
-        return self._corners.error
+        return max(corners.error for corners in self._corners)
 
     def excess(self, table: Table) -> Excess:
         """Return a bound on the excess at every corner and set of outputs, and the worst of them.
 
         Guarantees: Never below the exact value.
         """
-        corners = self._corners
+        return max((self._excess(corners, table) for corners in self._corners), key=lambda found: found.bound)
+
+    def _excess(self, corners: Corners, table: Table) -> Excess:
         worst = corners.violations(table.chances, -math.inf, 1)
         multisets = [chosen[0].tolist() for chosen in corners.by_group(worst.places)]
         released = tuple(np.flatnonzero(worst.sets[0]).tolist())
@@ -284,21 +285,22 @@ class CornerProof:
 
     def private_share(self, bound: float) -> float:
         """Return by what x is to be multiplied so that an excess becomes 0, but for rounding."""
-        return self._corners.private_share(bound)
+        return min(corners.private_share(bound) for corners in self._corners)
 
     def refusal(self, table: Table, found: Excess) -> NotPrivate:
         """Return the error of a table that is not proved private: refuted by a corner where no reading allows it."""
         corner, problem = found.worst, self._problem
         assert isinstance(corner, Corner)  # noqa: S101 - for the type checker
-        voters, target = problem.loosest
+        voters, targets = problem.loosest
         try:
             before, after = place_chances(problem, table, corner, voters)
-            value = (
+            value = max(
                 before - Fraction(exp_bounds(target.epsilon)[1], 1 << EXPONENT_BITS) * after - Fraction(target.delta)
+                for target in targets
             )
         except InvalidInput:  # an outcome that voters of the loosest reading do not have
             value = Fraction(0)
-        bound = found.bound / self._corners.inverse
+        bound = found.bound / min(corners.inverse for corners in self._corners)
         worst = {" ".join("".join(map(str, chosen)) for chosen in group): len(group) for group in corner.maps}
         return _refusal(str(corner), worst, float(value) if value > 0 else bound, bound, certain=value > 0)
 
@@ -313,12 +315,6 @@ def _refusal(place: str, worst: dict[str, int], shown: float, bound: float, *, c
         f"the noise of the numbers given. {_REPAIR}"
     )
     return NotProven(text, worst, bound)
-
-
-@lru_cache(maxsize=1)
-def corners_of(problem: GroupProblem) -> Corners:
-    """Return the corners of a problem's strictest reading; the last are kept, for table after table of one problem."""
-    return corners_for(problem, *problem.strictest)
 
 
 def place_chances(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.rounding import UNIT_ROUNDOFF
-from darrm_opt.tables.certificate import corners_of
-from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, laws_at, voter_maps
+from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, corners_of, laws_at, voter_maps
 from darrm_opt.tables.edge_program import STEP_INWARD, VIOLATION, Optimum
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, GroupProblem
 from darrm_opt.tables.objective import TableObjective, expected
@@ -48,7 +48,7 @@ MAX_ROUNDS = 400
 class _Program:
     """The rows, as the backend and the dual bound see them."""
 
-    def __init__(self, problem: GroupProblem, corners: Corners, backend: str) -> None:
+    def __init__(self, problem: GroupProblem, corners: Sequence[Corners], backend: str) -> None:
         from scipy import sparse  # reading and proving a table takes none
 
         cells = problem.cells
@@ -72,7 +72,7 @@ class _Program:
             sums[cells.owners, np.arange(count)] = cells.multiplicities
             self.backend.add(sums, np.ones(len(sums)))
             self.sums = len(sums)
-        self._rows_of: dict[bytes, tuple[Index, Array]] = {}
+        self._rows_of: dict[bytes, tuple[Index, Array, int]] = {}  # maps of the voters, set of outputs, target
         self._idle = np.zeros(0, dtype=np.intp)
 
     def __len__(self) -> int:
@@ -81,21 +81,22 @@ class _Program:
     @property
     def places(self) -> Index:
         """The maps of all voters of each row."""
-        return np.array([places for places, _ in self._rows_of.values()], dtype=np.intp).reshape(-1, self.problem.K)
+        return np.array([row[0] for row in self._rows_of.values()], dtype=np.intp).reshape(-1, self.problem.K)
 
-    def add(self, places: Index, sets: Any) -> int:
-        """Add the rows that are new; return how many."""
-        before_adding = len(self)
+    def add(self, places: Index, sets: Any, number: int) -> int:
+        """Add the rows of a target, by its number, that are new; return how many."""
+        before_adding, corners = len(self), self.corners[number]
         new = []
         for i, (corner, chosen) in enumerate(zip(places, sets.astype(np.float64), strict=True)):
-            key = corner.tobytes() + sets[i].tobytes()
+            key = corner.tobytes() + sets[i].tobytes() + bytes([number])
             if key not in self._rows_of:
-                self._rows_of[key] = (corner, chosen)
+                self._rows_of[key] = (corner, chosen, number)
                 new.append(i)
         if new:
-            before, after = laws_at(self.problem, self.corners.maps, self.corners.by_group(places[new]))
+            before, after = laws_at(self.problem, corners.maps, corners.by_group(places[new]))
             chosen = sets[new].astype(np.float64)
-            rows, limits = self._rows(before, after, chosen, self.corners.inverse, self.corners.limit)
+            inverse, limit = np.full(len(new), corners.inverse), np.full(len(new), corners.limit)
+            rows, limits = self._rows(before, after, chosen, inverse, limit)
             if self.pairs is not None:  # entries of the two classes differ in sign alone
                 rows = rows[:, self.pairs]
                 rows, limits = 2 * rows, limits + rows.sum(axis=1)
@@ -130,11 +131,11 @@ class _Program:
             self._idle = self._idle[stay]
         return np.asarray(y[stay])
 
-    def _rows(self, before: Array, after: Array, sets: Array, inverse: float, limit: float) -> tuple[Array, Array]:
+    def _rows(self, before: Array, after: Array, sets: Array, inverse: Array, limit: Array) -> tuple[Array, Array]:
         # What is left of 1 is shared by all outputs: a set's chance is Σ x over it and its share of the rest, so the
         # mean is taken off every coefficient, and the constant part goes into the limit.
         share = sets.mean(axis=1, keepdims=True)
-        loss = inverse * before - after
+        loss = inverse[:, None] * before - after
         rows = np.zeros((len(sets), len(self.cells.owners)))
         for o, to_cells in enumerate(self.to_cells):
             rows += (loss * (sets[:, o, None] - share)) @ to_cells
@@ -147,23 +148,26 @@ class _Program:
         """
         y = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
         rows, limits = np.zeros((0, weights.size)), np.zeros(0)
-        voters, target = self.problem.loosest
-        inverse = math.exp(-target.epsilon)
+        voters, targets = self.problem.loosest
         # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
         used = np.flatnonzero(y)
         y = y[used]
         if len(y):
             known = list(self._rows_of.values())
-            corners = np.array([known[i][0] for i in used.tolist()])
-            sets = np.array([known[i][1] for i in used.tolist()])
+            places, sets = (np.array([known[i][part] for i in used.tolist()]) for part in (0, 1))
+            of_row = [targets[known[i][2]] for i in used.tolist()]
+            inverse = np.array([math.exp(-target.epsilon) for target in of_row])
             maps = [voter_maps(voter, self.cells.classes) for voter in voters]
-            before, after = laws_at(self.problem, maps, self.corners.by_group(corners))
-            rows, limits = self._rows(before, after, sets, inverse, target.delta * inverse)
+            before, after = laws_at(self.problem, maps, self.corners[0].by_group(places))
+            rows, limits = self._rows(
+                before, after, sets, inverse, np.array([target.delta for target in of_row]) * inverse
+            )
         charged = rows.T @ y
         # A row as computed differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
         # (1 + e^−ε) of; then the roundings of the sums above, each entry's terms in ulps.
         terms = (len(y) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y)
-        slack = 2 * self.corners.relative * (1 + inverse) * float(y.sum())
+        inverse_of_least = math.exp(-min(target.epsilon for target in targets))
+        slack = 2 * self.corners[0].relative * (1 + inverse_of_least) * float(y.sum())
         # What an orbit's x, with Σ multiplicity·x ≤ 1, can gain beyond the charge: its best cell's, for the whole of 1.
         gains = np.maximum.reduceat((weights - charged + terms) / self.cells.multiplicities, self.cells.starts)
         parts = [*np.maximum(gains, 0.0).tolist(), *(limits * y).tolist()]
@@ -199,17 +203,18 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
         share = STEP_INWARD if float(asked @ (x - inside)) > NEAR else 0.0
         while True:
             point = share * inside + (1 - share) * x
-            found = _cuts(corners, _chances(point, cells), program.places, complete=share == 0.0)
-            private = point * corners.private_share(found.largest)
+            chances, places = _chances(point, cells), program.places
+            cuts = [_cuts(one, chances, places, complete=share == 0.0) for one in corners]
+            private = point * _private_share(corners, cuts)
             if asked @ private > asked @ inside:
                 inside = private
-            added = program.add(found.places, found.sets)
+            added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
             if added or share == 0.0 or time.perf_counter() > deadline:
                 break
             share = 0.0 if share < 0.3 else share / 2
         if not added:  # nothing is violated, or nothing that is not known already
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
-            x = _as_proved(x, corners, found)
+            x = _as_proved(x, corners, cuts)
             break
     # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
     bound = program.bound(weights, multipliers) + constant
@@ -235,11 +240,16 @@ def _cuts(corners: Corners, chances: Array, known: Index, *, complete: bool) -> 
     return corners.violations(chances, VIOLATION, MAX_NEW_ROWS)
 
 
-def _as_proved(x: Array, corners: Corners, found: Violations) -> Array:
+def _private_share(corners: Sequence[Corners], cuts: Sequence[Violations], errors: int = 0) -> float:
+    """Return by what x is to be multiplied so that no target's excess is above 0, with so many errors of a sweep."""
+    return min(one.private_share(found.largest + errors * one.error) for one, found in zip(corners, cuts, strict=True))
+
+
+def _as_proved(x: Array, corners: Sequence[Corners], cuts: Sequence[Violations]) -> Array:
     """Return x as it will be proved where a sweep takes seconds: a repair takes one more."""
-    if not isinstance(corners, CompletedCorners):
+    if not isinstance(corners[0], CompletedCorners):
         return x
-    return x * min(corners.private_share(found.largest + 2 * corners.error), 1 - 2e-12)
+    return x * min(_private_share(corners, cuts, 2), 1 - 2e-12)
 
 
 def _chances(x: Array, cells: GroupCells) -> Array:

@@ -18,6 +18,7 @@ functional, in closed form (`CompletedCorners`).
 
 from __future__ import annotations
 
+import copy
 import decimal
 import math
 from collections.abc import Collection, Mapping
@@ -350,11 +351,6 @@ class Corners:
         self.problem, self.cells = problem, problem.cells
         self.reduced = _reduced_group(problem)
         self.maps = [voter_maps(voter, problem.classes) for voter in voters]
-        self.target = target  # of the release, as it shall be read
-        _, high = exp_bounds(target.epsilon)
-        exact = Fraction(1 << EXPONENT_BITS, high)
-        self.inverse = _float_below(exact)  # e^−ε, rounded down
-        self.limit = _float_below(Fraction(target.delta) * exact)  # e^−ε·δ, rounded down
         # Laws have relative errors of (C+2) units a voter, products of matrices as many as their terms; the table's
         # chances one; e^−ε two. All terms are ≥ 0, so that the parts of an excess, e^−ε and 1 at most in sum over
         # the outputs, keep these relative errors; differences and sums over the outputs add a few.
@@ -362,8 +358,22 @@ class Corners:
             (problem.classes + 3) * problem.K + 2 * sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
         )
         self.relative = 1.01 * steps * UNIT_ROUNDOFF
+        self._read(target)
+
+    def _read(self, target: Privacy) -> None:
+        self.target = target  # of the release, as it shall be read
+        _, high = exp_bounds(target.epsilon)
+        exact = Fraction(1 << EXPONENT_BITS, high)
+        self.inverse = _float_below(exact)  # e^−ε, rounded down
+        self.limit = _float_below(Fraction(target.delta) * exact)  # e^−ε·δ, rounded down
         # bound on the error of a computed excess, rounding of the laws, products and sums
         self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
+
+    def at(self, target: Privacy) -> Corners:
+        """Return these corners for another target."""
+        other = copy.copy(self)
+        other._read(target)  # noqa: SLF001 - a copy of this one
+        return other
 
     def _list(self, moving: Collection[int] | None) -> None:
         problem = self.problem
@@ -553,7 +563,7 @@ class CompletedCorners(Corners):
         # The last voter's chances, its maximum at each outcome and the sums of a set's outputs add roundings of terms
         # that are, with either sign, e^−ε and 1 at most in sum.
         self.relative += 1.01 * (len(lead.pairs) + 2 * problem.outputs + 8) * UNIT_ROUNDOFF
-        self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
+        self._read(self.target)
 
     def __len__(self) -> int:
         others = math.prod(len(law.multisets) for g, law in enumerate(self.laws) if g != self.reduced)
@@ -809,9 +819,15 @@ def _key_count(problem: GroupProblem, lead: int, K: int) -> int:
     return _size(problem, lead, max(K - 1, 0), lead) * maps * orders * limbs * K
 
 
-def corners_for(problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> Corners:
-    """Return the corners of voters, swept the cheaper way."""
-    return (CompletedCorners if check_reach(problem).completed else Corners)(problem, voters, target)
+@lru_cache(maxsize=1)
+def corners_of(problem: GroupProblem) -> tuple[Corners, ...]:
+    """Return the corners of a problem's strictest reading for each of its targets, swept the cheaper way.
+
+    The last are kept, for table after table of one problem.
+    """
+    voters, (first, *others) = problem.strictest
+    corners = (CompletedCorners if check_reach(problem).completed else Corners)(problem, voters, first)
+    return (corners, *(corners.at(target) for target in others))
 
 
 def count_bound(problem: GroupProblem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:

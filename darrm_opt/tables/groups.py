@@ -31,6 +31,12 @@ MAX_GROUP_CLASSES = 6
 MAX_COUNTS = 200_000
 """Most vote counts (of all groups together) for which a table is made."""
 
+MAX_TARGETS = 16
+"""Most (ε, δ) that a table satisfies at once: each takes a sweep of its own."""
+
+_COIN = Privacy(0.0)
+"""A target where none matters."""
+
 MAX_CELLS = 4000
 """Most cells of a table that is designed: rows are dense."""
 
@@ -50,6 +56,50 @@ class VoterGroup:
 
 
 @dataclass(frozen=True, init=False)
+class TargetProfile(Privacy):
+    """Several (ε, δ) that a release satisfies at once; as a `Privacy` it is the first, of the least ε.
+
+    Args:
+        targets: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1).
+
+    Guarantees:
+        Frozen; canonical numbers, each moved to the stronger guarantee; those that others imply are dropped.
+
+    Raises:
+        InvalidInput: a number outside its range, or more than `MAX_TARGETS` that others do not imply.
+
+    >>> TargetProfile([(0.4, 1e-5), (0.1, 0.01), (0.5, 1e-5)]).points
+    ((0.1, 0.01), (0.4, 1e-05))
+    """
+
+    points: tuple[tuple[float, float], ...] = ()  # by increasing ε
+
+    def __init__(self, targets: Iterable[Sequence[float]]) -> None:
+        try:
+            pairs = [(epsilon, delta) for epsilon, delta in targets]
+        except (TypeError, ValueError) as err:
+            raise InvalidInput("target", targets, "pairs (epsilon, delta)") from err
+        canonical = [Problem(1, Privacy(math.inf), Privacy(*pair)).target for pair in pairs]
+        needed: list[tuple[float, float]] = []
+        for one in sorted(canonical, key=lambda one: (one.epsilon, one.delta)):
+            if not needed or one.delta < needed[-1][1]:
+                needed.append((one.epsilon, one.delta))
+        if not 1 <= len(needed) <= MAX_TARGETS:
+            raise InvalidInput("target", len(needed), f"1 to {MAX_TARGETS} pairs (epsilon, delta)")
+        object.__setattr__(self, "points", tuple(needed))
+        object.__setattr__(self, "epsilon", needed[0][0])
+        object.__setattr__(self, "delta", needed[0][1])
+
+
+def target_of(target: Privacy) -> Privacy:
+    """Return a target in canonical numbers; of several points those that others do not imply."""
+    if not isinstance(target, Privacy):
+        raise InvalidInput("target", target, "a Privacy(epsilon, delta) or a TargetProfile")
+    points = TargetProfile(target.points).points
+    return Privacy(*points[0]) if len(points) == 1 else TargetProfile(points)
+
+
+@dataclass(frozen=True, init=False)
 class GroupProblem:
     """Release one of C classes from the votes of groups of voters.
 
@@ -63,7 +113,7 @@ class GroupProblem:
     classes: int
     # the voters, at least one group, kept in order; the votes are fresh and, given the data, independent
     groups: tuple[VoterGroup, ...]
-    target: Privacy  # privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1)
+    target: Privacy  # privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1); several: a `TargetProfile`
     affected: int
     abstention: bool  # whether ⊥ (no class) may be released
 
@@ -84,11 +134,12 @@ class GroupProblem:
         if not isinstance(abstention, bool):
             raise InvalidInput("abstention", abstention, "True or False")
         # Two-class problems with these voters: the one place where numbers become canonical.
-        alone = [Problem(group.K, group.voter, target) for group in voters]
-        total = Problem(sum(one.K for one in alone), Privacy(math.inf), target, affected)
+        goal = target_of(target)
+        alone = [Problem(group.K, group.voter, Privacy(*goal.points[0])) for group in voters]
+        total = Problem(sum(one.K for one in alone), Privacy(math.inf), alone[0].target, affected)
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "groups", tuple(VoterGroup(one.K, one.voter) for one in alone))
-        object.__setattr__(self, "target", total.target)
+        object.__setattr__(self, "target", goal)
         object.__setattr__(self, "affected", int(total.affected))
         object.__setattr__(self, "abstention", abstention)
 
@@ -103,16 +154,20 @@ class GroupProblem:
         return self.classes + self.abstention
 
     @property
-    def strictest(self) -> tuple[tuple[Privacy, ...], Privacy]:
-        """Voters and target of the hardest problem that rounds to this one: what is proved."""
-        alone = [Problem(group.K, group.voter, self.target).strictest for group in self.groups]
-        return tuple(one.voter for one in alone), alone[0].target
+    def strictest(self) -> tuple[tuple[Privacy, ...], tuple[Privacy, ...]]:
+        """Voters and targets of the hardest problem that rounds to this one: what is proved."""
+        voters = tuple(Problem(group.K, group.voter, _COIN).strictest.voter for group in self.groups)
+        return voters, tuple(one.strictest.target for one in self._targets)
 
     @property
-    def loosest(self) -> tuple[tuple[Privacy, ...], Privacy]:
-        """Voters and target of a problem easier than all that round to this one: what an upper bound must cover."""
-        alone = [Problem(group.K, group.voter, self.target).loosest for group in self.groups]
-        return tuple(one.voter for one in alone), alone[0].target
+    def loosest(self) -> tuple[tuple[Privacy, ...], tuple[Privacy, ...]]:
+        """Voters and targets of a problem easier than all that round to this one: what an upper bound must cover."""
+        voters = tuple(Problem(group.K, group.voter, _COIN).loosest.voter for group in self.groups)
+        return voters, tuple(one.loosest.target for one in self._targets)
+
+    @property
+    def _targets(self) -> list[Problem]:
+        return [Problem(1, Privacy(math.inf), Privacy(*point)) for point in self.target.points]
 
     @property
     def simplest(self) -> Problem | TableProblem:
@@ -140,23 +195,26 @@ def simplest_problem(
 ) -> Problem | TableProblem:
     """Return the problem of these voters, as the special case that it is where it is one: `Problem` with ``groups``.
 
-    Where all voters are alike, `Problem` (a γ) for two classes, and `PluralityProblem` for voters that are not private;
-    otherwise `GroupProblem`, with the groups in their order: columns of votes and chances of a truth follow it.
+    Where all voters are alike and one (ε, δ) is asked for, `Problem` (a γ) for two classes, and `PluralityProblem` for
+    voters that are not private; otherwise `GroupProblem`, with the groups in their order: columns of votes and chances
+    of a truth follow it.
     """
     voters = [_as_group(group) for group in groups]
     if not voters:
         raise InvalidInput("groups", voters, _GROUPS)
     # As the problem has their numbers, on its decimal grid: 0.1 and 0.1 + 1e-17 are alike.
-    alone = [Problem(group.K, group.voter, target) for group in voters]
+    goal = target_of(target)
+    alone = [Problem(group.K, group.voter, Privacy(*goal.points[0])) for group in voters]
     if len({one.voter for one in alone}) == 1:
-        one = Problem(sum(group.K for group in alone), alone[0].voter, target, affected)
-        if classes == 2 and not abstention:
+        one = Problem(sum(group.K for group in alone), alone[0].voter, alone[0].target, affected)
+        has_one_target = len(goal.points) == 1
+        if classes == 2 and not abstention and has_one_target:
             return one
-        if one.voter.epsilon == math.inf:
-            return PluralityProblem(one.K, classes, target, int(one.affected), abstention=abstention)
+        if one.voter.epsilon == math.inf and has_one_target:
+            return PluralityProblem(one.K, classes, goal, int(one.affected), abstention=abstention)
         # Alike, but a table all the same: one group, so that one question has one key.
         voters = [VoterGroup(one.K, one.voter)]
-    return GroupProblem(classes, voters, target, affected, abstention=abstention)
+    return GroupProblem(classes, voters, goal, affected, abstention=abstention)
 
 
 def compositions(K: int, classes: int) -> Index:

@@ -24,7 +24,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.record import content_key
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, place_chances, verify_table
-from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup
+from darrm_opt.tables.groups import GroupProblem, TableProblem, TargetProfile, VoterGroup
 from darrm_opt.tables.objective import (
     PluralityObjective,
     TableObjective,
@@ -61,11 +61,25 @@ def problem_record(problem: TableProblem) -> dict[str, Any]:
         voters = {"classes": problem.classes, "groups": group_records(problem.groups)}
     return {
         **voters,
-        "target_epsilon": problem.target.epsilon,
-        "delta": problem.target.delta,
+        **target_record(problem.target),
         "affected": problem.affected,
         "abstention": problem.abstention,
     }
+
+
+def target_record(target: Privacy) -> dict[str, Any]:
+    """Return a target as plain data."""
+    if len(target.points) > 1:
+        return {"targets": [list(point) for point in target.points]}
+    return {"target_epsilon": target.epsilon, "delta": target.delta}
+
+
+def _target_of(record: Any) -> Privacy:
+    if "targets" not in record:
+        return Privacy(record["target_epsilon"], record["delta"])
+    if {"target_epsilon", "delta"} & record.keys():
+        raise InvalidInput("targets", sorted(record), "targets, or target_epsilon and delta, of a problem")
+    return TargetProfile(record["targets"])
 
 
 def group_records(groups: Sequence[VoterGroup]) -> list[dict[str, Any]]:
@@ -92,7 +106,7 @@ def group_of_record(record: Any) -> VoterGroup:
 def problem_from_record(record: Any) -> TableProblem:
     """Return the problem of a record; of groups where it names them."""
     try:
-        target = Privacy(record["target_epsilon"], record["delta"])
+        target = _target_of(record)
         classes, affected, abstention = record["classes"], record["affected"], record["abstention"]
         if "groups" in record:
             groups = [group_of_record(group) for group in record["groups"]]
@@ -277,7 +291,10 @@ def _value_at(worst: Edge | Corner, solution: TableSolution) -> float:
         math.isclose(worst.before, before, rel_tol=TOLERANCE) and math.isclose(worst.after, after, rel_tol=TOLERANCE)
     ):
         return math.nan
-    return float(before) - math.exp(solution.problem.target.epsilon) * float(after)
+    points = solution.problem.target.points
+    if len(points) == 1:
+        return float(before) - math.exp(points[0][0]) * float(after)
+    return max(math.exp(-epsilon) * (float(before) - delta) - float(after) for epsilon, delta in points)
 
 
 _ACCEPTED = f"a record of kind {KIND!r} or {GROUP_KIND!r} and format {FORMAT}"

@@ -19,7 +19,7 @@ from darrm_opt.answers.tables import table_to_dict
 from darrm_opt.design.solution import Status
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table
-from darrm_opt.tables.corners import Corners, check_reach, corner_count, voter_maps
+from darrm_opt.tables.corners import check_reach, corner_count, corners_of, voter_maps
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, group_of
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
 from darrm_opt.tables.priors import Dirichlet
@@ -56,7 +56,7 @@ def test_number_of_maps(classes: int, pure: int, approximate: int) -> None:
 def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: int, cells: int) -> None:
     problem = GroupProblem(classes, [group_of(*group) for group in groups], TARGET)
     assert corner_count(problem) == corners
-    assert len(Corners(problem, *problem.strictest)) == corners
+    assert len(corners_of(problem)[0]) == corners
     assert len(problem.cells.owners) == cells
 
 
@@ -116,7 +116,7 @@ def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
 def test_a_sweep_in_blocks_names_each_corner_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [group_of(3, 0.5), group_of(1, 1.0, 1e-3), group_of(2, 0.2)]
     problem = GroupProblem(3, groups, Privacy(0.4, 1e-4))
-    corners = Corners(problem, *problem.strictest)
+    corners = corners_of(problem)[0]
     chances = np.random.default_rng(5).dirichlet(np.ones(3), len(problem.cells.counts))
     before, after = corners.output_laws(chances)
     losses = before * math.exp(-0.4) - after
@@ -136,7 +136,7 @@ def test_a_sweep_in_blocks_names_each_corner_by_its_place(monkeypatch: pytest.Mo
 
 def test_a_sweep_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = GroupProblem(3, [group_of(3, 0.5), group_of(4, 0.2)], TARGET)
-    corners, numbers = len(Corners(problem, *problem.strictest)), check_reach(problem).probabilities
+    corners, numbers = len(corners_of(problem)[0]), check_reach(problem).probabilities
     monkeypatch.setattr("darrm_opt.tables.corners.MAX_STEPS", 0)  # nor with one voter's map left open
     for limit, most in (("MAX_CORNERS", corners), ("MAX_LAW_BYTES", 16 * 3 * numbers)):
         with monkeypatch.context() as patch:
@@ -318,7 +318,7 @@ def test_what_is_too_large_is_refused_at_once(classes: int, K: int, Delta: float
 def test_multisets_up_to_relabelling_are_as_many_as_are_counted() -> None:
     for classes, K, Delta in ((5, 2, 1e-3), (5, 3, 0.0), (3, 4, 1e-3)):
         problem = GroupProblem(classes, [group_of(K, 0.5, Delta)], TARGET)
-        assert len(Corners(problem, *problem.strictest)) == corner_count(problem)
+        assert len(corners_of(problem)[0]) == corner_count(problem)
 
 
 def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> None:

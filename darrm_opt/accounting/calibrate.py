@@ -1,11 +1,14 @@
-"""Calibration: the largest parameter whose cost fits a budget; the one search for every parameter and every cost."""
+"""Calibration: the largest parameter, or number of releases, whose cost fits a budget; one search for every cost."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
+
+from darrm_opt.search import largest_count_between
 
 T = TypeVar("T")
 
@@ -29,6 +32,51 @@ MIN_POWER, MAX_POWER = 0.5, 4.0
 
 MIN_SHARE = 2.0**-40
 """A parameter below this share of its largest value counts as 0: nothing fits."""
+
+
+QUOTA_PRECISION = 0.01
+"""A number of releases is found to this share of itself, from below, and exactly by accounts that take no time."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A proved number of releases.
+
+    Attributes:
+        queries: releases that fit.
+        account: what proves it: an account, or "models" (the models together: then the only limit is the largest number
+            of releases that is looked for); "none" where none fits.
+    """
+
+    queries: int
+    account: str
+
+
+def largest_quota(
+    spent: Callable[[int], tuple[float, str]], budget: float, most: int, *, guess: int = 1, exact: Collection[str] = ()
+) -> Quota:
+    """Return how many releases fit, up to ``most``: up to `QUOTA_PRECISION` more may.
+
+    ``spent``: the ε of a number of releases together [nats], and the account that proves it. ``exact``: accounts by
+    which the number is found exactly, as they take next to no time.
+
+    Guarantees: The number returned was itself evaluated and fits.
+    """
+    lower, upper, account = 0, most + 1, "none"
+    while upper - lower > max(1.0, QUOTA_PRECISION * lower):
+        epsilon, name = spent(guess)
+        within = epsilon <= budget
+        if within:
+            lower, account = guess, name
+        else:
+            upper = guess
+        # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
+        ratio = min(budget / epsilon, 1e4) if epsilon else 1e4
+        aim = guess * ratio**2 * (1 + QUOTA_PRECISION / 2 if within else 1 - QUOTA_PRECISION / 2)
+        guess = min(max(math.floor(aim), lower + 1), upper - 1)
+    if account in exact and upper - lower > 1:
+        lower = largest_count_between(lambda count: spent(count)[0] <= budget, lower, upper)
+    return Quota(lower, account)
 
 
 class Calibration(NamedTuple, Generic[T]):

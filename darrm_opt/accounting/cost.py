@@ -29,6 +29,7 @@ from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.recursion import MIN_POINTS, compose_bits_any_order, updates_of
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.bounds import upper_bound
+from darrm_opt.accounting.calibrate import Quota, largest_quota
 from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.guarantee import Accountable, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.composition import compared_epsilon, composed_epsilon, renyi_epsilon
@@ -39,7 +40,6 @@ from darrm_opt.errors import BackendUnavailable, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP
-from darrm_opt.search import largest_count_between
 
 POINTS = 8001
 """Grid points of the recursion on bits: sound for any number; finer would change the fourth digit of ε."""
@@ -49,9 +49,6 @@ MAX_UPDATES = 4e8
 
 MAX_RELEASES = 10**7
 """Most releases that a total is found to allow."""
-
-PRECISION = 0.01
-"""The number of releases that fit is found to this share of itself, from below, and exactly by accounts in `CHEAP`."""
 
 HIGH_CHANCE = 0.1
 """Chance of a record to be in a sample from which the accounts that ignore sampling are asked too."""
@@ -109,13 +106,9 @@ def _unsampled_cost(mechanism: Accountable, releases: int, delta: float, skip: C
     return _least({name: min(each.get(name, math.inf) for each in both) for name in {**both[0], **both[1]}}, delta)
 
 
-def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> float | None:
-    """Return about what so many releases cost together at δ [nats], no proof; None where no estimate is known."""
-    parts = [
-        (None if bounds.estimate is None else bounds.estimate(), count)
-        for bounds, count in mechanism.bounds(releases)
-        if count
-    ]
+def estimated_epsilon(releases: Releases, delta: float) -> float | None:
+    """Return about what releases cost together at δ [nats], no proof; None where no estimate is known."""
+    parts = [(None if bounds.estimate is None else bounds.estimate(), count) for bounds, count in releases if count]
     known = [(estimate, count) for estimate, count in parts if estimate is not None]
     if not delta or not known or len(known) < len(parts):
         return None
@@ -125,13 +118,13 @@ def estimated_epsilon(mechanism: Accountable, releases: int, delta: float) -> fl
         return None
 
 
-def estimated_shift(mechanism: Accountable, releases: int) -> float | None:
-    """Return μ [standard deviations] of about what so many releases cost, no proof: one Gaussian mechanism.
+def estimated_shift(releases: Releases) -> float | None:
+    """Return μ [standard deviations] of about what releases cost together, no proof: one Gaussian mechanism.
 
     That of the same Hellinger distances; None where no bound on the divergences is known.
     """
     variance = 0.0
-    for bounds, count in mechanism.bounds(releases):
+    for bounds, count in releases:
         laws = None if bounds.laws is None else bounds.laws()
         if laws is not None and laws.finite:  # next to no time, where a bound of every order may take a second
             affinity = laws.affinity
@@ -246,37 +239,14 @@ def _least(epsilons: dict[str, float], delta: float) -> Cost:
     return Cost(epsilon, delta, account if epsilon < math.inf else "none", epsilons)
 
 
-@dataclass(frozen=True)
-class Quota:
-    """A proved number of releases.
-
-    Attributes:
-        queries: releases that fit.
-        account: what proves it: an account of the module, or "models" (the models together: then the only limit is
-            `accounting.total.MAX_RELEASES`).
-    """
-
-    queries: int
-    account: str
-
-
 def most_releases(mechanism: Accountable, total: Privacy, sampling: Sampling | None = None) -> Quota:
-    """Return how many releases of a mechanism fit in a total (ε, δ), up to `PRECISION` from below."""
-    lower, upper, guess, account = 0, MAX_RELEASES + 1, 1, "none"
-    while upper - lower > max(1.0, PRECISION * lower):
-        spent = cost(mechanism, guess, total.delta, sampling)
-        within = spent.epsilon <= total.epsilon
-        if within:
-            lower, account = guess, spent.account
-        else:
-            upper = guess
-        # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
-        ratio = min(total.epsilon / spent.epsilon, 1e4) if spent.epsilon else 1e4
-        aim = guess * ratio**2 * (1 + PRECISION / 2 if within else 1 - PRECISION / 2)
-        guess = min(max(math.floor(aim), lower + 1), upper - 1)
-    if account in CHEAP and upper - lower > 1:
-        lower = largest_count_between(lambda count: fits(mechanism, count, total, sampling), lower, upper)
-    return Quota(lower, account)
+    """Return how many releases of a mechanism fit in a total (ε, δ), as `largest_quota` finds it."""
+
+    def spent(count: int) -> tuple[float, str]:
+        found = cost(mechanism, count, total.delta, sampling)
+        return found.epsilon, found.account
+
+    return largest_quota(spent, total.epsilon, MAX_RELEASES, exact=CHEAP)
 
 
 def fits(mechanism: Accountable, releases: int, total: Privacy, sampling: Sampling | None = None) -> bool:

@@ -7,40 +7,30 @@ decides: up to it every release is allowed, and none beyond.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from contextlib import suppress
-from functools import cache
 
-from darrm_opt.accounting.calibrate import calibrate
+from darrm_opt.accounting.calibrate import Quota, largest_quota
+from darrm_opt.accounting.composition import cheapest, simple_composition
+from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
 from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
-from darrm_opt.accounting.cost import Quota
 from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
 from darrm_opt.accounting.total import (
     MAX_RELEASES,
-    bits_total,
     cheapest_total,
     estimated_total,
-    optimal_total_of_profile,
 )
 from darrm_opt.decimals import floor_delta, floor_point
-from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import down
-from darrm_opt.search import largest_count, largest_count_between, largest_fitting
-
-PRECISION = 0.01
-"""The count is found to this share of itself, from below: each step of the exact account takes up to seconds."""
+from darrm_opt.search import largest_count, largest_fitting
 
 MAX_BY_BITS = 20_000
 """Most releases for which the exact account on bits is computed: beyond, it would take minutes."""
 
 MIN_TOO_MANY = 100
 """The same where it is to be quick."""
-
-MAX_EVENTS = 10**6
-"""Most releases that the optimal composition of the profile is asked for."""
 
 MAX_WORK = 40_000_000
 """Grid points × releases of one step of the exact account: about a second."""
@@ -76,100 +66,43 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     >>> most_releases(solution, Privacy(2.7, 0.016)).queries >= 20
     True
     """
-    release, account = Release.of(released), PrivacyBudget(budget)
+    release = Release.of(released)
+    PrivacyBudget(budget)  # checks it
     if models_account(release.problem, MAX_RELEASES, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return Quota(MAX_RELEASES, "models")
     majority = release.effective(MAX_RELEASES, fresh=fresh)
-    quota = _largest_count(majority, account, quick=quick)
+
+    def near(count: int) -> bool:
+        epsilon = estimated_total(majority, count, budget.delta)
+        return epsilon is not None and epsilon <= budget.epsilon
+
+    guess = max(1, largest_count(near, MAX_RELEASES))
+    quota = largest_quota(
+        lambda count: _total(majority, count, budget.delta, quick=quick), budget.epsilon, MAX_RELEASES, guess=guess
+    )
     if quota.queries or majority is release:
         return quota
-    single_account = _account(release, 1, account)  # a single release has no earlier one: the voters' own privacy holds
-    return Quota(0, "optimal") if single_account is None else Quota(1, single_account)
+    epsilon, account = _total(release, 1, budget.delta)  # a single release has no earlier one: the voters' own privacy
+    return Quota(1, account) if epsilon <= budget.epsilon else quota
 
 
 def is_proved(release: Release, queries: int, budget: Privacy, *, fresh: bool) -> bool:
     """Return whether an account proves that so many releases fit in ``budget``; ``fresh`` as in `most_releases`."""
     if queries == 0 or models_account(release.problem, queries, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return True
-    return _account(release.effective(queries, fresh=fresh), queries, PrivacyBudget(budget)) is not None
+    return _total(release.effective(queries, fresh=fresh), queries, budget.delta)[0] <= budget.epsilon
 
 
-def _largest_count(majority: NoisyMajority, account: PrivacyBudget, *, quick: bool) -> Quota:
-    """Return how many releases fit, for voters whose releases compose."""
-    most_by_bits = MIN_TOO_MANY if quick else MAX_BY_BITS
-    try:
-        by_events = account.affordable(majority.privacy)
-    except DeltaTooSmall:
-        by_events = 0
-    by_events = max(by_events, largest_count(lambda count: _fits_quickly(majority, count, account.budget), MAX_EVENTS))
-    fitting, name = by_events, "optimal"
-    if quick:
-        fitting, name = _by_comparison(majority, by_events, account.budget)
-    least = fitting
-    # The cheap accounts give a lower end; from there upwards the expensive one, which is the tightest.
-    too_many = max(1, fitting + 1 if fitting < 10 else 2 * fitting)
-    while too_many <= most_by_bits and _fits(majority, too_many, account.budget):
-        fitting, too_many = too_many, 2 * too_many
-    if too_many <= most_by_bits:
-        fitting = largest_count_between(
-            lambda count: _fits(majority, count, account.budget), fitting, too_many, PRECISION
-        )
-    return Quota(fitting, name if fitting == least else "bits")
-
-
-def _by_comparison(majority: NoisyMajority, fitting: int, budget: Privacy) -> tuple[int, str]:
-    """Return the largest count that fits by the Gaussian comparison, if larger, and the account of what is returned."""
-
-    @cache
-    def total(count: int) -> tuple[float, str]:
-        # Without the recursion on bits, whose time grows with the count that is searched for.
-        return cheapest_total(majority, count, budget.delta, quick=True)
-
-    def account(value: float) -> tuple[tuple[int, str], float]:
-        count = max(1, int(value))
-        epsilon, name = total(count)
-        return (count, name), epsilon
-
-    def near(count: int) -> bool:
-        epsilon = estimated_total(majority, count, budget.delta)
-        return epsilon is not None and epsilon <= budget.epsilon
-
-    found = calibrate(
-        account,
-        budget.epsilon,
-        MAX_RELEASES,
-        # From an estimate, which takes much less time than an account.
-        guess=max(1, fitting, largest_count(near, MAX_RELEASES)),
-        precision=PRECISION / 4,
-        guess_error=PRECISION,
-    )
-    return (fitting, "optimal") if found is None or found.result[0] <= fitting else found.result
-
-
-def _account(majority: NoisyMajority, queries: int, account: PrivacyBudget) -> str | None:
-    """Return the account that proves that so many releases fit; None if none does."""
-    with suppress(DeltaTooSmall):
-        if account.fits(majority.privacy, queries):
-            return "optimal"
-    if _fits_quickly(majority, queries, account.budget):
-        return "optimal"
-    return "bits" if _fits(majority, queries, account.budget) else None
-
-
-def _fits_quickly(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:
-    try:
-        return optimal_total_of_profile(majority, queries, budget.delta).epsilon <= budget.epsilon
-    except (DeltaTooSmall, TooMuchWork):
-        return False
-
-
-def _fits(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:
+def _total(majority: NoisyMajority, queries: int, delta: float, *, quick: bool = False) -> tuple[float, str]:
+    """Return the least ε of so many releases by what takes seconds at most, and the account that proves it."""
+    events = {
+        # Its own (ε, δ) may not be known at that δ: then neither account applies.
+        "simple": lambda: simple_composition({majority.privacy: queries}, delta),
+        "general": lambda: kov_composition_at_delta({majority.privacy: queries}, delta),
+    }
+    by_bits = queries <= (MIN_TOO_MANY if quick else MAX_BY_BITS)
     points = min(MAX_POINTS, max(MIN_POINTS, MAX_WORK // queries))
-    try:
-        epsilon = bits_total(Counter({majority: queries}), budget.delta, points).epsilon
-    except (DeltaTooSmall, TooMuchWork):
-        return False
-    return epsilon <= budget.epsilon
+    return min(cheapest_total(majority, queries, delta, points, quick=not by_bits), cheapest(events))
 
 
 def most_queries(query: Privacy, budget: Privacy) -> int:

@@ -42,8 +42,10 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta,
     total_loss,
 )
+from darrm_opt.accounting.cost import estimated_shift
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
 from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.labels.composition import compared_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
@@ -270,9 +272,9 @@ def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -
     laws = _vertex_laws(majority.profile.outer)
     if not total_delta or not laws.finite:
         return None
-    variance = -8 * queries * math.log(laws.affinity)
+    shift = estimated_shift([(ReleaseGuarantee(laws=lambda: laws), queries)])
     try:
-        return gaussian_epsilon(math.sqrt(variance), total_delta) if variance > 0 else None
+        return gaussian_epsilon(shift, total_delta) if shift else None
     except BackendUnavailable:  # an estimate only saves time
         return None
 

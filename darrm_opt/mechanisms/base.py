@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.calibrate import Calibration, calibrate, near_value
-from darrm_opt.accounting.cost import Cost, Quota, cost, estimated_epsilon, estimated_shift, most_releases
+from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value
+from darrm_opt.accounting.cost import Cost, cost, estimated_epsilon, estimated_shift, most_releases
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
@@ -425,12 +425,12 @@ class VoteMechanism(ABC):
 
         def estimate(information: float) -> float | None:
             mechanism = cls.of_information(K, classes, information, affected)
-            return estimated_epsilon(mechanism, releases, total.delta)
+            return estimated_epsilon(mechanism.bounds(releases), total.delta)
 
         if (found := near_value(estimate, total.epsilon, most, guess=value)) is not None:
             return found
         for step in range(NEAR_STEPS):
-            shift = estimated_shift(cls.of_information(K, classes, value, affected), releases)
+            shift = estimated_shift(cls.of_information(K, classes, value, affected).bounds(releases))
             if not shift or shift == math.inf:
                 break
             last, value = value, min(most, value * whole.result / shift)

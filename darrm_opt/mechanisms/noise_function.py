@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.cost import Cost, Quota, refuse_samples
+from darrm_opt.accounting.calibrate import Quota
+from darrm_opt.accounting.cost import Cost, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs

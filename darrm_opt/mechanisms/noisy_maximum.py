@@ -428,7 +428,7 @@ def calibrated_check(
         return mechanism, mechanism.epsilon(queries, total.delta)
 
     def estimate(inverse: float) -> float | None:
-        return estimated_epsilon(checked_maximum(inverse), queries, total.delta)
+        return estimated_epsilon(checked_maximum(inverse).bounds(queries), total.delta)
 
     most = min(1.0, ratio) / MIN_DISCRETE_SIGMA
     guess = min(most, total.epsilon / (5 * affected * math.sqrt(queries)))

@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from darrm_opt.accounting.cost import MAX_RELEASES, Cost, Quota, cost_of_parts, most_releases, refuse_samples
+from darrm_opt.accounting.calibrate import Quota
+from darrm_opt.accounting.cost import MAX_RELEASES, Cost, cost_of_parts, most_releases, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs

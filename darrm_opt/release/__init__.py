@@ -8,7 +8,7 @@ coordination  votes that are drawn from laws with shared randomness, so that ali
 signs    vectors of ±1: randomised by clients, the private majority of each coordinate, and a strategy for Flower
 """
 
-from darrm_opt.accounting.cost import Quota
+from darrm_opt.accounting.calibrate import Quota
 from darrm_opt.accounting.quota import most_releases
 from darrm_opt.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.randomness import (

@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from darrm_opt._version import __version__
-from darrm_opt.accounting.cost import Cost, Quota
+from darrm_opt.accounting.calibrate import Quota
+from darrm_opt.accounting.cost import Cost
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.release_profile import Release, Released

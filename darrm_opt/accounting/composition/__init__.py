@@ -54,12 +54,12 @@ def event_accounts(events: Iterable[tuple[Privacy, int]], delta: float) -> dict[
     for privacy, count in events:
         counts[privacy] += count
     return {
-        "simple": partial(_simple, counts, delta),
+        "simple": partial(simple_composition, counts, delta),
         "optimal": partial(optimal_composition_of_sequence, counts, delta),
     }
 
 
-def _simple(counts: Counter[Privacy], delta: float) -> Privacy:
+def simple_composition(counts: Mapping[Privacy, int], delta: float) -> Privacy:
     """Return the sums of ε and δ, of the numbers as written."""
     total_delta = sum((count * as_written(privacy.delta) for privacy, count in counts.items()), Fraction(0))
     if total_delta > as_written(delta):

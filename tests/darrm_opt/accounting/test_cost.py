@@ -154,11 +154,9 @@ def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
     bounded = ReleaseGuarantee(divergence=lambda: bounded_range_divergence(0.5))
     distance = float(bounded_range_divergence(0.5).at(np.array([0.5]))[0])  # 4·(1 − affinity)
     logs = [math.log(math.sqrt(1 / 8) + math.sqrt(3 / 8)), math.log(1 - distance / 4)]
-    assert estimated_shift(of_parts((known, 3)), 3) == pytest.approx(math.sqrt(-24 * logs[0]))
-    assert estimated_shift(of_parts((known, 3), (bounded, 2)), 5) == pytest.approx(
-        math.sqrt(-24 * logs[0] - 16 * logs[1])
-    )
-    assert estimated_shift(of_parts((known, 3), (unknown, 1)), 4) is None
+    assert estimated_shift([(known, 3)]) == pytest.approx(math.sqrt(-24 * logs[0]))
+    assert estimated_shift([(known, 3), (bounded, 2)]) == pytest.approx(math.sqrt(-24 * logs[0] - 16 * logs[1]))
+    assert estimated_shift([(known, 3), (unknown, 1)]) is None
 
 
 def test_a_grid_has_as_many_points_as_its_updates_allow() -> None:

@@ -189,7 +189,7 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
 
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
-    assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "optimal")
+    assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "none")
     assert is_proved(Release.of(solved(TEACHERS)), 0, Privacy(0.0), fresh=True)
     assert not is_proved(Release.of(solved(TEACHERS)), 10**6, Privacy(1.0, 0.1), fresh=True)
     assert not is_proved(Release.of(solved(TEACHERS)), 1000, Privacy(1.0, 0.1), fresh=True)

@@ -120,7 +120,7 @@ class GroupProblem:
     def __init__(
         self,
         classes: int,
-        groups: Iterable[VoterGroup | Sequence[float]],
+        groups: Iterable[VoterGroup | Sequence[Any]],
         target: Privacy,
         affected: int | None = None,
         *,
@@ -186,7 +186,7 @@ TableProblem = PluralityProblem | GroupProblem
 
 
 def simplest_problem(
-    groups: Iterable[VoterGroup | Sequence[float]],
+    groups: Iterable[VoterGroup | Sequence[Any]],
     target: Privacy,
     *,
     classes: int = 2,

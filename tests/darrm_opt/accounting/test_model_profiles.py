@@ -53,7 +53,7 @@ def exact_delta(models: list[Points], epsilon: float) -> float:
     ],
 )
 def test_total_is_that_of_the_product_of_the_pairs(models: list[Points]) -> None:
-    counts = {PrivacyProfile(points): models.count(points) for points in models}
+    counts: dict[Privacy, int] = {PrivacyProfile(points): models.count(points) for points in models}
     for total_delta in (1e-3, 1e-2, 0.05):
         found = compose_models(counts, total_delta)
         if total_delta < exact_delta(models, 50.0) - 1e-9:
@@ -72,7 +72,7 @@ def test_models_trained_by_dp_sgd_cost_what_their_profiles_compose_to(K: int, mo
 
 
 def test_each_point_alone_is_an_account() -> None:
-    models = {PrivacyProfile(PURE): 3}
+    models: dict[Privacy, int] = {PrivacyProfile(PURE): 3}
     assert compose_models(models, 0.0).epsilon == 1.5
     assert compose_models(models, 0.36).epsilon == 0.0
     assert compose_models({PrivacyProfile(LEAKY): 1}, 0.00147645).epsilon <= 0.3

@@ -138,7 +138,7 @@ def test_more_points_are_never_worth_less() -> None:
 
 def test_records_keep_the_points_and_are_proved_again() -> None:
     profile = PrivacyProfile(POINTS)
-    problem = Problem(3, profile, Privacy(0.7), classes=3, abstention=True)
+    problem: Any = Problem(3, profile, Privacy(0.7), classes=3, abstention=True)
     assert problem == GroupProblem(3, [(3, profile)], Privacy(0.7), abstention=True)
     solution = solve_table(problem)
     record = json.loads(json.dumps(table_solution_record(solution)))

@@ -12,7 +12,7 @@ from typing import Literal
 
 from darrm_opt._version import __version__
 from darrm_opt.design.constraint import UNDERFLOW_SLACK, PrivacyConstraint
-from darrm_opt.design.schedule import MAX_COMPLETE_K
+from darrm_opt.design.schedule import LARGE_K
 from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
 from darrm_opt.design.separation.result import WorstCase, search_error
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
@@ -188,9 +188,9 @@ def scaled_worst_case(
     # of γ′ as stored.
     # What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one:
     # where the bound found is loose; where γ′ lies so far below the limit that a search may leave the worst multiset
-    # out; and where it could be of another method (for K above `MAX_COMPLETE_K`, and for a γ that is monotone only once
+    # out; and where it could be of another method (for K from `LARGE_K` on, and for a γ that is monotone only once
     # it is rounded).
-    is_exact = worst.method == "monotone" or (worst.method == "complete" and constraint.K <= MAX_COMPLETE_K)
+    is_exact = worst.method == "monotone" or (worst.method == "complete" and constraint.K < LARGE_K)
     is_tight = 0 <= worst.bound - worst.value <= min(worst.error + MAX_LOOSENESS, 1e-3 * constraint.limit)
     if not (is_exact and is_tight and noise.is_monotone == scaled_noise.is_monotone):
         return None

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import WarmStart, open_backend
+from darrm_opt.design.backends import LEAST_TOLERANCE, WarmStart, open_backend
 from darrm_opt.design.constraint import STEP_ERROR, Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.objective import LinearGoal
 from darrm_opt.design.separation.result import WorstCase
@@ -90,7 +90,7 @@ class Knots:
         """Return knots close together where the objective lies, and far apart elsewhere; steps are shares of √K."""
         entries, largest = weights.size, weights.max()
         relevant, heaviest = (np.flatnonzero(weights > share * largest) for share in (MIN_WEIGHT, MIN_WEIGHT**0.5))
-        step = max(K**0.5 / 32, heaviest.size / MAX_CLOSE_KNOTS)
+        step = max(K**0.5 / 4, heaviest.size / MAX_CLOSE_KNOTS)
         places = np.arange(0, entries, max(1, round(8 * step)))
         for coordinates, distance in ((relevant, 2 * step), (heaviest, step)):
             places = np.union1d(places, coordinates[:: max(1, round(distance))])
@@ -145,7 +145,14 @@ class MasterProgram:
     """Maximise weights·γ over a set of corner multisets that grows."""
 
     def __init__(
-        self, constraint: PrivacyConstraint, goal: LinearGoal, shape: str, backend: str, *, by_knots: bool = False
+        self,
+        constraint: PrivacyConstraint,
+        goal: LinearGoal,
+        shape: str,
+        backend: str,
+        *,
+        by_knots: bool = False,
+        tolerance: float = LEAST_TOLERANCE,
     ) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
         self._columns = goal.weights.size
@@ -153,7 +160,7 @@ class MasterProgram:
         if by_knots:
             weights = goal.weights[: constraint.entries]
             self.knots = Knots.initial(weights, constraint.K, monotone=self._monotone)
-        self._program = open_backend(backend, self._solver_columns)
+        self._program = open_backend(backend, self._solver_columns, tolerance)
         self._rows: list[Array] = []
         self._limits: list[Array] = []
         self._scales: list[Array] = []  # by how much larger the solver sees a row

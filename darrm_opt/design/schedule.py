@@ -1,9 +1,8 @@
 """Schedule of a solve: the rows that it starts from, the stages of its search for cuts, and its clock.
 
 Small problems are searched whole after every program, until no cut is left; if that takes many simplex iterations, cuts
-are then sought as in larger ones. Where one search takes seconds
-(`is_expensive`), the best monotone γ comes first, then cuts near the faces of the constraint set, then the search that
-proves, each ending at the tolerance.
+are then sought as in larger ones. From `LARGE_K` voters on (`is_expensive`) the best monotone γ comes first, then cuts
+near the faces of the constraint set, then the search that proves, each ending at the tolerance.
 """
 
 from __future__ import annotations
@@ -24,14 +23,8 @@ from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.separation.result import MAX_EVALUATED_MEAN, TimeLimitReached
 from darrm_opt.problem import Problem
 
-LARGE_K = 400
-"""From this K on, γ is designed in stages that end at the tolerance."""
-
-MAX_COMPLETE_K = 120
-"""Up to this K complete search is affordable whatever Δ is."""
-
-MAX_OFF_THEIR_ENDS = 1.0
-"""Beyond `MAX_COMPLETE_K`, with more voters than this off their ends in the mean, many skeletons pass the sieves."""
+LARGE_K = 121
+"""From this K on, γ is designed in stages that end at the tolerance; below, complete search is affordable for any Δ."""
 
 MAX_PASSED_K = 600
 """Up to this K every search affords a pass over the blossoms of a row in each column (`separable`), whatever Δ is."""
@@ -40,15 +33,15 @@ MAX_ITERATIONS_PER_VOTER = 10
 """Simplex iterations for each voter after which an exact stage gives way to one with few cuts, far apart: with hundreds
 of nearly parallel rows a round, programs of large ε take hundreds of iterations each."""
 
-LATER_GAP = 1e-9
-"""Gap at which that later stage ends, beyond `MAX_COMPLETE_K`; else it ends where no cut is left, too."""
-
 FACE_SPACING = 8
 """How far apart columns of the faces are searched first where each takes passes: less than cuts are anyway."""
 
-MAX_QUICK_K = 60
-"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many
-voters are off their ends."""
+MAX_QUICK_K, MAX_QUICK_MEAN = 60, 4.0
+"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless more
+voters than this are off their ends in the mean."""
+
+MAX_FAMILY = 250
+"""Most multisets of `binding_family`."""
 
 
 class Stage(NamedTuple):
@@ -72,16 +65,14 @@ class Stage(NamedTuple):
 
 
 def is_expensive(problem: Problem) -> bool:
-    """Whether one search of a γ that is not monotone takes seconds: then the best monotone γ is found first."""
+    """Whether solving until no cut is left may take seconds: then the best monotone γ comes first."""
     # It is often optimal, certainly cheap, a good start, and what is left if time runs out.
-    return problem.K >= LARGE_K or (
-        problem.K > MAX_COMPLETE_K and problem.affected * problem.voter.delta > MAX_OFF_THEIR_ENDS
-    )
+    return problem.K >= LARGE_K
 
 
 def is_quick(problem: Problem) -> bool:
     """Whether a solve is over so soon that a γ to fall back on need not be found before time runs out."""
-    return problem.K <= MAX_QUICK_K and problem.affected * problem.voter.delta <= 4 * MAX_OFF_THEIR_ENDS
+    return problem.K <= MAX_QUICK_K and problem.affected * problem.voter.delta <= MAX_QUICK_MEAN
 
 
 def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
@@ -90,9 +81,7 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     # must do, and a single stage bounds what is lost.
     if not is_expensive(problem):
         later = None
-        if problem.K > MAX_COMPLETE_K:
-            later = _spread_stage(problem, LATER_GAP, complete=True, step=0.5, slack=0.02 * LATER_GAP, faces_first=True)
-        elif problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
+        if problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
             later = _spread_stage(problem, 0.0, complete=True, step=1.0, faces_first=True)
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0, later=later),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
@@ -113,7 +102,7 @@ def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
-    """Return multisets that almost always bind, read-only: {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250."""
+    """Return multisets that nearly always bind, read-only: {x^i, (Δ,0)^(r−i), the rest at their ends}."""
     if isinstance(constraint.corners, ProfileVertices):
         return likely_multisets(constraint)
     return _binding_family(constraint.K, constraint.affected, constraint.corners.Delta > 0)
@@ -127,8 +116,8 @@ def _binding_family(K: int, r: int, off_their_ends: bool) -> Counts:  # noqa: FB
     stationary = K - r
     counts[:, ONE] += stationary // 2
     counts[:, ZERO] += stationary - stationary // 2
-    if r >= LARGE_K:
-        counts = counts[np.linspace(0, r, 250).astype(int)]
+    if r > MAX_FAMILY:
+        counts = counts[np.linspace(0, r, MAX_FAMILY).astype(int)]
     if off_their_ends and not stationary:
         # with Δ > 0 a vote split in the middle binds too: each half at its end or off it
         middle = np.zeros((3, counts.shape[1]), dtype=np.int64)

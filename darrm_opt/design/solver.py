@@ -17,7 +17,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal, Protocol, overload
 
-from darrm_opt.design.backends import BACKENDS
+from darrm_opt.design.backends import BACKENDS, LEAST_TOLERANCE
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent
@@ -64,6 +64,9 @@ OPTIMAL_GAP = 1e-6
 
 GOOD_BOUND = 1e-10
 """Gap at which no lower bound is looked for; a solve that ends where no cut is left comes to some 1e-11."""
+
+FEASIBILITY_SHARE, MAX_FEASIBILITY = 1e-3, 1e-8
+"""The program's feasibility as a share of the tolerance, and at most, for `LARGE_K` voters or more."""
 
 ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
@@ -237,7 +240,16 @@ class Solver:
         self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first, and counts
         self._has_tried_monotone = shape == "monotone"
         by_knots = problem.K >= LARGE_K
-        self.program = MasterProgram(self.constraint, self.goal.goal, shape, backend, by_knots=by_knots)
+        # rows of many voters are nearly parallel: a feasibility much finer than the gap is out of reach, or takes long
+        feasibility = min(max(FEASIBILITY_SHARE * tolerance, LEAST_TOLERANCE), MAX_FEASIBILITY)
+        self.program = MasterProgram(
+            self.constraint,
+            self.goal.goal,
+            shape,
+            backend,
+            by_knots=by_knots,
+            tolerance=feasibility if by_knots else LEAST_TOLERANCE,
+        )
         on_round = None if watcher is None else lambda: watcher(self._progress())
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
 

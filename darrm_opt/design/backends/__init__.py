@@ -66,7 +66,7 @@ class WarmStart(NamedTuple):
 class Backend(Protocol):
     """One linear program that grows: maximise weights·γ, 0 ≤ γ ≤ 1, rows·γ ≤ limits."""
 
-    def __init__(self, entries: int) -> None: ...
+    def __init__(self, entries: int, tolerance: float) -> None: ...
 
     def add(self, rows: Array, limits: Array) -> None:
         """Add rows·γ ≤ limits; the state of earlier solves is kept, so that the next starts warm."""
@@ -84,8 +84,12 @@ class Backend(Protocol):
         """Give back what the solver holds, at the latest when the program is forgotten: nothing is solved any more."""
 
 
-def open_backend(name: str, entries: int) -> Backend:
-    """Return an empty program on the named solver."""
+LEAST_TOLERANCE = 1e-10
+"""Primal and dual feasibility by default; the least HiGHS accepts."""
+
+
+def open_backend(name: str, entries: int, tolerance: float = LEAST_TOLERANCE) -> Backend:
+    """Return an empty program on the named solver, of a feasibility within the tolerance (or the solver's least)."""
     if name not in BACKENDS:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
     entry = BACKENDS[name]
@@ -97,7 +101,7 @@ def open_backend(name: str, entries: int) -> Backend:
             f"backend = {name!r} needs the package {entry.package}, which is not installed: "
             f"pip install {entry.requirement}{alternative}."
         ) from err
-    backend: Backend = getattr(_module(f"{__name__}.{name}"), entry.class_name)(entries)
+    backend: Backend = getattr(_module(f"{__name__}.{name}"), entry.class_name)(entries, tolerance)
     return backend
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import Outcome, WarmStart, row_scale
+from darrm_opt.design.backends import LEAST_TOLERANCE, Outcome, WarmStart, row_scale
 from darrm_opt.design.backends.highs import new_highs
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
@@ -46,7 +46,7 @@ _TIMED = ("HIGHS", "CLARABEL")
 class Cvxpy:
     """A growing program in CVXPY (see `Backend`); CVXPY has no warm start for rows, so each solve is fresh."""
 
-    def __init__(self, entries: int) -> None:
+    def __init__(self, entries: int, tolerance: float) -> None:  # noqa: ARG002 — each attempt has its own
         self._rows = np.empty((0, entries))
         self._limits = np.empty(0)
         self._scale = row_scale(entries)
@@ -66,7 +66,7 @@ class Cvxpy:
         self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:
-        program = Cvxpy(start.columns.size)
+        program = Cvxpy(start.columns.size, LEAST_TOLERANCE)
         program.add(rows, limits)
         self.close()
         return program

@@ -10,7 +10,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array, Integers
 
-TOLERANCE = 1e-9
+MIN_TOLERANCE = 1e-9
 """Feasibility and optimality tolerance; the least Gurobi accepts."""
 
 _TOO_LARGE_FOR_LICENCE = 10010
@@ -28,7 +28,8 @@ _STATUS = {
 class Gurobi:
     """A growing program in Gurobi (see `Backend`)."""
 
-    def __init__(self, entries: int) -> None:
+    def __init__(self, entries: int, tolerance: float) -> None:
+        self._tolerance = max(tolerance, MIN_TOLERANCE)
         try:
             self._environment = gurobipy.Env(params={"OutputFlag": 0})
         except gurobipy.GurobiError as err:
@@ -39,8 +40,8 @@ class Gurobi:
         self._model = gurobipy.Model(env=self._environment)
         self._model.setParam("Threads", 1)
         self._model.setParam("Method", 1)  # dual simplex: warm after rows are added, and ends at a vertex
-        self._model.setParam("FeasibilityTol", TOLERANCE)
-        self._model.setParam("OptimalityTol", TOLERANCE)
+        self._model.setParam("FeasibilityTol", self._tolerance)
+        self._model.setParam("OptimalityTol", self._tolerance)
         self._model.setParam("NumericFocus", 2)
         self._gamma = self._model.addMVar(entries, lb=0.0, ub=1.0)
         self._constraints: list[gurobipy.Constr] = []
@@ -55,7 +56,7 @@ class Gurobi:
         self._constraints = [constraint for place, constraint in enumerate(self._constraints) if place not in places]
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Gurobi:
-        program = Gurobi(start.columns.size)
+        program = Gurobi(start.columns.size, self._tolerance)
         program.add(rows, limits)
         self.close()
         return program

@@ -29,8 +29,8 @@ OPTIONS: dict[str, Option] = {
 }
 """Options of every object."""
 
-TOLERANCE = 1e-10
-"""Primal and dual feasibility; the least HiGHS accepts."""
+LOOSE_TOLERANCE = 1e-7
+"""HiGHS's own primal and dual feasibility."""
 
 MIN_ENTRY = 1e-9
 """HiGHS drops smaller matrix entries (1e-12 on our scale), and warns of it; let through, they make its dual ratio test
@@ -40,13 +40,17 @@ DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 """Values of HiGHS's option simplex_strategy."""
 
 ATTEMPTS = (
-    (DUAL_SIMPLEX, TOLERANCE, False),
-    (DUAL_SIMPLEX, 1e-7, False),  # HiGHS's own tolerance, from the basis reached
-    (PRIMAL_SIMPLEX, TOLERANCE, True),  # a warm basis can go bad: once more from nothing, the other way round
-    (DUAL_SIMPLEX, 1e-7, True),
+    (DUAL_SIMPLEX, False, False),
+    (DUAL_SIMPLEX, True, False),  # from the basis reached
+    (PRIMAL_SIMPLEX, False, True),  # a warm basis can go bad: once more from nothing, the other way round
+    (DUAL_SIMPLEX, True, True),
 )
-"""(strategy, tolerance, from nothing): tried in turn while the outcome is numerical trouble. A looser tolerance costs
-utility in the repair, never privacy."""
+"""(strategy, by the loose tolerance, from nothing): tried in turn while the outcome is numerical trouble or too many
+iterations, which the last may take. A looser tolerance costs utility in the repair, never privacy."""
+
+MAX_ITERATIONS_PER_ROW = 20
+"""Simplex iterations for each row and variable in one attempt: rows of thousands of voters are so nearly parallel that
+the tolerance may be out of reach of doubles, and the simplex method goes round for ever."""
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
@@ -63,6 +67,9 @@ PROGRAM_OPTIONS: dict[str, Option] = {
     "small_matrix_value": MIN_ENTRY,
     "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
 }
+
+NO_LIMIT = 2**31 - 1
+"""Value of HiGHS's option simplex_iteration_limit."""
 
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
 """Values of HiGHS's option simplex_dual_edge_weight_strategy."""
@@ -127,8 +134,8 @@ def check_status(status: highspy.HighsStatus, call: str) -> None:
 class Highs:
     """A growing program in HiGHS (see `Backend`)."""
 
-    def __init__(self, entries: int) -> None:
-        self._entries, self._scale = entries, row_scale(entries)
+    def __init__(self, entries: int, tolerance: float) -> None:
+        self._entries, self._scale, self._tolerance = entries, row_scale(entries), tolerance
         self._columns = np.arange(entries, dtype=np.int32)
         self._highs = _acquire()
         self.close = weakref.finalize(self, _release, self._highs)
@@ -158,7 +165,7 @@ class Highs:
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
         old_basis = self._highs.getBasis()
         self.close()
-        program = Highs(start.columns.size)
+        program = Highs(start.columns.size, self._tolerance)
         program.add(rows, limits)
         if old_basis.valid:
             columns, slacks = old_basis.col_status, old_basis.row_status
@@ -196,7 +203,12 @@ class Highs:
     def _run(self) -> Status:
         """Run, and where the simplex method loses its accuracy try what is likelier to keep it."""
         status = Status.NUMERICAL
-        for strategy, tolerance, afresh in ATTEMPTS:
+        most = MAX_ITERATIONS_PER_ROW * (self._entries + self._highs.getNumRow())
+        for attempt in ATTEMPTS:
+            strategy, loose, afresh = attempt
+            tolerance = max(LOOSE_TOLERANCE, self._tolerance) if loose else self._tolerance
+            limit = NO_LIMIT if attempt == ATTEMPTS[-1] else most
+            check_status(self._highs.setOptionValue("simplex_iteration_limit", limit), "option of the iterations")
             for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
                 check_status(self._highs.setOptionValue(name, tolerance), f"option {name}")
             check_status(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
@@ -205,6 +217,6 @@ class Highs:
             call_status = self._highs.run()
             if call_status != highspy.HighsStatus.kError:
                 status = _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
-            if status is not Status.NUMERICAL:
+            if status not in {Status.NUMERICAL, Status.ITERATION_LIMIT}:
                 break
         return status

@@ -67,5 +67,5 @@ def test_the_fit_finds_what_times_depend_on(monkeypatch: pytest.MonkeyPatch) -> 
     use(monkeypatch, found)
     errors = np.log([seconds(point.problem) for point in made]) - true
     assert np.mean(np.abs(errors) < math.log(1.5)) > 0.95
-    assert " K>" in found["exact"]
+    assert " K" in found["stages"]
     assert isinstance(made[0], Point)

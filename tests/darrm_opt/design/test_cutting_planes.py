@@ -28,7 +28,7 @@ from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent, no_release
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import CanonicalGoal, as_objective
-from darrm_opt.design.schedule import FACE_SPACING, LATER_GAP, MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
+from darrm_opt.design.schedule import FACE_SPACING, MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
 from darrm_opt.design.separation.compiled import MAX_SIEVED_MEAN
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import TimeLimitReached
@@ -175,17 +175,6 @@ def test_an_exact_stage_that_gives_way_among_few_voters_ends_where_no_cut_is_lef
     assert solution.gamma == pytest.approx(whole.gamma, abs=1e-9)
     assert solution.certificate.method == whole.certificate.method == "complete"
     assert solution.statistics.rows < whole.statistics.rows
-
-
-def test_a_long_exact_stage_gives_way_to_one_with_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Problem.from_allowance(121, 1.5, 3.0)
-    exact = solve(problem)
-    monkeypatch.setattr(cutting_planes, "MAX_ITERATIONS_PER_VOTER", 1)
-    later = solve(problem)
-    assert later.status is Status.OPTIMAL
-    assert 0 < later.statistics.rows < exact.statistics.rows
-    assert abs(later.utility - exact.utility) < 2 * LATER_GAP
-    assert later.gap < 1e-8
 
 
 def test_a_clock_without_a_limit_never_stops() -> None:

@@ -126,7 +126,7 @@ def test_answers_by_knots_are_as_good_and_as_private(
     monkeypatch: pytest.MonkeyPatch, Delta: float, shape: Shape
 ) -> None:
     """The stages of many voters for a problem that is also solved to the end without knots."""
-    problem = Problem.from_allowance(K=121, m=3, epsilon=0.1, Delta=Delta)
+    problem = Problem.from_allowance(K=119, m=3, epsilon=0.1, Delta=Delta)
     exact = solve(problem, shape=shape)
     for module in ("solver", "schedule"):
         monkeypatch.setattr(f"darrm_opt.design.{module}.LARGE_K", 100)

@@ -210,6 +210,15 @@ END = 12
 MAX_WORK = 10**8
 """Chords that are looked at for one bound, a second."""
 
+MAX_STEPS = 10**6
+"""Most values of noise that are listed for one bound: σ up to some 20,000."""
+
+MANY_STEPS = 10_000
+"""Values from which they are summed at once; the errors of their exponents are within those of so many steps."""
+
+LEAST_EXPONENT = -700.0
+"""Least logarithm of a chance that is a normal double."""
+
 MAX_EXPONENT = 600.0
 """Largest logarithm of the ratio of two chances side by side: beyond, the loss is of no use."""
 
@@ -221,7 +230,8 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
     None where it is of no use, or takes too long. Ties are broken at random.
     """
     end = math.ceil(END * sigma) + 2
-    if affected * K * (K + 2 * end) > MAX_WORK or K + 4 * end > MAX_EXPONENT * sigma * sigma:
+    steps = K + 4 * end
+    if steps > MAX_STEPS or affected * K * (K + 2 * end) > MAX_WORK or steps > MAX_EXPONENT * sigma * sigma:
         return None
     growths = _growths(sigma, -K - 2 * end, K + end + 2)
     # The votes that are moved go to o one after the other: it has had ``own`` of them before.
@@ -232,8 +242,13 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
 def _growths(sigma: float, low: int, high: int) -> Array:
     """Return R(x) = ln G(x) − ln G(x − 1) for x from ``low`` to ``high``, G the distribution function of the noise."""
     start = low - math.ceil(END * sigma)  # what lies below changes no double from ``low`` on
-    x = np.arange(start + 1, high + 1, dtype=np.float64)
-    ratios = np.exp((2 * x - 1) / (2 * sigma * sigma)).tolist()  # p(x − 1)/p(x)
+    x = np.arange(start, high + 1, dtype=np.float64)
+    exponents = -x * x / (2 * sigma * sigma)
+    # All at once where no chance is subnormal: a sum of n positive numbers errs by n ulps, and so does the recursion.
+    if x.size > MANY_STEPS and exponents.min() > LEAST_EXPONENT:
+        chances = np.exp(exponents)
+        return np.log1p(chances[low - start :] / np.cumsum(chances)[low - start - 1 : -1])
+    ratios = np.exp((2 * x[1:] - 1) / (2 * sigma * sigma)).tolist()  # p(x − 1)/p(x)
     below, odds = 1.0, []  # G(x)/p(x), and G(x − 1)/p(x)
     for ratio in ratios:
         odds.append(below * ratio)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from darrm_opt.accounting.calibrate import Calibration, calibrate
 from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.design.report import guarantee
@@ -24,7 +25,6 @@ from darrm_opt.planning.question import Question, end_of, remaining, stop_at
 from darrm_opt.planning.ranking import FRESH, plan, plan_of_options, time_limit_warning
 from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.search import largest_fitting
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective, expected
 from darrm_opt.tables.priors import PluralityPrior, Ties
@@ -147,18 +147,18 @@ def _tables(question: Question, problem: GroupProblem, goal: PluralityObjective,
     # Composition of (ε, δ) says what is certain to fit; the accounts of a table itself may allow more.
     targets = [release_target(total, queries)]
     made(targets[0])  # before the search, so that it has the whole of the time
-    if queries > 1 and total.delta > 0:
+
+    def pure(epsilon: float) -> tuple[Privacy, float]:
+        target = Privacy(epsilon)
+        return target, made(target)[1].cost(queries, total.delta).epsilon
+
+    if queries > 1 and total.delta > 0 and not question.stop():
         least = release_target(replace(total, delta=total.delta / 2), queries).epsilon
-        targets.append(
-            Privacy(
-                largest_fitting(
-                    lambda epsilon: not question.stop() and made(Privacy(epsilon))[1].fits(total, queries),
-                    least,
-                    MAX_SCALE * least,
-                    PRECISION,
-                )
-            )
+        most = MAX_SCALE * least
+        found: Calibration[Privacy] | None = calibrate(
+            pure, total.epsilon, most, guess=least, precision=PRECISION, stop=question.stop
         )
+        targets += [] if found is None else [found.result]
     best: dict[str, Option] = {}
     for target in targets:
         solution, mechanism = made(target)

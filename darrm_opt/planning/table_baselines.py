@@ -212,7 +212,7 @@ def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) ->
         def chances(rate: float, law: Any = law) -> Array:
             return _of_totals(problem, cells, law(cells, rate))
 
-        rate = _largest_rate(problem, chances)
+        rate = _largest_rate(problem, chances, stop)
         found.append(baseline(name, chances(rate), f"rate {rate:.4g}", rate))
     for name, make in (("worst_group", _worst_group), ("best_subset", _best_subset)):
         if len(problem.groups) > 1 and not stop() and (made := make(problem, goal, end)) is not None:
@@ -293,13 +293,13 @@ def _of_totals(problem: GroupProblem, cells: Histograms, values: Array) -> Array
     return np.column_stack([chances, np.zeros(len(chances))]) if problem.abstention else chances
 
 
-def _largest_rate(problem: GroupProblem, chances: Any) -> float:
-    """Return the largest rate at which the table is private but for rounding."""
+def _largest_rate(problem: GroupProblem, chances: Any, stop: Callable[[], bool]) -> float:
+    """Return the largest rate at which the table is private but for rounding; 0, or a smaller one, once ``stop`` is."""
     corners = corners_of(problem)
 
     def fits(rate: float) -> bool:
         table = chances(rate)
-        return all(one.violations(table, math.inf, 1).largest <= one.error for one in corners)
+        return not stop() and all(one.violations(table, math.inf, 1).largest <= one.error for one in corners)
 
     return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, check_arithmetic
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
 from darrm_opt.tables.corners import Corners, VoterMaps, corners_of, voter_maps
 from darrm_opt.tables.groups import GroupProblem, TableProblem, compositions
@@ -118,7 +119,7 @@ def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
     0.25
     """
     proof = _proof_of(problem, table)
-    found = proof.excess(table)
+    found = _excess(problem, table)
     if not found.bound <= 0:
         raise proof.refusal(table, found)
     return _certificate(proof, found)
@@ -140,7 +141,7 @@ def certify_table(problem: TableProblem, table: Table) -> tuple[Table, TableCert
     proof = _proof_of(problem, table)
     mixed, kept = table, 1.0
     for _ in range(MAX_REPAIRS):
-        found = proof.excess(mixed)
+        found = _excess(problem, mixed)
         if found.bound <= 0:
             return mixed, _certificate(proof, found)
         # The first step is enough but for rounding; no proof rests on that.
@@ -150,6 +151,13 @@ def certify_table(problem: TableProblem, table: Table) -> tuple[Table, TableCert
         mixed = Table(table.cells, table.values * kept)
     uniform = Table(table.cells, table.values * 0.0)
     return uniform, verify_table(problem, uniform)
+
+
+@lru_cache(maxsize=4)
+def _excess(problem: TableProblem, table: Table) -> Excess:
+    """Return the largest excess of a table; the last are kept, as what a solve has proved is proved as it is used."""
+    check_arithmetic()
+    return _proof_of(problem, table).excess(table)
 
 
 def _proof_of(problem: TableProblem, table: Table) -> EdgeProof | CornerProof:

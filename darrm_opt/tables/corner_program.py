@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.design.backends import Outcome, open_backend
+from darrm_opt.design.separation.compiled import thread_count
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -40,6 +41,12 @@ MAX_NEW_ROWS = 400
 
 ROWS_PER_VARIABLE, IDLE_ROUNDS = 4, 3
 """Above so many rows for each variable, those that have not bound for so many rounds are dropped."""
+
+CORNER_SECONDS = 4e-8
+"""About how long a proof takes a corner [s], on one processor: a time limit leaves the time for it."""
+
+MIN_SECONDS = 0.1
+"""Time of the first program where a time limit leaves none [s]."""
 
 MAX_ROUNDS = 400
 """Rounds after which a solve stops short."""
@@ -187,12 +194,13 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
     x = inside = np.zeros(weights.size)
     multipliers = np.zeros(0)
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
+    deadline -= CORNER_SECONDS * sum(map(len, corners)) / thread_count()
     while rounds < MAX_ROUNDS:
         left = deadline - time.perf_counter()
-        if left <= 0:
+        if left <= 0 and rounds:  # one round, or there is nothing to prove
             status = Status.TIME_LIMIT
             break
-        outcome = program.solve(asked, None if left == math.inf else left)
+        outcome = program.solve(asked, None if left == math.inf else max(left, MIN_SECONDS))
         rounds, iterations = rounds + 1, iterations + outcome.iterations
         if outcome.status is not Status.OPTIMAL:
             status = outcome.status
@@ -205,7 +213,7 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
             point = share * inside + (1 - share) * x
             chances, places = _chances(point, cells), program.places
             cuts = [_cuts(one, chances, places, complete=share == 0.0) for one in corners]
-            private = point * _private_share(corners, cuts)
+            private = point * min(_private_share(corners, cuts, 2), 1 - 2e-12)
             if asked @ private > asked @ inside:
                 inside = private
             added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
@@ -220,12 +228,8 @@ def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline:
     bound = program.bound(weights, multipliers) + constant
     bound += 8 * UNIT_ROUNDOFF * worth.size * float(np.abs(worth).sum())  # of the weights' own sums
     program.backend.close()
-    proposals = [x] if status is Status.OPTIMAL else [x, inside]
-    if cells.abstention:  # silence is private whatever the target is
-        silent = np.zeros(weights.size)
-        silent[cells.layout[:, -1]] = 1.0
-        proposals.append(silent)
-    candidates = [Table.normalised(cells, proposal) for proposal in proposals]
+    # Where cuts are missing the last x is far from private, and ``inside`` the best that was made of any.
+    candidates = [Table.normalised(cells, x if status is Status.OPTIMAL else inside)]
     score = partial(expected, worth=worth)
     return Optimum(candidates, score, 0.0, bound, status, len(program), rounds, iterations)
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.tables.priors import Ties
 
+GROUP_SECONDS = 60.0
+"""Time limit of a plan for groups where none is given [s]: the best tables of many voters take hours."""
+
 
 def plan(
     options: QuestionOptions,
@@ -45,7 +48,11 @@ def plan(
     ] = None,
     time_limit: Annotated[
         str | None,
-        CommandOption("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS"),
+        CommandOption(
+            "--time-limit",
+            "About how long to search: then what was found, all of it proved. The default with --group is 60.",
+            "SECONDS",
+        ),
     ] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
@@ -132,7 +139,7 @@ def _plan_groups(
             weights=weights,
             fresh=options.fresh,
             least_accuracy=least_accuracy,
-            time_limit=time_limit,
+            time_limit=GROUP_SECONDS if time_limit is None else time_limit,
             progress=lambda option: display.update(option.name),
         )
     _show(found, output, plot, json=json, groups=groups)

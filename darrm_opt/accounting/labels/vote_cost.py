@@ -247,7 +247,7 @@ def _growths(sigma: float, low: int, high: int) -> Array:
     # All at once where no chance is subnormal: a sum of n positive numbers errs by n ulps, and so does the recursion.
     if x.size > MANY_STEPS and exponents.min() > LEAST_EXPONENT:
         chances = np.exp(exponents)
-        return np.log1p(chances[low - start :] / np.cumsum(chances)[low - start - 1 : -1])
+        return np.asarray(np.log1p(chances[low - start :] / np.cumsum(chances)[low - start - 1 : -1]))
     ratios = np.exp((2 * x[1:] - 1) / (2 * sigma * sigma)).tolist()  # p(x − 1)/p(x)
     below, odds = 1.0, []  # G(x)/p(x), and G(x − 1)/p(x)
     for ratio in ratios:

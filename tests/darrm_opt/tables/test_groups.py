@@ -18,6 +18,7 @@ from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.answers.tables import table_to_dict
 from darrm_opt.design.solution import Status
 from darrm_opt.record import DesignSpec
+from darrm_opt.tables import corner_program
 from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table
 from darrm_opt.tables.corners import check_reach, corner_count, corners_of, voter_maps
 from darrm_opt.tables.groups import GroupProblem, VoterGroup, group_of
@@ -340,3 +341,13 @@ def test_an_objective_of_groups_is_not_one_of_voters_that_are_alike() -> None:
     for objective in (Truth((0.9,)), PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0))):
         with refused("objective"):
             solve_table(PluralityProblem(3, 3, TARGET), objective)
+
+
+def test_a_time_limit_leaves_the_time_for_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is left for the search, one round is made: a proof of the uniform release would say nothing."""
+    monkeypatch.setattr(corner_program, "CORNER_SECONDS", 1.0)
+    problem = GroupProblem(2, [group_of(6, 0.1), group_of(5, 0.5)], Privacy(0.6))
+    solution = solve_table(problem, time_limit=1.0)
+    assert (solution.status, solution.statistics.rounds) == (Status.TIME_LIMIT, 1)
+    assert 0.55 < solution.utility <= solution.upper_bound
+    assert verify_table(problem, solution.table).margin >= 0

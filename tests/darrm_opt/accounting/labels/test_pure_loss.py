@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import cache
 from itertools import combinations, product
 
+import numpy as np
 import pytest
 from support.cases import for_each
 
@@ -87,3 +89,18 @@ def test_a_total_without_delta_is_there_and_grows_with_the_releases() -> None:
 def test_noise_is_found_without_delta() -> None:
     found = NoisyMaximum.calibrated(11, 5, Privacy(1.0, 0.0), 2)
     assert 0.999 < cost(found, 2, 0.0).epsilon <= 1.0
+
+
+@pytest.mark.parametrize("sigma", [300.0, 411.5])
+def test_growths_that_are_summed_at_once_are_those_of_the_recursion(
+    sigma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far less apart than the error that is charged for them."""
+    end = math.ceil(12 * sigma) + 2
+    module = sys.modules[label_loss.__module__]
+    at_once = module._growths(sigma, -5 - 2 * end, 7 + end)
+    monkeypatch.setattr(module, "MANY_STEPS", 10**9)
+    steps = module._growths(sigma, -5 - 2 * end, 7 + end)
+    assert at_once.size > 10_000
+    assert np.abs(at_once / steps - 1).max() < at_once.size * 2.0**-53
+    assert label_loss(1e5, 2, 5, 1) is None  # listed in minutes, and worth nothing

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import check_unmasked
 from darrm_opt.problem import whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, shuffled
 
@@ -93,7 +94,12 @@ def collect_votes(
     pool must not depend on the data.
     """
     classes = checked_classes(classes)
-    votes = [[class_numbers(np.asarray(t.predict(pool)), classes, "prediction") for t in row] for row in teachers]
+    def voted(teacher: Any) -> NDArray[np.int64]:
+        predicted = teacher.predict(pool)
+        check_unmasked(predicted, "prediction")
+        return class_numbers(np.asarray(predicted), classes, "prediction")
+
+    votes = [[voted(teacher) for teacher in row] for row in teachers]
     return np.array(votes, dtype=np.int64)
 
 
@@ -107,6 +113,9 @@ def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
 
 def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``."""
+    if labels.ndim != 1:
+        advice = "Of probabilities, let predict return the likeliest class."
+        raise InvalidInput(argument, f"shape {labels.shape}", "one class for each row", advice)
     numbers = {label: number for number, label in enumerate(classes)}
     try:
         return np.array([numbers[label] for label in labels.tolist()], dtype=np.int64)

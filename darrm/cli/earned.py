@@ -21,17 +21,18 @@ VOTE_ROWS = 4096
 """Rows of a file of votes that are read at a time."""
 
 
-def read_batch(path: str, K: str | None, classes: str, queries: str) -> VoteTable:
+def read_batch(path: str, K: str | None, classes: str, queries: str, missing: str | None = None) -> VoteTable:
     """Return the votes for each class of each query of a file, whose rows are the queries; the rest is as typed."""
     import numpy as np
 
-    from darrm.cli.vote_files import blocks
+    from darrm.cli.vote_files import blocks, missing_votes
     from darrm_opt.problem import whole_number
     from darrm_opt.tables.votes import count_votes
 
     voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
     labels = whole_number(number(classes), "classes", "at least 2", least=2)
-    counts = [count_votes(table, voters, labels) for table in blocks(path, voters, VOTE_ROWS, labels)]
+    filled = missing_votes(missing)
+    counts = [count_votes(table, voters, labels) for table in blocks(path, voters, VOTE_ROWS, labels, filled)]
     if not counts:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
     batch = np.concatenate(counts)

@@ -39,6 +39,17 @@ FRESH = (
 
 Fresh = Annotated[bool, CommandOption("--fresh", FRESH)]
 
+MissingVotes = Annotated[
+    str | None,
+    CommandOption(
+        "--missing",
+        "What a missing vote (an empty cell, NaN, null) becomes: evenly, a vote for each class in turn, or class, "
+        "one for the last class, which is then the mechanism's class for none; with ,value=-1 for -1 too.",
+        "evenly|class[,value=N]",
+        otherwise="refused",
+    ),
+]
+
 StoreUrl = Annotated[
     str | None,
     CommandOption(
@@ -354,6 +365,7 @@ class WorthOptions:
             VOTES,
         ),
     ] = None
+    missing: MissingVotes = None
     ties: Annotated[
         str,
         CommandOption(

@@ -91,28 +91,32 @@ def vote_prior(options: QuestionOptions, classes: int) -> Any:
     from darrm_opt.errors import InvalidInput, Rule
 
     if options.votes is None:
+        if options.missing is not None:
+            raise InvalidInput("missing", options.missing, Rule("needs --votes"))
         return options.prior
     if options.prior is not None:
         raise InvalidInput("prior", options.prior, Rule("cannot be combined with --votes"), "The votes are the prior.")
     if classes > 2 or options.price != "0":
         return past_votes(options, options.K, classes)
-    from darrm.cli.vote_files import blocks
+    from darrm.cli.vote_files import blocks, missing_votes
     from darrm_opt.design.objective import histogram
     from darrm_opt.priors import vote_histogram
 
-    return histogram(vote_histogram(blocks(options.votes, _voters(options.K), VOTE_ROWS)).counts)
+    filled = missing_votes(options.missing)
+    return histogram(vote_histogram(blocks(options.votes, _voters(options.K), VOTE_ROWS, None, filled)).counts)
 
 
 def past_votes(options: WorthOptions, K: str | None, classes: int) -> PastVotes:
     """Return the votes of the file that --votes names, which need no protection."""
     import numpy as np
 
-    from darrm.cli.vote_files import blocks
+    from darrm.cli.vote_files import blocks, missing_votes
     from darrm_opt.errors import InvalidInput
     from darrm_opt.tables.priors import PastVotes
 
     path = options.votes
-    tables = [] if path is None else list(blocks(path, _voters(K), VOTE_ROWS, classes))
+    filled = missing_votes(options.missing)
+    tables = [] if path is None else list(blocks(path, _voters(K), VOTE_ROWS, classes, filled))
     if not tables:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
     return PastVotes.of_votes(np.concatenate(tables), classes)

@@ -123,6 +123,8 @@ def _objective(design: DesignOptions, table: TableOptions, problem: TableProblem
     from darrm_opt.tables.objective import as_table_objective
 
     text: Any = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
+    if table.votes is None and table.missing is not None:
+        raise InvalidInput("missing", table.missing, Rule("needs --votes"))
     if table.votes is not None:
         if text != DEFAULT_OBJECTIVE:
             raise InvalidInput(

@@ -19,10 +19,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.cli.parameters import named_values, number, options_named
 from darrm_opt.durable_file import errors_naming
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
 from darrm_opt.tables.votes import (
+    AS_CLASS,
+    EVENLY,
     INDEXED,
     NAMED,
     SIGNED,
@@ -74,9 +77,30 @@ class Missing:
     value: int | None = None
     groups: tuple[int, ...] | None = None
 
+    def check(self, K: int, classes: int | None) -> None:
+        """Refuse what cannot be done for K votes among these classes."""
+        with options_named(how="missing", value="missing"):
+            self.fill([[0] * K], classes, 0, self.value)
+
     def fill(self, votes: Any, classes: int | None, first_row: int, value: int | None) -> Table:
         """Return votes that are all there; ``classes`` is None for the bits of a γ."""
         return fill_missing(votes, classes or 2, self.how, value=value, groups=self.groups, first_row=first_row)
+
+
+def missing_votes(text: str | None) -> Missing | None:
+    """Return what becomes of missing votes, as typed; None: they are refused."""
+    from darrm_opt.problem import whole_number
+
+    if text is None:
+        return None
+    how, _, rest = text.partition(",")
+    accepted = f"{EVENLY} or {AS_CLASS}, and perhaps value=N behind a comma"
+    if how not in (EVENLY, AS_CLASS):
+        raise InvalidInput("missing", text, accepted)
+    value = named_values("missing", rest or None, ("value",), accepted).get("value")
+    if value is None:
+        return Missing(how)
+    return Missing(how, whole_number(number(value), "missing", accepted, least=-(2**63), most=2**63 - 1))
 
 
 def check_format(path: str, argument: str) -> str:
@@ -91,6 +115,8 @@ def check_format(path: str, argument: str) -> str:
 
 def blocks(path: str, K: int, rows: int, classes: int | None = None, missing: Missing | None = None) -> Iterator[Table]:
     """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked."""
+    if missing is not None:
+        missing.check(K, classes)
     reader = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
     try:
         yield from _in_blocks(reader(path, K, rows, classes, missing), rows)

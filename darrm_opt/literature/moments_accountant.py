@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from darrm_opt.bagging import PerInstanceLoss
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import positive_fraction
+from darrm_opt.noise import check_unmasked
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD, float_above, multiple_up
 from darrm_opt.teachers import Partition, checked_chunks
@@ -278,6 +279,7 @@ def _spread_votes(votes: IntArray, chunks: IntArray, n_classes: int) -> IntArray
 
 def _checked_arrays(votes: Any, chunks: Any, n_classes: int) -> tuple[IntArray, IntArray]:
     n_classes = whole_number(n_classes, "n_classes", "a number of classes, at least 2", least=2)
+    check_unmasked(votes, "votes")
     array = np.asarray(votes)
     if array.ndim != 3 or 0 in array.shape[:2] or array.dtype.kind not in "iu":
         raise InvalidInput("votes", votes, "whole numbers of shape (n_partitions, n_chunks, n_queries)")

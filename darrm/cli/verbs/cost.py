@@ -17,6 +17,7 @@ from darrm.cli.parameters import (
     BagsOption,
     DesignOptions,
     Fresh,
+    MissingVotes,
     ProblemOptions,
     SampleOptions,
     TotalOptions,
@@ -157,6 +158,7 @@ class BatchOptions:
         str | None,
         CommandOption("--votes", "Votes of a fixed batch, a row for each query: say what these cost.", "FILE", VOTES),
     ] = None
+    missing: MissingVotes = None
     leader_share: Annotated[
         str,
         CommandOption("--leader-share", "Mean share of the voters that agree, as expected beforehand.", "SHARE", VOTES),
@@ -265,7 +267,7 @@ def _cost_of_mechanism(
             raise InvalidInput(
                 "votes", batch.votes, Rule("needs the mechanism's parameter and cannot be combined with --records")
             )
-        counts = read_batch(batch.votes, options.K, options.classes, options.queries)
+        counts = read_batch(batch.votes, options.K, options.classes, options.queries, batch.missing)
         queries = len(counts)
     # One of the two questions: ε of a parameter at δ, or the parameter within a total. A δ means something else in
     # each.

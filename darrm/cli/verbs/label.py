@@ -13,9 +13,9 @@ from darrm.cli.parameters import (
     FRESH,
     AsJson,
     DesignOptions,
+    MissingVotes,
     ProblemOptions,
     SampleOptions,
-    named_values,
     number,
     total_privacy,
 )
@@ -98,16 +98,7 @@ def label(
             "COMMAND",
         ),
     ] = None,
-    missing: Annotated[
-        str | None,
-        CommandOption(
-            "--missing",
-            "What a missing vote (an empty cell, NaN, null) becomes: evenly, a vote for each class in turn, or class, "
-            "one for the last class, which is then the mechanism's class for none; with ,value=-1 for -1 too.",
-            "evenly|class[,value=N]",
-            otherwise="refused",
-        ),
-    ] = None,
+    missing: MissingVotes = None,
     block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
     fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=_BUDGET)] = False,
@@ -137,6 +128,7 @@ def label(
     from darrm.cli.earned import open_earned_log
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
+    from darrm.cli.vote_files import missing_votes
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
@@ -285,28 +277,8 @@ def _spent_text(log: ReleaseLog) -> str:
     return f"{log.spent:,} of {log.limit:,} releases are spent.{total}"
 
 
-def missing_votes(text: str | None) -> Missing | None:
-    """Return what becomes of missing votes, as typed; None: they are refused."""
-    from darrm.cli.vote_files import Missing
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import whole_number
-    from darrm_opt.tables.votes import AS_CLASS, EVENLY
-
-    if text is None:
-        return None
-    how, _, rest = text.partition(",")
-    accepted = f"{EVENLY} or {AS_CLASS}, and perhaps value=N behind a comma"
-    if how not in (EVENLY, AS_CLASS):
-        raise InvalidInput("missing", text, accepted)
-    value = named_values("missing", rest or None, ("value",), accepted).get("value")
-    if value is None:
-        return Missing(how)
-    return Missing(how, whole_number(number(value), "missing", accepted, least=-(2**63), most=2**63 - 1))
-
-
 def _missing_for(missing: Missing | None, mechanism: VoteMechanism) -> Missing | None:
     """Return the same for a mechanism, or refuse it: missing votes of a group become votes of that group."""
-    from darrm.cli.parameters import options_named
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.table import GroupTableMechanism
     from darrm_opt.tables.votes import AS_CLASS, EVENLY
@@ -319,8 +291,7 @@ def _missing_for(missing: Missing | None, mechanism: VoteMechanism) -> Missing |
         raise InvalidInput("missing", missing.how, accepted, "Or design for voters that are not private.")
     if isinstance(mechanism, GroupTableMechanism):
         missing = replace(missing, groups=tuple(group.K for group in mechanism.problem.groups))
-    with options_named(how="missing", value="missing"):
-        missing.fill([[0] * mechanism.K], mechanism.classes, 0, missing.value)
+    missing.check(mechanism.K, mechanism.classes)
     return missing
 
 

@@ -75,7 +75,7 @@ def solve(
             of_gamma = {"plot": (plot, None), "method": (method, "auto")}
             show_table_design(asked, design, table, output, unused=of_gamma, json=json)
             return
-        for name, default in (("votes", None), ("ties", "excluded"), ("price", "0")):
+        for name, default in (("votes", None), ("missing", None), ("ties", "excluded"), ("price", "0")):
             if (value := getattr(table, name)) != default:
                 raise InvalidInput(name, value, Rule("is for tables: the objective of a γ is --objective"))
         problem = asked  # one group of two classes

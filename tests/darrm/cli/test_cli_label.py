@@ -693,3 +693,21 @@ def test_private_voters_are_not_made_to_depend_on_each_other() -> None:
     assert "class, where a record reaches 5 private voters" in told
     assert "evenly where there are two classes" in refused(*asked, "--missing", "class")
     assert not Path("log").exists()
+
+
+def test_every_verb_that_reads_votes_takes_missing_ones() -> None:
+    Path("past.csv").write_text("a,b,c,d,e\n1,1,1,,0\n0,0,0,NA,0\n", encoding="utf-8")
+    Path("filled.csv").write_text("a,b,c,d,e\n1,1,1,0,0\n0,0,0,1,0\n", encoding="utf-8")
+    total = ("--total-epsilon", "2", "--total-delta", "1e-3", "--queries", "2")
+    shape = ("--K", "5", "--affected", "1")
+    for asked in (
+        ("compare", *shape, *total),
+        ("solve", "--K", "5", "--classes", "2", "--abstention", "--affected", "1", "--target-epsilon", "1"),
+        ("cost", "gnmax", "--K", "5", "--classes", "3", "--sigma", "3", "--delta", "1e-3", "--unpublished"),
+    ):
+        assert "--missing says" in refused(*asked, "--votes", "past.csv")
+        assert "--missing" in refused(*asked, "--votes", "past.csv", "--missing", "evenly,value=1")
+        assert "--missing" in refused(*asked, "--missing", "evenly")
+        found, same = (run_json(*asked, "--votes", name, "--missing", "evenly") for name in ("past.csv", "filled.csv"))
+        for name in ("options", "utility", "ranking", "epsilon", "rows"):
+            assert found.get(name) == same.get(name)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from support.refusals import refused
 
+from darrm_opt.literature.moments_accountant import checked_votes
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.priors import vote_histogram
 from darrm_opt.release import PrivateVote, fill_missing, randomised_signs, release_signs
 from darrm_opt.tables.votes import checked_for, count_votes
+from darrm_opt.teachers import Partition, collect_votes
 
 NAN = math.nan
 SURE = PrivateVote(mechanism_class("permute_and_flip").of(5, 3, 300.0))
@@ -98,3 +101,26 @@ def test_the_advice_is_about_the_type_of_the_votes(votes: np.ndarray, advice: st
         checked_for(votes, 2, classes)
     assert advice in error.value.advice
     assert ("(votes + 1) // 2" in error.value.advice) == (votes.dtype.kind == "f" and classes == 2)
+
+
+class Predicts:
+    """A teacher that predicts what it was given."""
+
+    def __init__(self, predicted: Any) -> None:
+        self.predicted = predicted
+
+    def predict(self, pool: Any) -> Any:
+        assert len(pool) == 2
+        return self.predicted
+
+
+def test_teachers_that_predict_no_classes_are_refused() -> None:
+    for predicted in (np.eye(2), np.array([0.3, 0.7]), np.ma.array([0, 1], mask=[0, 1])):
+        with refused("prediction"):
+            collect_votes([[Predicts(predicted)]], np.zeros((2, 1)))
+    assert collect_votes([[Predicts([1.0, 0.0])]], np.zeros((2, 1))).tolist() == [[[1, 0]]]
+
+
+def test_votes_of_partitions_may_not_be_masked() -> None:
+    with refused("votes"):
+        checked_votes(np.ma.array([[[0, 1]]], mask=[[[0, 1]]]), Partition([[0]], 1, "replace"), 2)

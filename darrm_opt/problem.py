@@ -268,8 +268,8 @@ class Problem:
 
     @property
     def m(self) -> float | None:
-        """Privacy allowance, target ε over voter ε; None for ε = 0 and ε = inf, where it has no meaning."""
-        if self.voter.epsilon in (0.0, math.inf):
+        """Privacy allowance, target ε over voter ε; None where it has no meaning: ε = 0, ε = inf, or several points."""
+        if self.voter.epsilon in (0.0, math.inf) or len(self.voter.points) > 1:
             return None
         return float(f"{self.target.epsilon / self.voter.epsilon:.10g}")
 
@@ -295,7 +295,7 @@ class Problem:
         """Return the problem of the same voters at another target.
 
         Args:
-            m: privacy allowance, > 0; the target ε itself [nats] where the voters' ε is 0 or inf and m has no meaning.
+            m: privacy allowance, > 0; the target ε itself [nats] where m has no meaning.
             delta: δ of the release [probability]; default as in `from_allowance`.
 
         Raises:
@@ -305,6 +305,9 @@ class Problem:
         Privacy(epsilon=0.2, delta=0.0)
         """
         epsilon, Delta = self.voter.epsilon, self.voter.delta
+        if len(self.voter.points) > 1:
+            target = Privacy(_epsilon(m, "target_epsilon"), Delta if delta is None else _probability(delta, "delta"))
+            return Problem(self.K, self.voter, target, self.affected)
         if self.m is None:
             return Problem.from_allowance(self.K, None, epsilon, Delta, delta, self.affected, target_epsilon=m)
         return Problem.from_allowance(self.K, m, epsilon, Delta, delta, self.affected)

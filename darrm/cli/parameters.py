@@ -6,6 +6,7 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -99,7 +100,7 @@ def backends() -> str:
 
 
 _PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
-"""Options of a problem, among those of a group."""
+"""Options of a problem of one (ε, Δ), among those of a group."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class VoterOptions:
         return tuple(
             field.name
             for field in fields(self)
-            if field.name in _PROBLEM_FIELDS and getattr(self, field.name) != field.default
+            if field.name in (*_PROBLEM_FIELDS, "profile", "profile_points")
+            and getattr(self, field.name) != field.default
         )
 
     def problem(self, **instead: Any) -> Problem:
@@ -163,6 +165,41 @@ class ProblemOptions(VoterOptions):
     delta: Annotated[
         str | None, CommandOption("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
     ] = None
+    profile: Annotated[
+        str | None,
+        CommandOption(
+            "--profile",
+            "What one voter states of its privacy, instead of --epsilon and --Delta: points ε:δ such as "
+            "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
+            "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
+            "POINTS|CURVE|FILE",
+            PROBLEM,
+        ),
+    ] = None
+    profile_points: Annotated[
+        str, CommandOption("--profile-points", "How many points are chosen from a curve.", "COUNT", PROBLEM)
+    ] = "5"
+
+    def problem(self, **instead: Any) -> Problem:
+        """Return the problem that the options name, with ``instead`` in place of some."""
+        if self.profile is None:
+            return super().problem(**instead)
+        from darrm_opt.errors import InvalidInput, Rule
+        from darrm_opt.privacy_curves import UNSTATED_DELTA, PrivacyCurve, stated_curve
+        from darrm_opt.problem import Privacy, Problem
+
+        for name in ("epsilon", "Delta", "m"):
+            if getattr(self, name) != ("0" if name == "Delta" else None) or name in instead:
+                value = instead.get(name, getattr(self, name))
+                raise InvalidInput(name, value, Rule("cannot be combined with --profile; give --target-epsilon"))
+        given = {name: number(getattr(self, name)) for name in ("K", "target_epsilon", "delta", "affected")} | instead
+        stated = stated_curve(self.profile)
+        delta = given["delta"]
+        if isinstance(stated, PrivacyCurve):
+            delta = (UNSTATED_DELTA if stated.pure == math.inf else 0.0) if delta is None else delta
+            stated = stated.profile(Privacy(0.0, delta), number(self.profile_points))
+        target = Privacy(given["target_epsilon"], stated.delta if delta is None else delta)
+        return Problem(given["K"], stated, target, given["affected"])
 
 
 Method = Annotated[

@@ -12,6 +12,7 @@ from typing import Literal
 
 from darrm_opt._version import __version__
 from darrm_opt.design.constraint import UNDERFLOW_SLACK, PrivacyConstraint
+from darrm_opt.design.profile_vertices import ProfileVertices
 from darrm_opt.design.schedule import LARGE_K
 from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
 from darrm_opt.design.separation.result import WorstCase, search_error
@@ -106,6 +107,8 @@ def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFuncti
     # either.
     corners = constraint.corners.named(worst.counts)
     places = ", ".join(f"{count} at {label}" for label, count in corners.items())
+    if isinstance(constraint.corners, ProfileVertices):
+        places = constraint.corners.text(corners)
     excess = (worst.value - constraint.limit) / 2
     nominal = PrivacyConstraint.of(problem, nominal=True)
     value = float(nominal.values(noise.signed, worst.counts[None, :])[0])

@@ -10,6 +10,7 @@ They are computed exactly and rounded to the nearest double, which `constraint.S
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -82,12 +83,12 @@ class ProfileVertices:
         """Return one multiset as ``{label: count}`` without the empty vertices."""
         return {label: int(n) for label, n in zip(self.labels, counts, strict=True) if n}
 
-    def places(self) -> dict[str, tuple[float, float]]:
-        """Return (p, p′) of each vertex by its label."""
-        return {
-            label: (float(p), float(p_prime))
-            for label, p, p_prime in zip(self.labels, self.p, self.p_prime, strict=True)
-        }
+    def text(self, counts: Mapping[str, int]) -> str:
+        """Return a multiset with the two probabilities of each voter: "3 at upper_1 (0.02, 0.01)"."""
+        pairs = dict(zip(self.labels, zip(self.p.tolist(), self.p_prime.tolist(), strict=True), strict=True))
+        return ", ".join(
+            f"{n} at {label} ({pairs[label][0]:.6g}, {pairs[label][1]:.6g})" for label, n in counts.items()
+        )
 
 
 def _read_only(values: list[float]) -> Array:

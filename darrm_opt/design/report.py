@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import TYPE_CHECKING
 
+from darrm_opt.design.profile_vertices import profile_vertices
+
 if TYPE_CHECKING:
     from darrm_opt.design.certificate import Certificate
     from darrm_opt.design.solution import Solution
@@ -62,7 +64,7 @@ def solution_text(solution: Solution) -> str:
     notes = [
         f"utility    {solution.utility:.9f} of the plain majority's, as weighed by {solution.objective}",
         f"optimal    no {kind} γ has more than {bound}",
-        certificate_text(solution.certificate),
+        certificate_text(solution.certificate, solution.problem),
         f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
     ]
     if dips := _dips(gamma):
@@ -106,6 +108,8 @@ def voters_text(problem: Problem) -> str:
     voter = problem.voter  # an assumption: with all its digits, since rounded up it would be a weaker one
     exact = f"({voter.epsilon:.12g}, {voter.delta:.12g})-DP" if voter.delta else f"{voter.epsilon:.12g}-DP"
     kind = "not private" if voter.epsilon == math.inf else exact
+    if len(voter.points) > 1:
+        kind = "with the privacy profile " + ", ".join(f"({e:.12g}, {d:.12g})" for e, d in voter.points)
     influence = (
         "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
     )
@@ -129,16 +133,22 @@ def guarantee(privacy: Privacy, form: str = ".6g") -> str:
     return f"({epsilon}, {text_above(privacy.delta, form)})-DP" if privacy.delta else f"{epsilon}-DP"
 
 
-def certificate_text(certificate: Certificate) -> str:
-    """Return why γ is private, in plain words."""
-    worst = ", ".join(f"{count} at {_corner(label)}" for label, count in certificate.worst_corners.items())
+def certificate_text(certificate: Certificate, problem: Problem | None = None) -> str:
+    """Return why γ is private, in plain words; ``problem`` says where the vertices of a profile lie."""
+    vertices = None if problem is None else profile_vertices(problem.strictest.voter)
+    if vertices is None:
+        worst = ", ".join(f"{count} at {_corner(label)}" for label, count in certificate.worst_corners.items())
+        where = "           x = (e^ε + Δ)/(e^ε + 1), y = (1 − Δ)/(e^ε + 1)"
+    else:
+        worst = vertices.text(certificate.worst_corners)
+        where = "           upper and lower vertices of the profile's region are counted from (0, 0)"
     charge = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
     return "\n".join(
         [
             f"private    proved for these very numbers: {_COVERED.get(certificate.method, certificate.method)};",
             f"           {charge} at the tightest, {certificate.margin:.1e} of probability is to spare",
             f"tightest   {worst}: (p, p′) is a voter's chance to say 1 on the data and on its neighbour;",
-            "           x = (e^ε + Δ)/(e^ε + 1), y = (1 − Δ)/(e^ε + 1)",
+            where,
         ]
     )
 

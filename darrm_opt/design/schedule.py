@@ -64,14 +64,25 @@ class Stage(NamedTuple):
     spacing: int = 1
 
 
+MAX_QUICK_PROFILE_SIZE = 200
+"""Up to this K·n², with n points of a voter's profile, a whole solve takes a fraction of a second."""
+
+MAX_PROFILE_SIZE = 900
+"""Up to this K·n², with n points of a voter's profile, a search over arcs takes a second or so."""
+
+
 def is_expensive(problem: Problem) -> bool:
     """Whether solving until no cut is left may take seconds: then the best monotone γ comes first."""
     # It is often optimal, certainly cheap, a good start, and what is left if time runs out.
+    if len(problem.voter.points) > 1:
+        return problem.K * len(problem.voter.points) ** 2 > MAX_PROFILE_SIZE
     return problem.K >= LARGE_K
 
 
 def is_quick(problem: Problem) -> bool:
     """Whether a solve is over so soon that a γ to fall back on need not be found before time runs out."""
+    if len(problem.voter.points) > 1:
+        return problem.K * len(problem.voter.points) ** 2 <= MAX_QUICK_PROFILE_SIZE
     return problem.K <= MAX_QUICK_K and problem.affected * problem.voter.delta <= MAX_QUICK_MEAN
 
 
@@ -79,19 +90,20 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
     """Return the stages for a problem: one exact stage, or a few that end at the tolerance."""
     # Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
     # must do, and a single stage bounds what is lost.
+    has_profile = len(problem.voter.points) > 1
     if not is_expensive(problem):
         later = None
-        if problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
+        if not has_profile and problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
             later = _spread_stage(problem, 0.0, complete=True, step=1.0, faces_first=True)
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0, later=later),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
-    is_searchable = problem.affected == problem.K <= MAX_PASSED_K
+    is_searchable = has_profile or problem.affected == problem.K <= MAX_PASSED_K
     if problem.affected * problem.voter.delta > MAX_EVALUATED_MEAN and not is_searchable:
         return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
     near_faces = _spread_stage(problem, tolerance, complete=False, step=0.5)
     proving = _spread_stage(problem, tolerance, complete=True, step=0.9, slack=0.02 * tolerance)
-    if takes_passes(problem.affected, problem.voter.delta):
+    if not has_profile and takes_passes(problem.affected, problem.voter.delta):
         near_faces, proving = (stage._replace(spacing=FACE_SPACING) for stage in (near_faces, proving))
     return near_faces, proving._replace(faces_first=near_faces.spacing > 1)
 

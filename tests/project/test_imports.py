@@ -38,7 +38,7 @@ LAYERS = (
         "rounding",
         "search",
     },
-    {"problem", "noise", "priors", "baselines", "accuracy", "randomness", "untrusted", "voters"},
+    {"problem", "noise", "priors", "privacy_curves", "baselines", "accuracy", "randomness", "untrusted", "voters"},
     {"inversion"},
     {"design"},
     {"record"},

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
 
-BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon")
+BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon", "profile")
 """Fields of a problem beside ``gamma``, as people write them; their defaults are those of the options."""
 
 LEAST_FILE = '{"K": 5, "m": 2, "epsilon": 0.5, "gamma": [0.9, 0.5, 0.1, 0.1, 0.5, 0.9]}'
@@ -276,6 +276,8 @@ def _bare_problem(content: dict[str, Any]) -> Problem:
     fields: dict[str, Any] = {
         name: inf if content[name] == "inf" else content[name] for name in BARE_FIELDS if name in content
     }
+    if "profile" in fields:
+        return _bare_profile_problem(content, fields)
     target = fields.get("target_epsilon")
     for name in ("epsilon", *(["m"] if target is None else [])):
         if name not in fields:
@@ -283,6 +285,25 @@ def _bare_problem(content: dict[str, Any]) -> Problem:
     gamma, m = content["gamma"], fields.pop("m", None) if target is None else None
     K = len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1
     return Problem.from_allowance(**{"K": K, **fields, "m": m})
+
+
+def _bare_profile_problem(content: dict[str, Any], fields: dict[str, Any]) -> Problem:
+    """Return the problem that is written beside a γ, of voters that state a profile."""
+    from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.privacy_curves import stated_profile
+    from darrm_opt.problem import Privacy, Problem
+
+    for name in ("m", "epsilon", "Delta"):
+        if name in fields:
+            raise InvalidInput(name, fields[name], Rule("cannot be combined with a profile; give target_epsilon"))
+    if isinstance(fields["profile"], str):
+        raise InvalidInput("profile", fields["profile"], "a list of points [epsilon, delta], or an object of a curve")
+    gamma, delta = content["gamma"], fields.get("delta")
+    voter = stated_profile(fields["profile"], None if delta is None else Privacy(0.0, delta))
+    K = fields.get("K", len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1)
+    target_epsilon: Any = fields.get("target_epsilon")
+    target = Privacy(target_epsilon, voter.delta if delta is None else delta)
+    return Problem(K, voter, target, fields.get("affected"))
 
 
 def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
@@ -318,7 +339,7 @@ def _gamma_proof(question: Question, arithmetic: str) -> Proof:
         certificate = prove(problem, gamma, arithmetic=cast("Arithmetic", arithmetic))  # checked there
     except NotPrivate as err:
         return _not_private(err, content)
-    lines = [f"{problem_text(problem)}\n\n{certificate_text(certificate)}"]
+    lines = [f"{problem_text(problem)}\n\n{certificate_text(certificate, problem)}"]
     content["certificate"] = asdict(certificate)
     addition = ""
     if question.total is not None:

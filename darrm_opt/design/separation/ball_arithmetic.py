@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm_opt.design.constraint import Counts, PrivacyConstraint
+from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.separation.result import WorstCase
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import Problem
@@ -34,6 +35,7 @@ class BallConstraint:
         flint.ctx.prec = BITS
         self._arb = flint.arb
         strict = problem.strictest
+        self._points = strict.voter.points
         self.K, self.affected = problem.K, problem.affected
         self.Delta = self.exact(strict.voter.delta)
         if strict.voter.epsilon == math.inf:
@@ -67,6 +69,31 @@ class BallConstraint:
         on_neighbour = self._near_ends(signed, down_from_one, up)[n0 - up]
         value: arb = self.q * on_data + on_neighbour - self.limit
         return value
+
+    def vertices(self) -> list[tuple[Any, Any]]:
+        """Return (p, 1 − p′) of the vertices of a profile's region, in the order of `ProfileVertices`."""
+        lines = [(self.exact(epsilon).exp(), self.exact(delta)) for epsilon, delta in reversed(self._points)]
+        half = [(self.exact(0.0), lines[0][1])] if self._points[-1][1] > 0 else []
+        flat = self._points[0][0] == 0  # a line of slope 1 is its own mirror image
+        for (slope, height), (next_slope, next_height) in pairwise([*lines, (self.exact(-1.0), self.exact(1.0))]):
+            p_prime = (next_height - height) / (slope - next_slope)
+            half.append((p_prime, height + slope * p_prime))
+        if flat:
+            half.pop()
+        upper = [*half, *((1 - p, 1 - p_prime) for p_prime, p in reversed(half if flat else half[:-1]))]
+        ends = [(self.exact(0.0), self.exact(1.0)), (self.exact(1.0), self.exact(0.0))]
+        return [*ends, *((p, 1 - p_prime) for p_prime, p in upper), *((p_prime, 1 - p) for p_prime, p in upper)]
+
+    def value_at(self, noise: NoiseFunction, counts: Counts, vertices: list[tuple[Any, Any]]) -> Any:
+        """Return φ at one multiset of a profile's vertices."""
+        sides = []
+        for side in range(2):
+            signed = [self.exact(value) for value in noise.signed]
+            for vertex, count in zip(vertices, counts, strict=True):
+                for _ in range(int(count)):
+                    signed = self.step(signed, vertex[side])
+            sides.append(signed[0])
+        return self.q * sides[0] + sides[1]
 
     def skeletons(self, coefficients: list[Any], nx: int, ny: int) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield every multiset with nx at (x, y) and ny at (y, x), and an upper bound of φ there."""
@@ -110,6 +137,8 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
     # For each (nx, ny) the blossom's tables are built once and every multiset is looked up in them: O(K³) for Δ = 0,
     # O(K⁷) for Δ > 0. Affordable to K of about 100 and 15.
     ball = BallConstraint(problem)
+    if len(problem.voter.points) > 1:
+        return _profile_worst_case(ball, noise, problem)
     by_x = [ball.exact(value) for value in noise.signed]
     worst: Any = None
     worst_counts: tuple[int, ...] = ()
@@ -126,6 +155,28 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
     value, bound = _outward(worst)
     counts = np.array(worst_counts[: len(constraint.corners.labels)], dtype=np.int64)
     return WorstCase(bound, value, counts, np.empty((0, counts.size), dtype=np.int64), "ball", bound - value)
+
+
+MAX_MULTISETS = 20_000
+"""Most multisets of a profile's vertices that are searched in ball arithmetic, some seconds."""
+
+
+def _profile_worst_case(ball: BallConstraint, noise: NoiseFunction, problem: Problem) -> WorstCase:
+    """Search every multiset of a profile's vertices, one by one."""
+    generator, vertices = ConstraintGenerator(problem), ball.vertices()
+    if generator.size > MAX_MULTISETS:
+        advice = f"This problem has {generator.size:,}; arithmetic = 'float' proves it."
+        raise InvalidInput("arithmetic", "ball", f"at most {MAX_MULTISETS:,} multisets with a privacy profile", advice)
+    worst: Any = None
+    worst_counts = np.empty(0, dtype=np.int64)
+    for block in generator.blocks():
+        for counts in block:
+            upper = ball.value_at(noise, counts, vertices).upper()
+            if worst is None or upper > worst:
+                worst, worst_counts = upper, counts
+    value, bound = _outward(worst)
+    none = np.empty((0, worst_counts.size), dtype=np.int64)
+    return WorstCase(bound, value, worst_counts.copy(), none, "ball", bound - value)
 
 
 def _outward(ball: Any) -> tuple[float, float]:

@@ -350,3 +350,39 @@ def test_an_epsilon_that_may_be_meant_as_a_percentage_gets_a_word() -> None:
     assert told.exit_code == 0
     assert "Warning: epsilon = 10 nats makes an answer up to 2.203e+04 times likelier" in told.stderr
     assert "Warning" not in run(*asked, "--epsilon", "3").stderr
+
+
+def test_voters_state_a_privacy_profile(tmp_path: Path) -> None:
+    options = ("--K", "5", "--target-epsilon", "0.25")
+    record = solved(*options, "--profile", "0:0.02,0.1:0.004,0.3:0", "--objective", "shared(1,1)")
+    assert record["problem"]["profile"] == [[0.0, 0.02], [0.1, 0.004], [0.3, 0.0]]
+    assert record["utility"] == pytest.approx(0.97524, abs=5e-6)
+    points, answer = tmp_path / "points.csv", tmp_path / "answer.json"
+    points.write_text("0,0.02\n0.1,0.004\n0.3,0\n", encoding="utf-8")
+    assert run("solve", *options, "--profile", str(points), "--output", str(answer)).exit_code == 0
+    text = run("verify", str(answer)).stdout
+    assert "5 voters, each with the privacy profile (0, 0.02), (0.1, 0.004), (0.3, 0)" in text
+    assert "at upper_2 (0." in text
+    gamma = tmp_path / "gamma.json"
+    gamma.write_text(json.dumps(record["gamma"]), encoding="utf-8")
+    assert run("verify", str(gamma), *options[2:], "--profile", "0:0.02,0.1:0.004,0.3:0").exit_code == 0
+    broken = run("verify", str(gamma), *options[2:], "--profile", "0:0.05,0.3:0")
+    assert broken.exit_code == ExitCode.NOT_PRIVATE
+    assert "at upper_" in broken.stderr
+    bare = {"gamma": record["gamma"], "profile": [[0, 0.02], [0.1, 0.004], [0.3, 0]], "target_epsilon": 0.25}
+    gamma.write_text(json.dumps(bare), encoding="utf-8")
+    assert run("verify", str(gamma)).exit_code == 0
+
+
+def test_points_are_chosen_from_a_curve() -> None:
+    options = ("--K", "11", "--target-epsilon", "0.1", "--delta", "1e-5", "--profile", "gaussian(0.0325)")
+    few, more = (solved(*options, "--profile-points", points) for points in ("2", "4"))
+    assert few["utility"] == pytest.approx(0.846, abs=5e-4)
+    assert more["utility"] > few["utility"]
+    assert len(more["problem"]["profile"]) == 4
+
+
+def test_a_profile_cannot_be_combined_with_one_point() -> None:
+    message = refused("solve", "--K", "5", "--profile", "0:0.1", "--epsilon", "0.1", "--target-epsilon", "0.2")
+    assert "--epsilon cannot be combined with --profile" in message
+    assert "--profile" in refused("solve", "--K", "5", "--profile", "normal(1)", "--target-epsilon", "0.2")

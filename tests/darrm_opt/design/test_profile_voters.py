@@ -171,6 +171,24 @@ def test_kernel_numpy_and_enumeration_find_the_same_worst_case(seed: int) -> Non
             assert constraint.values(noise.signed, cuts).min() > known.value - 1e-3
 
 
+@pytest.mark.parametrize("case", [0, 3, 7])
+def test_ball_arithmetic_finds_the_same_worst_case(case: int) -> None:
+    K, points, target, affected = CASES[case]
+    problem = problem_of(K, points, target, affected)
+    solution = solve(problem)
+    exact = verify(problem, solution.gamma, arithmetic="ball")
+    assert exact.method == "ball"
+    assert exact.bound <= solution.certificate.bound
+    assert exact.worst_value == pytest.approx(solution.certificate.worst_value, abs=1e-13)
+    with pytest.raises(NotPrivate):
+        verify(problem, np.ones(K + 1), arithmetic="ball")
+
+
+def test_a_profile_is_no_target() -> None:
+    with pytest.raises(ValueError, match=r"one \(epsilon, delta\)"):
+        Problem(5, Privacy(0.1), PrivacyProfile(TWO))
+
+
 def test_a_profile_of_one_point_is_that_privacy_bit_for_bit() -> None:
     plain = Problem(7, Privacy(0.2, 1e-4), Privacy(0.3, 1e-4))
     stated = problem_of(7, [(0.2, 1e-4), (0.5, 1e-4)], (0.3, 1e-4))

@@ -1,0 +1,470 @@
+"""Privacy curves of known mechanisms, and the points of a voter's profile that are chosen from them.
+
+A curve δ(ε) is known at every ε; a profile (`darrm_opt.voters`) states a few of its points. Every δ here is rounded up,
+so a profile made of them is one that the mechanism has, in both directions of neighbours.
+
+    gaussian(μ)       δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)                                 (Balle, Wang 2018)
+    laplace(b)        δ(ε) = 1 − e^((ε − 1/b)/2) for ε ≤ 1/b, else 0           (noise of scale b, sensitivity 1)
+    zcdp(ρ)           δ(ε) = min over α > 1 of e^((α−1)(αρ−ε)) (1 − 1/α)^α / (α − 1)  (Canonne, Kamath, Steinke 2020)
+    rdp(α:ε_α, …)     the same over the stated orders, with ε_α in the place of αρ
+    dp_sgd(σ, q, T)   by dp_accounting: T Gaussian steps on Poisson samples, records added or removed
+
+zCDP and RDP give δ(0) by Pinsker's inequality too, where that is less.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from darrm_opt.decimals import number_in
+from darrm_opt.errors import InvalidInput
+from darrm_opt.optional_packages import needed_by
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.rounding import ULP, up
+from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_profile
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+DEFAULT_POINTS = 5
+"""Points that are chosen from a curve unless the caller says how many."""
+
+LEAST_DELTA = 1e-12
+"""Least δ at which a point is chosen."""
+
+UNSTATED_DELTA = 1e-6
+"""δ of the last point where no target says which."""
+
+MAX_Z = 50.0
+"""Largest argument of Φ that is computed; beyond it e^(−z²/2)/2 bounds the tail."""
+
+FFT_ERROR = 4 * ULP
+"""Error of a Fourier transform for each factor of two in its length, relative to the sum of its input; derived in
+`accounting.pld`."""
+
+INSET = 1e-9
+"""How far the vertices of an inner region lie below the curve's boundary: more than its computation errs."""
+
+FORMS = 'points "0:0.013,0.1:1e-5", a curve "gaussian(0.0325)", or a file of lines "epsilon,delta"'
+"""How a profile is written."""
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """δ(ε) of a voter at every ε.
+
+    Attributes:
+        text: how it is written, such as ``"gaussian(0.0325)"``.
+        delta: δ at an ε ≥ 0 [nats], rounded up.
+        pure: the ε from which on δ is 0 [nats]; ``inf`` where there is none.
+    """
+
+    text: str
+    delta: Callable[[float], float] = field(compare=False, repr=False)
+    pure: float = math.inf
+
+    def profile(self, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:
+        """Return a profile of at most ``points`` of the curve's points, chosen for a target.
+
+        Args:
+            target: privacy of the release, down to whose δ points matter; None: down to `UNSTATED_DELTA`, or
+                to 0 where the curve gets there.
+            points: how many, 1 to `voters.MAX_POINTS`.
+
+        Raises:
+            InvalidInput: a number outside its range.
+
+        Source: ours: δ(0), the point at the target's δ, and points evenly between them in ε.
+        """
+        points = whole_number(points, "points", f"a number of points, 1 to {MAX_POINTS}", most=MAX_POINTS)
+        unstated = UNSTATED_DELTA if self.pure == math.inf else 0.0
+        last = self._last_epsilon(unstated if target is None else target.delta)
+        epsilons = [last * i / (points - 1) for i in range(points)] if points > 1 else [last]
+        return PrivacyProfile([(epsilon, self.delta(epsilon)) for epsilon in epsilons])
+
+    def inner_profile(self, profile: PrivacyProfile) -> PrivacyProfile:
+        """Return a profile whose region lies inside the curve's, with about as many vertices as ``profile``.
+
+        No points of the curve, however many, allow a smaller region than the curve's own; so the optimum for this
+        profile bounds what more points could give.
+        """
+        # Vertices on the boundary p = T(p′) = min over ε of e^ε·p′ + δ(ε), below those of the outer region. The line
+        # through two of them is that of a point (ε, δ). T is symmetric about p + p′ = 1.
+        half = [(float(p_prime), self._boundary(float(p_prime)) - INSET) for p_prime, _ in profile.half_chain()]
+        half = [(0.0, 0.0), *((p_prime, p) for p_prime, p in half if p > p_prime and p + p_prime <= 1)]
+        last_p_prime, last_p = half[-1]
+        chain = [*half, (1 - last_p, 1 - last_p_prime)]
+        lines = []
+        for (p_prime, p), (next_p_prime, next_p) in pairwise(chain):
+            if next_p_prime > p_prime:
+                slope = (next_p - p) / (next_p_prime - p_prime)
+                lines.append((math.log(slope) if slope > 1 + INSET else 0.0, max(p - max(slope, 1.0) * p_prime, 0.0)))
+        return PrivacyProfile([line for line in lines if line != (0.0, 0.0)])
+
+    def _boundary(self, p_prime: float) -> float:
+        """Return T(p′), by golden section: e^ε·p′ + δ(ε) has one minimum, as δ is convex in e^ε."""
+        low, high, ratio = 0.0, min(self.pure, self._last_epsilon(LEAST_DELTA)), (math.sqrt(5) - 1) / 2
+
+        def height(epsilon: float) -> float:
+            return math.exp(epsilon) * p_prime + self.delta(epsilon)
+
+        one, other = high - ratio * (high - low), low + ratio * (high - low)
+        at_one, at_other = height(one), height(other)
+        for _ in range(36):
+            if at_one < at_other:
+                high, other, at_other = other, one, at_one
+                one = high - ratio * (high - low)
+                at_one = height(one)
+            else:
+                low, one, at_one = one, other, at_other
+                other = low + ratio * (high - low)
+                at_other = height(other)
+        return min(at_one, at_other, height(0.0))
+
+    def _last_epsilon(self, delta: float) -> float:
+        """Return about the least ε with δ(ε) ≤ ``delta`` [nats]."""
+        least = max(delta, LEAST_DELTA) if self.pure == math.inf else delta
+        low, high = 0.0, min(self.pure, 1.0)
+        while high < self.pure and self.delta(high) > least:
+            low, high = high, min(2 * high, self.pure)
+            if high > MAX_EPSILON:
+                raise InvalidInput(
+                    "profile", self.text, f"a voter with δ below {least:.3g} at an ε below {MAX_EPSILON:g}"
+                )
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= least else (middle, high)
+        return high
+
+
+MAX_EPSILON = 700.0
+"""Largest ε at which a curve is looked at [nats]."""
+
+
+def gaussian(mu: float | None = None, *, noise_multiplier: float | None = None) -> PrivacyCurve:
+    """Return the curve of a Gaussian mechanism.
+
+    Args:
+        mu: largest shift of the mean over neighbours, in standard deviations, > 0.
+        noise_multiplier: in its place 1/μ: the standard deviation over the sensitivity.
+    """
+    if (mu is None) == (noise_multiplier is None):
+        raise InvalidInput("mu", mu, "exactly one of mu and noise_multiplier")
+    if mu is None:
+        sigma = real_number(noise_multiplier, "noise_multiplier", "a number above 0", above=0, below=math.inf)
+        mu = up(1.0 / sigma, 1)
+    shift = real_number(mu, "mu", "a shift in standard deviations, above 0 and at most 30", above=0, most=30)
+    return PrivacyCurve(f"gaussian({shift!r})", lambda epsilon: _gaussian_delta(shift, epsilon))
+
+
+def laplace(scale: float) -> PrivacyCurve:
+    """Return the curve of Laplace noise of this scale at sensitivity 1: 1/scale-DP.
+
+    Args:
+        scale: b > 0.
+    """
+    scale = real_number(scale, "scale", "a scale above 0", above=1e-2, below=math.inf)
+    pure = up(1.0 / scale, 1)
+
+    def delta(epsilon: float) -> float:
+        return 0.0 if epsilon >= pure else min(1.0, up(-math.expm1((epsilon - pure) / 2), 8))
+
+    return PrivacyCurve(f"laplace({scale!r})", delta, pure)
+
+
+def zcdp(rho: float) -> PrivacyCurve:
+    """Return a curve that every ρ-zCDP voter has.
+
+    Args:
+        rho: ρ > 0 [nats].
+    """
+    rho = real_number(rho, "rho", "a number of nats above 0, at most 100", above=0, most=100)
+
+    def delta(epsilon: float) -> float:
+        # any order gives a bound; this one is near the best
+        guess = 1.0 + max(epsilon - rho, 0.0) / (2 * rho)
+        orders = [1.0 + (guess - 1.0 + 0.5 / math.sqrt(rho)) * factor for factor in _FACTORS]
+        return min(_pinsker(rho), *(_converted(order, up(order * rho, 2), epsilon) for order in orders))
+
+    return PrivacyCurve(f"zcdp({rho!r})", delta)
+
+
+_FACTORS = [2.0 ** (k / 8) for k in range(-40, 17)]
+
+
+def rdp(points: Iterable[tuple[float, float]]) -> PrivacyCurve:
+    """Return a curve that every voter has that is (α, ε_α)-RDP at each of some orders, in both directions.
+
+    Args:
+        points: pairs (α > 1, ε_α ≥ 0 [nats]).
+    """
+    orders = []
+    for alpha, value in points:
+        alpha = real_number(alpha, "alpha", "an order above 1", above=1, below=1e6)  # noqa: PLW2901 - checked
+        orders.append((alpha, real_number(value, "rdp", "a divergence of nats, at least 0", least=0, below=math.inf)))
+    if not orders:
+        raise InvalidInput("rdp", (), "at least one pair (alpha, epsilon)")
+    least = min(value for _, value in orders)  # the divergence at order 1 is at most that
+
+    def delta(epsilon: float) -> float:
+        return min(_pinsker(least), *(_converted(alpha, value, epsilon) for alpha, value in orders))
+
+    return PrivacyCurve(f"rdp({','.join(f'{alpha!r}:{value!r}' for alpha, value in orders)})", delta)
+
+
+def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> PrivacyCurve:
+    """Return the curve of DP-SGD: Gaussian steps on Poisson samples, by dp_accounting (the extra ``accounting``).
+
+    Args:
+        noise_multiplier: σ > 0, the standard deviation over the clipping norm.
+        sampling_probability: q in (0, 1], the chance of a record to be in a batch.
+        steps: T ≥ 1.
+
+    Raises:
+        InvalidInput: a number outside its range.
+        BackendUnavailable: dp_accounting is not installed.
+    """
+    sigma = real_number(noise_multiplier, "noise_multiplier", "a number above 0", above=0, below=math.inf)
+    q = real_number(sampling_probability, "sampling_probability", "a probability in (0, 1]", above=0, most=1)
+    steps = whole_number(steps, "steps", "a number of steps, at least 1", most=10**7)
+    with needed_by("The curve of DP-SGD"):
+        from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+    one = from_gaussian_mechanism(sigma, sampling_prob=q, value_discretization_interval=1e-4)
+    return of_pld(one.self_compose(steps), steps, text=f"dp_sgd({sigma!r},{q!r},{steps})")
+
+
+def of_pld(distribution: PrivacyLossDistribution, compositions: int = 1, *, text: str = "pld") -> PrivacyCurve:
+    """Return the curve of a pessimistic ``dp_accounting`` PrivacyLossDistribution.
+
+    Args:
+        distribution: it must be a pessimistic estimate.
+        compositions: how many distributions were composed into it: each adds to what its Fourier transforms may have
+            rounded, which is charged to δ.
+        text: what the curve is called.
+    """
+    compositions = whole_number(compositions, "compositions", "a number of compositions, at least 1")
+    parts = (getattr(distribution, f"_pmf_{side}", None) for side in ("remove", "add"))
+    cells = 4 * max([1 << 14, *(int(part.size) for part in parts if part is not None)])
+    guard = math.sqrt(cells) * (compositions + 1) * (FFT_ERROR * math.log2(cells) + 8 * ULP)
+    return PrivacyCurve(
+        text, lambda epsilon: min(1.0, up(float(distribution.get_delta_for_epsilon(epsilon)) + guard, 4))
+    )
+
+
+def of_event(event: Any, compositions: int = 1) -> PrivacyCurve:
+    """Return the curve of a ``dp_accounting`` DpEvent, by its PLD accountant; arguments as for `of_pld`."""
+    with needed_by("The curve of an event"):
+        from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+
+    accountant = PLDAccountant()
+    accountant.compose(event)
+    cells = 1 << 20
+    guard = math.sqrt(cells) * (compositions + 1) * (FFT_ERROR * math.log2(cells) + 8 * ULP)
+    return PrivacyCurve(str(event)[:200], lambda epsilon: min(1.0, up(float(accountant.get_delta(epsilon)) + guard, 4)))
+
+
+CURVES: dict[str, tuple[Callable[..., PrivacyCurve], tuple[str, ...]]] = {
+    "gaussian": (gaussian, ("mu", "noise_multiplier")),
+    "laplace": (laplace, ("scale",)),
+    "zcdp": (zcdp, ("rho",)),
+    "dp_sgd": (dp_sgd, ("noise_multiplier", "sampling_probability", "steps")),
+}
+"""Curves by their names in text and JSON, with the names of their numbers; `rdp` takes points."""
+
+
+def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
+    """Return what a text or JSON states: a curve, or the profile of its points.
+
+    Args:
+        statement: text in one of the `FORMS`, a list of pairs [ε, δ], or an object such as
+            ``{"gaussian": {"mu": 0.0325}}``; a curve or a privacy as it is.
+
+    Raises:
+        InvalidInput: it states none.
+
+    >>> stated_curve("0:0.013, 0.1:1e-5").points
+    ((0.0, 0.013), (0.1, 1e-05))
+    >>> stated_curve({"laplace": {"scale": 10}}).profile(points=2).points
+    ((0.0, 0.0487705754993), (0.1, 0.0))
+    """
+    if isinstance(statement, PrivacyCurve):
+        return statement
+    if isinstance(statement, str):
+        return _from_text(statement.strip())
+    if isinstance(statement, dict):
+        return _from_object(statement)
+    return PrivacyProfile(statement)
+
+
+def stated_profile(statement: Any, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:
+    """Return the profile that a text or JSON states; of a curve the points chosen for the target.
+
+    Args:
+        statement: as in `stated_curve`.
+        target: as in `PrivacyCurve.profile`.
+        points: as there.
+    """
+    stated = stated_curve(statement)
+    return stated.profile(target, points) if isinstance(stated, PrivacyCurve) else stated
+
+
+def _from_object(statement: dict[Any, Any]) -> PrivacyCurve | PrivacyProfile:
+    if len(statement) != 1:
+        raise InvalidInput("profile", statement, f"an object with one of {', '.join([*CURVES, 'rdp'])}")
+    ((name, numbers),) = statement.items()
+    if name == "rdp":
+        return rdp(_pairs(numbers))
+    if name not in CURVES or not isinstance(numbers, dict):
+        raise InvalidInput("profile", statement, f"an object with one of {', '.join([*CURVES, 'rdp'])}")
+    curve, names = CURVES[name]
+    for key in numbers:
+        if key not in names:
+            raise InvalidInput(f"profile.{name}.{key}", numbers[key], f"one of {', '.join(names)}")
+    if name != "gaussian" and (missing := [each for each in names if each not in numbers]):
+        raise InvalidInput(f"profile.{name}.{missing[0]}", None, "a number")
+    return curve(**numbers)
+
+
+def _pairs(value: Any) -> list[tuple[float, float]]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in value
+    ):
+        raise InvalidInput("profile", value, "a list of pairs")
+    return [(first, second) for first, second in value]
+
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL)
+
+
+def _from_text(text: str) -> PrivacyCurve | PrivacyProfile:
+    call = _CALL.fullmatch(text)
+    if call is None:
+        return (
+            parse_profile(text)
+            if re.fullmatch(r"[^/\\]*\d\s*:[^/\\]*", text)
+            else PrivacyProfile(_points_of_file(text))
+        )
+    name, inside = call.groups()
+    if name == "rdp":
+        return rdp(_points_in(inside))
+    if name not in CURVES:
+        raise InvalidInput("profile", text, FORMS, f"Curves are {', '.join([*CURVES, 'rdp'])}.")
+    names = CURVES[name][1]
+    numbers: dict[str, Any] = {}
+    for place, part in enumerate(inside.split(",")):
+        key, equals, value = part.rpartition("=")
+        key = key.strip() if equals else names[min(place, len(names) - 1)]
+        if key not in names or key in numbers:
+            raise InvalidInput("profile", text, f"{name}({', '.join(names)})")
+        numbers[key] = _number(value, text)
+    return _from_object({name: numbers})
+
+
+def _number(text: str, statement: str) -> float:
+    number = number_in(text.strip())
+    if number is None:
+        raise InvalidInput("profile", statement, FORMS)
+    return number
+
+
+def _points_in(text: str) -> list[tuple[float, float]]:
+    pairs = [part.split(":") for part in text.split(",") if part.strip()]
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise InvalidInput("profile", text, FORMS)
+    return [(_number(epsilon, text), _number(delta, text)) for epsilon, delta in pairs]
+
+
+def _points_of_file(name: str) -> list[tuple[float, float]]:
+    """Return the points of a CSV of lines "epsilon,delta"; a first line of words is skipped."""
+    try:
+        content = Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as err:
+        raise InvalidInput("profile", name, FORMS, f"The file cannot be read: {err}.") from err
+    rows = [row for row in csv.reader(io.StringIO(content)) if row and any(map(str.strip, row))]
+    if rows and all(number_in(cell.strip()) is None for cell in rows[0]):
+        rows = rows[1:]
+    if not rows or any(len(row) != 2 for row in rows):
+        raise InvalidInput("profile", name, 'a file of lines "epsilon,delta"')
+    return [(_number(epsilon, name), _number(delta, name)) for epsilon, delta in rows]
+
+
+# ---------------------------------------------------------------------------------------------- proven values
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return δ of the Gaussian mechanism, rounded up: in decimals, with every remainder bounded."""
+    epsilon = real_number(epsilon, "epsilon", "a number of nats, at least 0", least=0)
+    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    if near > MAX_Z or far > MAX_Z + 40:  # Φ(−z) ≤ e^(−z²/2)/2 for z ≥ 0
+        z = max(near * (1 - 8 * ULP) - 8 * ULP, 0.0)
+        return up(0.5 * math.exp(-z * z / 2), 64)
+    # e^ε·Φ(−far) is compared with Φ(−near): digits beyond both tails, and 40 more
+    digits = 60 + math.ceil((far * far / 2 + epsilon) / math.log(10))
+    with localcontext(Context(prec=digits)):
+        shift, loss = Decimal(mu), Decimal(epsilon)
+        first = _upper_tail(loss / shift - shift / 2)
+        second = _upper_tail(loss / shift + shift / 2)
+        margin = Decimal(10) ** (30 - digits) * (1 + loss.exp())
+        value = first - loss.exp() * second + margin
+        nearest = float(value)
+        above = nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+    return min(1.0, max(above, 0.0))
+
+
+def _upper_tail(z: Decimal) -> Decimal:
+    """Return Φ(−z) to within 10^(25 − digits) of the context."""
+    # Φ(z) − ½ = φ(z)·Σ z^(2n+1)/(2n+1)!!; for |z| ≤ 90 the terms, all of one sign, fall by half from n = z² on
+    from decimal import getcontext
+
+    term, total, n, least = z, z, 0, Decimal(10) ** (-getcontext().prec)
+    while abs(term) > least * abs(total) or n < z * z:
+        n += 1
+        term = term * z * z / (2 * n + 1)
+        total += term
+        if not term:
+            break
+    density = (-z * z / 2).exp() / (2 * _pi(getcontext().prec)).sqrt()
+    return Decimal("0.5") - density * total
+
+
+@lru_cache(maxsize=64)
+def _pi(digits: int) -> Decimal:
+    """Return π, by Machin's formula."""
+    with localcontext(Context(prec=digits + 10)):
+
+        def arctan_of_inverse(x: int) -> Decimal:
+            power, total, n, sign = Decimal(1) / x, Decimal(1) / x, 1, -1
+            while power > Decimal(10) ** (-digits - 8):
+                power /= x * x
+                n += 2
+                total += sign * power / n
+                sign = -sign
+            return total
+
+        return 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+
+
+def _pinsker(divergence: float) -> float:
+    """Return √(D/2), which bounds the total variation distance at a Kullback-Leibler divergence D."""
+    return min(1.0, up(math.sqrt(divergence / 2), 4))
+
+
+def _converted(alpha: float, divergence: float, epsilon: float) -> float:
+    """Return the δ of (α, divergence)-RDP at ε, rounded up."""
+    if alpha <= 1.0 + 1e-12:
+        return 1.0
+    # ln δ = (α−1)(D − ε) + α·ln(1 − 1/α) − ln(α − 1): absolute errors of a few ulps of its largest part
+    parts = ((alpha - 1) * divergence, -(alpha - 1) * epsilon, alpha * math.log1p(-1 / alpha), -math.log(alpha - 1))
+    exponent = math.fsum(parts) + 8 * ULP * (1.0 + sum(map(abs, parts)) + alpha)
+    return min(1.0, up(math.exp(min(exponent, 0.0)), 8))

@@ -1,0 +1,144 @@
+"""Privacy curves: values rounded up, the points chosen from them, and the forms in which they are written."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import pytest
+
+from darrm_opt import Privacy, Problem, solve
+from darrm_opt.errors import InvalidInput
+from darrm_opt.privacy_curves import (
+    PrivacyCurve,
+    dp_sgd,
+    gaussian,
+    laplace,
+    of_event,
+    rdp,
+    stated_curve,
+    stated_profile,
+    zcdp,
+)
+from darrm_opt.voters import PrivacyProfile
+
+
+@pytest.mark.parametrize("mu", [0.001, 0.0325, 0.7, 5.0, 25.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.1, 2.0, 30.0])
+def test_gaussian_values_are_the_exact_ones_rounded_up(mu: float, epsilon: float) -> None:
+    with mpmath.workdps(700):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+        found = gaussian(mu).delta(epsilon)
+        assert mpmath.mpf(found) >= exact
+        tail = epsilon / mu - mu / 2 > 40
+        assert tail or found <= exact * (1 + mpmath.mpf("1e-14")) + mpmath.mpf("1e-320")
+
+
+def test_laplace_is_pure_and_its_total_variation_is_exact() -> None:
+    curve = laplace(10.0)
+    assert curve.delta(0.0) == pytest.approx(1 - math.exp(-0.05), rel=1e-12)
+    assert curve.delta(0.1 + 1e-12) == 0
+    assert curve.profile(Privacy(0.1), 3).points[-1] == (pytest.approx(0.1, rel=1e-11), 0.0)
+
+
+def test_zcdp_and_rdp_lie_above_the_gaussian_that_has_them() -> None:
+    mu = 0.3
+    exact, by_rho = gaussian(mu), zcdp(mu * mu / 2)
+    by_orders = rdp([(alpha, alpha * mu * mu / 2) for alpha in (1.5, 2, 4, 8, 16, 32, 64)])
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        assert exact.delta(epsilon) <= by_rho.delta(epsilon) <= 1.001 * by_orders.delta(epsilon)
+    assert by_rho.delta(1.0) < 5 * exact.delta(1.0)
+
+
+def test_dp_sgd_matches_the_stated_setting() -> None:
+    profile = dp_sgd(13.7, 0.05, 100).profile(Privacy(0.0892, 1e-4), 3)
+    assert profile.epsilon == pytest.approx(0.089, abs=5e-4)
+    assert profile.points[0][1] == pytest.approx(0.01458, abs=1e-4)
+
+
+def test_an_event_has_the_curve_of_its_distribution() -> None:
+    from dp_accounting import dp_event
+
+    curve = of_event(dp_event.GaussianDpEvent(2.0))
+    assert gaussian(0.5).delta(0.3) <= curve.delta(0.3) <= gaussian(0.5).delta(0.3) + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("statement", "points"),
+    [
+        ("0:0.013, 0.1:1e-5", ((0.0, 0.013), (0.1, 1e-5))),
+        ([[0, 0.013], [0.1, 1e-5]], ((0.0, 0.013), (0.1, 1e-5))),
+        (Privacy(0.1, 1e-5), ((0.1, 1e-5),)),
+    ],
+)
+def test_points_are_read(statement: Any, points: Any) -> None:
+    assert stated_profile(statement).points == points
+
+
+@pytest.mark.parametrize(
+    ("text", "json"),
+    [
+        ("gaussian(0.0325)", {"gaussian": {"mu": 0.0325}}),
+        ("gaussian(noise_multiplier=30)", {"gaussian": {"noise_multiplier": 30}}),
+        ("laplace(scale=4)", {"laplace": {"scale": 4}}),
+        ("zcdp(0.01)", {"zcdp": {"rho": 0.01}}),
+        ("rdp(2:0.01, 8:0.05)", {"rdp": [[2, 0.01], [8, 0.05]]}),
+        (
+            "dp_sgd(13.7, 0.05, 100)",
+            {"dp_sgd": {"noise_multiplier": 13.7, "sampling_probability": 0.05, "steps": 100}},
+        ),
+    ],
+)
+def test_text_and_json_name_the_same_curve(text: str, json: Any) -> None:
+    one, other = stated_curve(text), stated_curve(json)
+    assert isinstance(one, PrivacyCurve)
+    assert one == other
+    assert stated_profile(one.text) == stated_profile(json)
+
+
+def test_a_file_of_points_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("epsilon,delta\n0,0.013\n0.1,1e-5\n", encoding="utf-8")
+    assert stated_profile(str(path)) == PrivacyProfile([(0, 0.013), (0.1, 1e-5)])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "gaussian()",
+        "gaussian(0.1, 0.2)",
+        "gaussian(-1)",
+        "gaussian(nan)",
+        "normal(1)",
+        "0:0.1,1",
+        "no-such-file.csv",
+        "zcdp(sigma=1)",
+        "dp_sgd(1,2)",
+        "dp_sgd(1,0.1,2.5)",
+        {},
+        {"gaussian": 1},
+        {"gaussian": {"sigma": 1}},
+        {"rdp": [[1, 2]]},
+        {"rdp": [3]},
+        {"laplace": {}},
+        [[0, 0.1, 3]],
+        7,
+    ],
+)
+def test_invalid_statements_are_rejected(statement: Any) -> None:
+    with pytest.raises(InvalidInput):
+        stated_profile(statement)
+
+
+def test_points_of_a_curve_lie_on_it_and_the_inner_region_bounds_what_more_could_give() -> None:
+    curve, target = gaussian(0.0325), Privacy(0.1, 1e-5)
+    few, many = curve.profile(target, 3), curve.profile(target, 9)
+    for epsilon, delta in many.points:
+        assert curve.delta(epsilon) <= delta <= curve.delta(epsilon) * (1 + 1e-6)
+    bound = solve(Problem(7, curve.inner_profile(many), target)).upper_bound
+    one, other = (solve(Problem(7, profile, target)).utility for profile in (few, many))
+    assert one < other <= bound
+    assert bound - other < 0.02

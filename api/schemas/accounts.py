@@ -207,8 +207,8 @@ class ComposeAnswer(AnswerModel):
     problem: ProblemAnswer | None = Field(description="The problem; null where only (ε, δ) of one release was given.")
     gamma: list[FiniteFloat] | None = Field(description="The γ that is released [probability]; null likewise.")
     accounts: dict[str, AccountAnswer] = Field(
-        description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of "
-        "all; for voters that were trained once also models."
+        description="By name: simple, general, optimal and pld; with a γ also profile, bits (or, for more "
+        "releases, renyi and gaussian) and best, the least of all; for voters that were trained once also models."
     )
 
 

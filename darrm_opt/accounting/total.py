@@ -6,6 +6,8 @@
     pld       the same by privacy loss distributions, plus a guard for rounding
     profile   the privacy loss distribution of the exact profile of this γ
     bits      the exact adaptive recursion on the pairs that a bit of this γ can show
+    renyi     sums of Rényi divergences of these pairs, where `bits` takes too long
+    gaussian  the Gaussian comparison of them, likewise
     models    the models together, for voters that were trained once
 
 Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and
@@ -46,7 +48,7 @@ from darrm_opt.accounting.cost import estimated_shift
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
-from darrm_opt.accounting.labels.composition import compared_epsilon
+from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
@@ -203,8 +205,10 @@ def cheapest_total(
     ``quick`` leaves out the accounts whose time grows with Q.
     """
     counts = Counter({majority: queries})
-    accounts = {"optimal": partial(optimal_total_of_profile, majority, queries, total_delta)}
-    compared = {"gaussian": partial(_gaussian_total, majority, queries, total_delta)} if total_delta > 0 else {}
+    accounts: dict[str, Callable[[], Privacy]] = {
+        "optimal": partial(optimal_total_of_profile, majority, queries, total_delta)
+    }
+    compared = divergence_totals(counts, total_delta)
     if not total_delta:
         return cheapest({**accounts, "bits": partial(bits_total, counts, total_delta)})
     if quick:
@@ -220,12 +224,21 @@ def cheapest_total(
     return cheapest(accounts)
 
 
-def _gaussian_total(majority: NoisyMajority, queries: int, total_delta: float) -> Privacy:
-    """Return the total by the Gaussian comparison: H_a is convex in a pair, so largest at a vertex of the region."""
-    bound = _divergence(majority)
-    if bound is None:
-        raise TooMuchWork("A pair with an infinite loss has no power divergence.")
-    return Privacy(compared_epsilon([(bound, queries)], total_delta).epsilon, total_delta)
+def divergence_totals(counts: Counts, total_delta: float) -> dict[str, Callable[[], Privacy]]:
+    """Return the accounts by power divergences, as of mechanisms: H_a is convex in a pair, so largest at a vertex."""
+
+    def bounds() -> list[tuple[PowerDivergence, int]]:
+        known = [(bound, count) for majority, count in counts.items() if (bound := _divergence(majority)) is not None]
+        if len(known) < len(counts):
+            raise TooMuchWork("A pair with an infinite loss has no power divergence.")
+        return known
+
+    if not total_delta:
+        return {}
+    return {
+        "renyi": lambda: Privacy(renyi_epsilon(bounds(), total_delta).epsilon, total_delta),
+        "gaussian": lambda: Privacy(compared_epsilon(bounds(), total_delta).epsilon, total_delta),
+    }
 
 
 @lru_cache(maxsize=64)
@@ -262,6 +275,24 @@ def _vertex_laws(region: BitRegion) -> LawPairs:
     """Return the laws (p, 1−p) and (q, 1−q) at the vertices of a region."""
     moves = region.moves.clip(0.0, 1.0)
     return LawPairs(moves[:, :2], moves[:, 2:])
+
+
+def least_total(
+    release: Release,
+    queries: int,
+    total_delta: float,
+    *,
+    fresh: bool = False,
+    points: int = POINTS,
+    quick: bool = False,
+) -> tuple[float, str]:
+    """Return the total ε of ``queries`` ≥ 1 releases at a total δ, and the name of the account that proves it.
+
+    `cheapest_total` of voters whose releases compose, or the models together where they were trained once.
+    """
+    models = models_account(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
+    cost = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points, quick=quick)
+    return models if models[0] < cost[0] else cost
 
 
 def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -> float | None:
@@ -438,6 +469,9 @@ def total_privacy_of_sequence(
     if majorities != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
+    if "bits" not in totals:  # which is exact, so that no account of the same pairs is below it
+        more, more_refused = evaluate(divergence_totals(majorities, total_delta))
+        totals, refused = totals | more, refused | more_refused
     # Where voters are taken as not private, an adversary against those is none against the releases: no lower bound.
     at_least = attained_by_adversary(majorities, total_delta) if majorities == counts else None
     return ReleaseTotal(total_delta, totals, refused, at_least, fresh)

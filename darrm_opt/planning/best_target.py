@@ -24,7 +24,7 @@ from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import cheapest_total, estimated_total
+from darrm_opt.accounting.total import cheapest_total, estimated_total, least_total
 from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -153,7 +153,7 @@ def best_target(
     voters = effective_voters(voters, queries, fresh=fresh)
     search = _TargetSearch(voters, queries, total, as_objective(objective), stop, quick=quick)
     solution = search.best()
-    cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh, quick=quick)
+    cost, account = least_total(Release.of(solution), queries, total.delta, fresh=fresh, quick=quick)
     target = solution.problem.target
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
         cost, account = sum_of_epsilons(target, queries), "simple"
@@ -170,24 +170,6 @@ def equal_share(total: Privacy, queries: int) -> Privacy:
 def sum_of_epsilons(target: Privacy, queries: int) -> float:
     """Return ε of ``queries`` releases of one target as their sum, rounded up [nats]."""
     return math.nextafter(queries * target.epsilon, math.inf)
-
-
-def least_cost(
-    release: Release,
-    queries: int,
-    total_delta: float,
-    *,
-    fresh: bool = False,
-    points: int = POINTS,
-    quick: bool = False,
-) -> tuple[float, str]:
-    """Return the total ε of ``queries`` releases at a total δ, and the name of the account that proves it.
-
-    `cheapest_total` of voters whose releases compose, or the models together where they were trained once.
-    """
-    models = models_account(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
-    cost = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points, quick=quick)
-    return models if models[0] < cost[0] else cost
 
 
 def estimated_cost(

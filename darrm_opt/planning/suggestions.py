@@ -16,12 +16,11 @@ import numpy as np
 from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.quota import most_releases
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import estimated_total
+from darrm_opt.accounting.total import estimated_total, least_total
 from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.best_target import least_cost
 from darrm_opt.planning.candidates import best_target_of, calibrated_option, cost, provable_problem
 from darrm_opt.planning.option import Option, Suggestion
 from darrm_opt.planning.question import Question
@@ -161,7 +160,7 @@ def _fewer_queries(release: Release, question: Question) -> Suggestion | None:
 def _larger_total(release: Release, question: Question) -> Suggestion | None:
     total = question.total
     if question.affected_distribution is None:
-        epsilon, _ = least_cost(release, question.queries, total.delta, fresh=question.fresh, quick=question.quick)
+        epsilon, _ = least_total(release, question.queries, total.delta, fresh=question.fresh, quick=question.quick)
     else:
         epsilon, _ = cost(release.noise, question)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:

@@ -417,7 +417,7 @@ def test_the_cheapest_account_where_the_recursion_is_too_long(monkeypatch: pytes
     assert total.cheapest_total(release, 40, 1e-6) == (optimal, "optimal")
     with monkeypatch.context() as patch:  # the profile competes up to its limit, and no further
         patch.setattr(total, "optimal_total_of_profile", lambda *_: Privacy(2 * by_profile))
-        patch.setattr(total, "_gaussian_total", lambda *_: Privacy(3 * by_profile))
+        patch.setattr(total, "divergence_totals", lambda *_: {"gaussian": lambda: Privacy(3 * by_profile)})
         patch.setattr(total, "MAX_PROFILE_QUERIES", 40)
         assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
         patch.setattr(total, "MAX_PROFILE_QUERIES", 39)

@@ -30,6 +30,7 @@ from darrm_opt.accounting.total import (
     total_privacy_of_sequence,
 )
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array, NoiseFunction
 
 SLACK = 1e-4
@@ -222,7 +223,10 @@ def test_a_gamma_with_an_infinite_loss_has_no_total_at_delta_zero() -> None:
 
 
 def test_totals_below_every_floor_are_rejected() -> None:
-    total = total_privacy(SOLUTIONS[3], 3 * 10**5, 0.999, fresh=True)
+    finite = total_privacy(SOLUTIONS[3], 3 * 10**5, 0.999, fresh=True)
+    assert finite.totals.keys() == {"renyi", "gaussian"}  # (mε, δ) leaks with its δ, the pairs of a bit do not
+    sure = NoiseFunction(np.array([1.0, 0.2, 0.2, 1.0]))
+    total = total_privacy((sure, Problem(3, Privacy(math.inf), Privacy(1.0, 0.5), 1)), 3 * 10**5, 0.999)
     assert total.totals == {}
     assert isinstance(total.refused["bits"], TooMuchWork)
     with pytest.raises(DeltaTooSmall, match=r"no finite epsilon exists at delta = 0\.999"):
@@ -269,3 +273,16 @@ def test_the_profile_is_one_function(m: int) -> None:
         assert profile.delta(profile.epsilon(delta)) <= delta
     with pytest.raises(DeltaTooSmall, match="one release may leak"):
         profile.epsilon(1e-9)
+
+
+def test_many_releases_have_the_accounts_of_mechanisms() -> None:
+    """Where the recursion on bits takes too long, power divergences of the same pairs may cost least."""
+    solution = solve(Problem(11, Privacy(math.inf), Privacy(0.05, 1e-6), 1))
+    total = total_privacy(solution, 10**6, 1e-3)
+    mechanism = NoiseFunctionMechanism(solution.noise).cost(10**6, 1e-3)
+    assert isinstance(total.refused["bits"], TooMuchWork)
+    for name in ("renyi", "gaussian"):
+        assert total.totals[name].epsilon == pytest.approx(mechanism.epsilons[name], rel=1e-6)
+    assert total.best.epsilon <= min(mechanism.epsilons["renyi"], mechanism.epsilons["gaussian"]) * (1 + 1e-6)
+    assert {"renyi", "gaussian"}.isdisjoint(total_privacy(solution, 20, 1e-3).totals)
+    assert {"renyi", "gaussian"}.isdisjoint(total_privacy(solution, 10**6, 0.0).totals)

@@ -15,11 +15,11 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, region_lines, upper_hull
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import exact_epsilon, total_privacy
+from darrm_opt.accounting.total import exact_epsilon, least_total, total_privacy
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.certificate import verify
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.planning.best_target import best_target, least_cost
+from darrm_opt.planning.best_target import best_target
 from darrm_opt.planning.sequence_design import MAX_QUERIES, design_sequence
 
 OPEN = Problem(7, Privacy(math.inf), Privacy(1.0), affected=1)
@@ -89,11 +89,11 @@ def test_a_design_says_what_its_total_assumes(voter: Privacy, fresh: bool) -> No
 
 def test_very_many_releases_are_accounted_without_the_recursion() -> None:
     solution = solve(Problem(3, Privacy(0.01), Privacy(1e-5)))
-    cost, account = least_cost(Release.of(solution), 10**6, 1e-3, fresh=True)
+    cost, account = least_total(Release.of(solution), 10**6, 1e-3, fresh=True)
     assert account == "optimal"
     assert 0 < cost < math.inf
     leaky = solve(Problem(7, Privacy(0.3, 1e-2), Privacy(1.0, 1e-2)))
-    assert least_cost(Release.of(leaky), 1000, 1e-6, fresh=True) == (math.inf, "none")
+    assert least_total(Release.of(leaky), 1000, 1e-6, fresh=True) == (math.inf, "none")
 
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)

@@ -25,6 +25,7 @@ from darrm_opt.accounting.labels.lattice_cells import END, LatticeNoise, lattice
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.sampled_cells import (
+    MAX_MOVED,
     check_of_any_votes,
     label_of_any_votes,
     sampled_labels,
@@ -88,6 +89,9 @@ MAX_REACH, MAX_ROWS = 400, 300
 """Largest reach of noise, and most vote counts, whose chances are computed for every class."""
 
 _SIGMA = "a standard deviation, from 0.2 to 1e150 votes"
+
+MAX_WIDTH_MOVED = 400.0
+"""Largest σ times the votes of one record [votes²] for which its noisy counts' laws are listed among many classes."""
 
 FEW_VOTERS = 2
 """Voters, times this, up to σ: then votes that cannot be are most of those that a bound for any votes looks at."""
@@ -211,7 +215,7 @@ class NoisyMaximum(VoteMechanism):
         if self.threshold is None and _is_bit(self, self.noise):
             laws = partial(_bit_pairs, self.noise, self.K, self.affected)
         divergence, of_any = partial(self._divergence, "label", self.sigma), None
-        if laws is None:
+        if laws is None and _is_listable(self):
             of_any = partial(label_of_any_votes, self.sigma, self.classes, self.affected)
         estimate = None
         if self.classes > 2 and self.affected == 1 and self.sigma >= MIN_DISCRETE_SIGMA:
@@ -562,6 +566,12 @@ def _bit_chances(counts: CountTable, noise: VoteNoise) -> Array:
 @lru_cache(maxsize=64)
 def _bit_pairs(noise: VoteNoise, K: int, affected: int) -> BitPairs:
     return BitPairs.of_noise([noise.loses(margin) for margin in range(K % 2, K + 1, 2)], K, affected)
+
+
+def _is_listable(mechanism: NoisyMaximum) -> bool:
+    """Return whether the laws of its noisy counts are listed for the votes that a record can move."""
+    moved = 1 if mechanism.classes == 2 else mechanism.affected
+    return moved <= MAX_MOVED and (moved == 1 or moved * mechanism.sigma <= MAX_WIDTH_MOVED)
 
 
 def _gamma(mechanism: VoteMechanism, noise: VoteNoise) -> NoiseFunction:

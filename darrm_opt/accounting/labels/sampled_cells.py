@@ -44,6 +44,9 @@ MAX_TRIPLES = 1_500_000
 MAX_WIDTH = 10_000
 """Most means of a class that are told apart."""
 
+MAX_MOVED = 8
+"""Most votes of one record whose moves among more than two classes are listed: 22 ways to gain them."""
+
 MAX_LEAD, ATOMS = 4_000_000, 20_000
 """Largest lead of noisy counts that is listed, σ of 10⁵ votes and more; and about how many leads are told apart."""
 
@@ -147,10 +150,10 @@ def _joined_atoms(off: Array, on: Array, step: float) -> tuple[Array, Array]:
 
 
 def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
-    """Return the pairs of a label whose record moves so many votes: its cells, or else its two noisy counts."""
+    """Return the pairs of a label whose record moves up to `MAX_MOVED` votes: its cells, or else its noisy counts."""
     cells = sampled_cells(sigma, classes, "add-remove") if affected == 1 else None
     if cells is None:
-        return count_of_any_votes(sigma, affected, times=2)
+        return counts_of_any_votes(sigma, 2 if classes == 2 else affected + 1, affected)
     off, on = (
         np.concatenate([np.pad(getattr(each, side), ((0, 0), (0, 3 - each.off.shape[1]))) for each in cells])
         for side in ("off", "on")
@@ -159,16 +162,40 @@ def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
     return AnyVotes(pairs, cells[0].missing)
 
 
-def count_of_any_votes(sigma: float, affected: int, *, times: int = 1) -> AnyVotes:
-    """Return the pair of a noisy count that a record moves by at most ``affected``, in both orders.
+def counts_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
+    """Return the pairs of the noisy counts that gain, or that lose, up to ``affected`` votes, in both orders.
 
-    Moving by less shows less: the noise is log-concave.
+    With l the votes that each of them gains, Σ l·x of the noisy counts x shows all: its likelihood ratio is
+    exp((Σ l·x − Σ l²/2)/σ²). It moves by Σ l². Gaining less shows less: the noise is log-concave.
     """
     noise = _CutNoise(sigma, math.ceil(MIN_END * sigma))
-    at, moved = (np.pad(noise.masses, sides) for sides in ((0, affected), (affected, 0)))
-    return AnyVotes(
-        LawPairs(np.stack([at, moved]), np.stack([moved, at]), error=4 * MASS_ERROR), cut_chance(MIN_END), times
-    )
+    width = affected * (2 * noise.reach + affected) + 1
+    first, second = [], []
+    for gains in _gains(affected, affected, classes - 1):
+        masses = np.ones(1)
+        for gain in gains:
+            steps = np.zeros(2 * noise.reach * gain + 1)
+            steps[::gain] = noise.masses
+            masses = np.convolve(masses, steps)
+        moved = sum(gain * gain for gain in gains)
+        at, then = (np.pad(masses, (start, width - masses.size - start)) for start in (0, moved))
+        first += [at, then]
+        second += [then, at]
+    laws = (np.minimum(np.stack(side), 1.0) for side in (first, second))
+    return AnyVotes(LawPairs(*laws, error=4 * affected * MASS_ERROR), affected * cut_chance(MIN_END), times=2)
+
+
+def _gains(votes: int, largest: int, counts: int) -> list[tuple[int, ...]]:
+    """Return the ways in which up to ``counts`` counts gain so many votes, at most ``largest`` each, decreasing."""
+    if not votes:
+        return [()]
+    if not counts:
+        return []
+    return [
+        (first, *rest)
+        for first in range(min(votes, largest), 0, -1)
+        for rest in _gains(votes - first, first, counts - 1)
+    ]
 
 
 def check_of_any_votes(sigma: float, affected: int) -> AnyVotes:

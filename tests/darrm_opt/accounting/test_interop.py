@@ -32,6 +32,8 @@ from darrm_opt.accounting.interop import (
     rdp_accountant,
     renyi_divergences,
 )
+from darrm_opt.accounting.labels.sampled_cells import counts_of_any_votes
+from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -362,3 +364,29 @@ def test_what_cannot_be_converted_is_refused() -> None:
         renyi_divergences(SELECTION, Sampling(20, 5, labels=3), np.array([2.0]))
     with refused("released"):
         as_pld(NoisyMaximum(250, 10, 40.0, threshold=200.0, check_sigma=150.0), sampling=Sampling(2000, 500))
+
+
+def test_counts_of_several_votes_are_known_by_one_sum() -> None:
+    """Three votes that go to two counts or three, from their joint law: the sum of it shows the same, and not less."""
+    sigma, k = 1.3, np.arange(-16, 17)
+    noise = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
+    known, epsilons = counts_of_any_votes(sigma, 4, 3), np.array([0.0, 0.5, 1.5, 3.0])
+    assert (known.times, known.pairs.on_data.shape[0]) == (2, 6)
+    for row, gains in enumerate(((3, 0, 0), (2, 1, 0), (1, 1, 1))):
+        q = np.einsum("i,j,k->ijk", noise, noise, noise)
+        p = np.roll(q, gains, axis=(0, 1, 2))
+        exact = [np.maximum(p - math.exp(epsilon) * q, 0).sum() for epsilon in epsilons]
+        for each in (2 * row, 2 * row + 1):
+            pairs = LawPairs(known.pairs.on_data[[each]], known.pairs.on_neighbour[[each]])
+            assert pairs.deltas(epsilons) == pytest.approx(exact, rel=1e-6, abs=1e-13)
+    # of two classes all votes go to one count
+    assert counts_of_any_votes(sigma, 2, 3).pairs.on_data.shape[0] == 2
+
+
+def test_several_votes_among_many_classes_have_a_pld_or_none() -> None:
+    one, four = (
+        as_pld(NoisyMaximum(250, 10, 40.0, affected=r), queries=20).get_epsilon_for_delta(1e-5) for r in (1, 4)
+    )
+    assert 3.5 * one < four < math.inf
+    with refused("released"):
+        as_pld(NoisyMaximum(2500, 10, 400.0, affected=9), queries=20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -42,6 +43,9 @@ RETRY_SECONDS = 1
 ACCOUNT_TIMES = 10
 """Voters of an account, a ranking or a table of classes, in multiples of those of a γ. Their estimated time is what
 limits them; this bounds memory, which some calibrations need in proportion to K²."""
+
+MAX_LANE_SECONDS = 1.0
+"""Expected work of a lane from which on a γ becomes a job instead [s]: its client has an answer, 202, sooner."""
 
 MISJUDGED_SECONDS = 600.0
 """How long work of a client counts as long after an estimate of it proved wrong [s]."""
@@ -95,6 +99,16 @@ class MisjudgedWork:
     def has(self, kind: str, lane: Lane) -> bool:
         """Return whether a kind of work of the current client proved too long for a lane lately."""
         return time.monotonic() < self._until.get(_whose(kind, lane), 0.0)
+
+
+def _may_be_short(task: Task) -> bool:
+    """Tell whether a task may be done on a lane: what a limit of its own cuts short stays with its job."""
+    if isinstance(task, DesignTask) and (task.time_limit is not None or task.gap is not None):
+        return False
+    try:
+        return task.seconds < math.inf
+    except InvalidInput:  # it cannot be done, and is refused in the words of its check
+        return False
 
 
 def _whose(kind: str, lane: Lane) -> tuple[str, str, Lane]:
@@ -168,24 +182,31 @@ class DesignService:
     async def answer(self, task: Task, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
 
-        What is expected to be short is computed at once, unless it is a γ, on the lane for its length. Where it takes
-        more processor time than a lane allows (`Lane.processor_limit`), it moves to the next lane, and becomes a job in
-        the end; so does, for `MISJUDGED_SECONDS`, whatever this client asks of that kind. A job is waited for
+        What is expected to be short is computed at once, on the lane for its length; a γ unless the lane has more to do
+        than a client waits for. Where it takes more processor time than a lane allows (`Lane.processor_limit`), it
+        moves to the next lane, and becomes a job in the end; so does, for `MISJUDGED_SECONDS`, whatever this client
+        asks of that kind. A job is waited for
         ``wait_seconds`` [s], None for the operator's setting. Errors are those of `api.errors.problem_details`.
         """
         audit.mention_question(task.key)
         seconds = None
-        for lane in self.resources.lanes:
-            if task.solves or task.seconds > lane.seconds or self._misjudged.has(task.kind, lane):
-                continue
-            self._check(task)
-            try:
-                return await task.load(self._context) or await self.resources.compute_on(lane, task)
-            except TaskTimeout:
-                self._misjudged.add(task.kind, lane)
-                seconds = lane.processor_limit
+        flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
         try:
-            flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
+            for lane in self.resources.lanes if _may_be_short(task) else ():
+                if task.seconds > lane.seconds or self._misjudged.has(task.kind, lane):
+                    continue
+                try:
+                    if not task.solves:
+                        self._check(task)
+                        return await task.load(self._context) or await self.resources.compute_on(lane, task)
+                    designed = await self._design_on(lane, task, wait_seconds)
+                except TaskTimeout:
+                    self._misjudged.add(task.kind, lane)
+                    seconds = lane.processor_limit
+                else:
+                    if designed is not None:
+                        return designed
+                    break
             outcome = await self._flights.do(flight, lambda: self._load_or_queue(task, seconds))
         except NotCached:
             nearest = await self._nearest(task)
@@ -297,6 +318,27 @@ class DesignService:
     def reserve_stream(self) -> AbstractContextManager[None]:
         """Hold one of the event streams that a client may have open within the block."""
         return self._streams.reserve(current_client())
+
+    async def _design_on(self, lane: Lane, task: Task, wait_seconds: float | None) -> dict[str, Any] | None:
+        """Return a γ that is stored, or designed on a lane for all who ask for it; None if that would take too long."""
+        wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
+
+        async def design() -> dict[str, Any]:
+            stored = await task.load(self._context)
+            if stored is not None:
+                return stored
+            self._check_solving()
+            self._check(task)
+            self.resources.admission.charge(current_client())
+            return await self.resources.compute_on(lane, task)
+
+        if self.resources.closing or lane.expected_seconds >= min(wait_seconds, MAX_LANE_SECONDS):
+            return None
+        try:
+            flight = f"lane {task.text} {may_solve()}"  # not the key alone: another may ask for another solver
+            return await asyncio.wait_for(self._flights.do(flight, design), wait_seconds)
+        except TimeoutError:
+            return None
 
     async def _load_or_queue(self, task: Task, seconds: float | None) -> dict[str, Any] | Job:
         stored = await task.load(self._context)

@@ -83,7 +83,7 @@ class JobAdmission:
         existing = self._jobs.get(task.key)
         if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
             self._check_queue(client)
-            self._charge(client)
+            self.charge(client)
         name = "" if client is None else client.name
         return self._jobs.submit(
             task.key, task.kind, task.text, afresh=afresh, client=name, seconds=seconds, trace=trace
@@ -99,7 +99,8 @@ class JobAdmission:
                 _LOG.warning("old jobs cannot be removed: %s", err)
             await asyncio.sleep(min(retention, PRUNE_SECONDS))
 
-    def _charge(self, client: Client | None) -> None:
+    def charge(self, client: Client | None) -> None:
+        """Charge a client for a new problem; raises `TooManyJobs`."""
         if client is None:
             return
         rate = self._rate

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -67,6 +67,21 @@ class Lane:
         # processor time after which work proves to be longer than this [s]
         self.processor_limit = max(ESTIMATE_ERROR * seconds, LOADING_SECONDS)
         self._turns = FairQueue(places)
+        self._places, self._work_seconds = places, 0.0
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long what runs or waits is expected to take [s]."""
+        return self._work_seconds / self._places
+
+    @contextmanager
+    def expecting(self, seconds: float) -> Iterator[None]:
+        """Count work of expected length within the block."""
+        self._work_seconds += seconds
+        try:
+            yield
+        finally:
+            self._work_seconds -= seconds
 
     async def run(self, task: PoolFunction, argument: Any, **options: Unpack[RunOptions]) -> Any:
         """Return what a task returns, once it is the client's turn; the server itself takes turns too.
@@ -171,7 +186,9 @@ class ServiceResources:
 
     async def compute_on(self, lane: Lane, task: Task) -> dict[str, Any]:
         """Return the answer to a task, computed on a lane, now."""
-        with self._quota.reserve(current_client()):
+        # A γ that finds no room becomes a job, and is not refused.
+        share = nullcontext() if task.solves else self._quota.reserve(current_client())
+        with share, lane.expecting(task.seconds):
             return (await task.compute(replace(self.context, pool=lane), (LANE_LIMIT_SECONDS, lane.processor_limit)))[1]
 
     async def _drain_on(self, shutdown: asyncio.Event) -> None:

@@ -427,6 +427,6 @@ def test_a_damaged_job_is_reported_and_mended(service_and_store: tuple[TestClien
     assert client.get("/v1/jobs").status_code == 200
     assert client.get(f"/v1/jobs/{id}/result").status_code in {200, 202, 409}
     assert client.get(f"/v1/jobs/{id}/events").status_code == 200
-    answer = client.post("/v1/gamma", json={**asked, "time_limit": None})
+    answer = client.post("/v1/gamma", json={**asked, "time_limit": 60})
     assert (answer.status_code, answer.json()["status"]) == (200, "optimal")
     assert client.get(f"/v1/jobs/{id}").json()["state"] == "done"

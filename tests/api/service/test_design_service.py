@@ -550,3 +550,35 @@ def test_a_store_that_is_off_keeps_results_for_those_who_come_back() -> None:
             assert (await opened.load_result(job) or {})["gamma"] == answer["gamma"]
 
     run(test)
+
+
+def test_a_short_design_needs_no_job_and_is_made_once_for_all_who_ask(url: str) -> None:
+    async def test() -> None:
+        async with service(settings(url, short_seconds=1.0)) as opened:
+            answers = await asyncio.gather(*(opened.design(ASKED) for _ in range(8)))
+            assert all(not isinstance(answer, Pending) and answer["gamma"] == answers[0]["gamma"] for answer in answers)
+            assert sum(state.tasks for state in opened.resources.pools.values()) == 1
+            assert sum(opened.jobs.counts().values()) == 0
+            again = await opened.design(ASKED)
+            assert not isinstance(again, Pending)
+            assert again["cached"]
+            # Where nothing is waited for, the job is the answer; so it is for what a limit may cut short.
+            other = ASKED.model_copy(update={"m": 1.5})
+            assert isinstance(await opened.design(other, 0.0), Pending)
+            limited = ASKED.model_copy(update={"m": 1.25, "time_limit": 10.0})
+            assert not isinstance(await opened.design(limited), Pending)
+            assert sum(opened.jobs.counts().values()) == 2
+
+    run(test)
+
+
+def test_a_lane_with_much_to_do_leaves_designs_to_jobs(url: str) -> None:
+    async def test() -> None:
+        async with service(settings(url, short_seconds=1.0)) as opened:
+            with ExitStack() as stack:
+                for lane in opened.resources.lanes:
+                    stack.enter_context(lane.expecting(60.0))
+                assert not isinstance(await opened.design(ASKED), Pending)
+            assert sum(opened.jobs.counts().values()) == 1
+
+    run(test)

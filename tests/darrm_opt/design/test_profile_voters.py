@@ -19,7 +19,9 @@ from support.kernels import HAS_KERNEL, searched_by
 
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.objective import as_objective
 from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
+from darrm_opt.design.several_targets import solve_for_targets
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
 from darrm_opt.reprove import reprove
@@ -182,6 +184,43 @@ def test_ball_arithmetic_finds_the_same_worst_case(case: int) -> None:
     assert exact.worst_value == pytest.approx(solution.certificate.worst_value, abs=1e-13)
     with pytest.raises(NotPrivate):
         verify(problem, np.ones(K + 1), arithmetic="ball")
+
+
+@pytest.mark.parametrize(
+    ("K", "points", "targets", "affected"),
+    [
+        (5, THREE, [(0.0, 0.03), (0.2, 0.005)], 5),
+        (6, TWO, [(0.1, 0.03), (0.3, 0.004), (0.6, 1e-4)], 4),
+        (5, [(0.4, 0.0)], [(0.2, 0.1), (0.6, 0.0)], 5),
+        (4, TWO, [(0.2, 0.01)], 4),
+    ],
+)
+def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: int) -> None:
+    voter = PrivacyProfile(points) if len(points) > 1 else Privacy(*points[0])
+    found = solve_for_targets(K, voter, [Privacy(*target) for target in targets], affected)
+    program = np.concatenate([rows(K, points, E, affected) for E, _ in targets])
+    limits = np.concatenate([np.full(len(rows(K, points, E, affected)), math.exp(E) - 1 + 2 * d) for E, d in targets])
+    weights = np.asarray(as_objective("rectangular").linear_goal(K).weights)
+    best = linprog(-weights, A_ub=program, b_ub=limits, bounds=(0, 1))
+    assert found.utility == pytest.approx(-float(best.fun or 0.0), abs=1e-6)
+    assert found.gap < 1e-7
+    assert (program @ found.noise.upper_half - limits).max() <= 1e-12
+    for problem, certificate in zip(found.problems, found.certificates, strict=True):
+        assert verify(problem, found.gamma).bound <= certificate.limit
+    alone = [solve(problem).utility for problem in found.problems]
+    assert found.utility <= min(alone) + 1e-6
+    monotone = solve_for_targets(K, voter, [Privacy(*target) for target in targets], affected, shape="monotone")
+    assert monotone.noise.is_monotone
+    assert monotone.utility <= found.upper_bound
+    assert monotone.gap < 1e-7
+
+
+def test_invalid_targets_are_rejected() -> None:
+    for targets in ([], [Privacy(0.1)] * 17):
+        with pytest.raises(ValueError, match="1 to 16 targets"):
+            solve_for_targets(3, Privacy(0.1), targets)
+    with pytest.raises(ValueError, match="linear in γ"):
+        solve_for_targets(3, Privacy(0.1), [Privacy(0.2)], objective="minimax")
 
 
 def test_a_profile_is_no_target() -> None:

@@ -42,11 +42,13 @@ DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 ATTEMPTS = (
     (DUAL_SIMPLEX, False, False),
     (DUAL_SIMPLEX, True, False),  # from the basis reached
-    (PRIMAL_SIMPLEX, False, True),  # a warm basis can go bad: once more from nothing, the other way round
+    (DUAL_SIMPLEX, False, True),  # a warm basis can go bad: once more from nothing
+    (PRIMAL_SIMPLEX, False, True),
     (DUAL_SIMPLEX, True, True),
 )
-"""(strategy, by the loose tolerance, from nothing): tried in turn while the outcome is numerical trouble or too many
-iterations, which the last may take. A looser tolerance costs utility in the repair, never privacy."""
+"""(strategy, by the loose tolerance, from nothing and scaled by HiGHS): tried in turn while the outcome is numerical
+trouble or too many iterations, which the last may take. A looser tolerance costs utility in the repair, never
+privacy."""
 
 MAX_ITERATIONS_PER_ROW = 20
 """Simplex iterations for each row and variable in one attempt: rows of thousands of voters are so nearly parallel that
@@ -65,11 +67,14 @@ _STATUS = {
 
 PROGRAM_OPTIONS: dict[str, Option] = {
     "small_matrix_value": MIN_ENTRY,
-    "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
 }
 
 NO_LIMIT = 2**31 - 1
 """Value of HiGHS's option simplex_iteration_limit."""
+
+UNSCALED, SCALED = 0, 2
+"""Values of HiGHS's option simplex_scale_strategy: rows are of order one already, and scaling costs large programs
+their accuracy, until a basis is lost."""
 
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
 """Values of HiGHS's option simplex_dual_edge_weight_strategy."""
@@ -212,6 +217,8 @@ class Highs:
             for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
                 check_status(self._highs.setOptionValue(name, tolerance), f"option {name}")
             check_status(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
+            scaling = SCALED if afresh else UNSCALED
+            check_status(self._highs.setOptionValue("simplex_scale_strategy", scaling), "option of the scaling")
             if afresh:
                 self._highs.clearSolver()
             call_status = self._highs.run()

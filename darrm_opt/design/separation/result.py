@@ -29,8 +29,8 @@ their ends it looks, without sieves, only at multisets of which p and p′ each 
 MAX_TABLE_ENTRIES = 2_000_000
 """Most doubles in one table of a complete search (16 MB): more rows are searched in parts."""
 
-MAX_PASSED_ENTRIES = 150_000_000
-"""Most entries of a row's blossoms that are passed through, some 50 ms: all of them up to K = 960."""
+MAX_PASSED_ENTRIES = 1_500_000_000
+"""Most entries of a row's blossoms that are passed through, some 0.5 s: all of them up to K = 2,078."""
 
 
 TAIL = 2.0**-60

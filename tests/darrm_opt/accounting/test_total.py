@@ -228,7 +228,8 @@ def test_totals_below_every_floor_are_rejected() -> None:
     sure = NoiseFunction(np.array([1.0, 0.2, 0.2, 1.0]))
     total = total_privacy((sure, Problem(3, Privacy(math.inf), Privacy(1.0, 0.5), 1)), 3 * 10**5, 0.999)
     assert total.totals == {}
-    assert isinstance(total.refused["bits"], TooMuchWork)
+    assert isinstance(finite.refused["bits"], TooMuchWork)
+    assert isinstance(total.refused["gaussian"], TooMuchWork)
     with pytest.raises(DeltaTooSmall, match=r"no finite epsilon exists at delta = 0\.999"):
         _ = total.best
 

@@ -14,10 +14,10 @@ from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
 from darrm_opt.design.solution import Progress, Solution, Statistics
-from darrm_opt.design.solver import solve
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven, SolveFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.solving import solve
 
 if TYPE_CHECKING:
     from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from darrm_opt.design.sweep import LeastParameter, Tradeoff, least_m, least_parameter, tradeoff
     from darrm_opt.planning.ranking import plan
     from darrm_opt.release.vote import PrivateVote
+    from darrm_opt.tables.groups import simplest_problem
 
 __all__ = [
     "BackendUnavailable",
@@ -56,6 +57,7 @@ __all__ = [
     "privacy_profile",
     "rectangular",
     "shared",
+    "simplest_problem",
     "solve",
     "tradeoff",
     "uniform",
@@ -75,6 +77,7 @@ _LAZY = {
     "tradeoff": "darrm_opt.design.sweep",
     "PrivateVote": "darrm_opt.release.vote",
     "plan": "darrm_opt.planning.ranking",
+    "simplest_problem": "darrm_opt.tables.groups",
 }
 """Names whose modules are loaded on first use: a design does without them."""
 

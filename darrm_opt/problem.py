@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from importlib import import_module
-from typing import Any, Self, overload
+from typing import Any
 
 from darrm_opt.decimals import (
     DELTA_GRID,
@@ -35,7 +34,7 @@ from darrm_opt.decimals import (
     grid_step,
     out_of_range,
 )
-from darrm_opt.errors import InvalidInput, Rule, UnsafeArithmetic
+from darrm_opt.errors import InvalidInput, UnsafeArithmetic
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -54,9 +53,6 @@ MAX_VOTERS = 10**6
 """Most voters of a problem: many more than can be solved, and few enough for arrays of that size."""
 
 _WHOLE = "a whole number of voters, at least 1"
-
-_TABLES = "darrm_opt.tables.groups"
-"""Where problems of several classes or groups are."""
 
 _ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
 _LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
@@ -117,15 +113,11 @@ class Problem:
             irrelevant and set to 0), ε = 0 only with δ > 0. Several points (ε, δ): a `voters.PrivacyProfile`.
         target: privacy wanted of the released bit; finite ε ≥ 0.
         affected: how many voters one record can influence, 1..K; None means all K.
-        classes: C ≥ 2; up to `tables.groups.MAX_GROUP_CLASSES` where voters are private.
-        groups: in place of K and voter, voters that are not alike: (K, ε), (K, ε, Δ) or (K, voter) of each group.
-        abstention: whether no class may be released.
 
     Guarantees:
         Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters
-        are affected, ``dataclasses.replace`` with another K affects all of those. With ``classes``, ``groups`` or
-        ``abstention`` the problem is the special case that it is: this one where all voters are alike and two classes
-        are released; a `PluralityProblem` where no voter is private; otherwise a `GroupProblem`. `solve` takes each.
+        are affected, ``dataclasses.replace`` with another K affects all of those. Voters that are not alike, more
+        classes and abstention: `tables.groups.simplest_problem`.
 
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
@@ -134,10 +126,6 @@ class Problem:
 
     >>> Problem(K=11, voter=Privacy(0.1), target=Privacy(3 * 0.1)).target.epsilon
     0.3
-    >>> Problem(groups=[(6, 0.1), (5, 0.1)], target=Privacy(0.3)) == Problem(11, Privacy(0.1), Privacy(0.3))
-    True
-    >>> Problem(classes=3, groups=[(6, 0.1), (5, 0.5, 1e-4)], target=Privacy(0.6, 1e-4)).affected
-    11
     """
 
     K: int
@@ -145,70 +133,7 @@ class Problem:
     target: Privacy
     affected: int
 
-    def __new__(
-        cls,
-        K: Any = None,
-        voter: Any = None,
-        target: Any = None,
-        affected: Any = None,
-        *,
-        classes: int = 2,
-        groups: Iterable[Any] | None = None,
-        abstention: bool = False,
-    ) -> Self:
-        """Return a new problem, or one of `darrm_opt.tables`."""
-        if groups is None and classes == 2 and abstention is False:
-            return object.__new__(cls)
-        if groups is None:
-            _canonical_voter(voter)
-            groups = [(K, voter)]
-        elif K is not None or voter is not None:
-            raise InvalidInput(
-                "groups", groups, Rule("cannot be combined with K and voter"), "Each group names its own."
-            )
-        if not isinstance(target, Privacy):
-            raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
-        # Tables are a floor above: they are loaded where one is asked for, by name.
-        general = import_module(_TABLES).simplest_problem
-        found: Self = general(groups, target, classes=classes, affected=affected, abstention=abstention)
-        return found
-
-    @overload
-    def __init__(
-        self,
-        K: int,
-        voter: Privacy,
-        target: Privacy,
-        affected: int | None = None,
-        *,
-        classes: int = 2,
-        abstention: bool = False,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self,
-        *,
-        groups: Iterable[Any],
-        target: Privacy,
-        affected: int | None = None,
-        classes: int = 2,
-        abstention: bool = False,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        K: Any = None,
-        voter: Any = None,
-        target: Any = None,
-        affected: int | None = None,
-        *,
-        classes: int = 2,
-        groups: Iterable[Any] | None = None,
-        abstention: bool = False,
-    ) -> None:
-        if groups is not None or classes != 2 or abstention is not False:
-            return  # made by __new__
+    def __init__(self, K: int, voter: Privacy, target: Privacy, affected: int | None = None) -> None:
         K = number_of_voters(K)
         voter = _canonical_voter(voter)
         target = _canonical_target(target)

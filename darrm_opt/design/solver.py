@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib import import_module
-from typing import Any, Literal, Protocol, overload
+from typing import Literal
 
 from darrm_opt.design.backends import BACKENDS, LEAST_TOLERANCE
 from darrm_opt.design.certificate import Certificate, repair
@@ -27,7 +26,7 @@ from darrm_opt.design.schedule import LARGE_K, SolveClock, binding_family, is_ex
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
-from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, a_problem, real_number
 
@@ -53,9 +52,6 @@ METHODS: dict[Method, str] = {
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
-TABLE_PROBLEMS, TABLE_SOLVER = ("GroupProblem", "PluralityProblem"), "darrm_opt.tables.solver"
-"""The problems whose answer is a table, and what solves them: a floor above, loaded where one is asked for."""
-
 START_TOLERANCE = 1e-5
 """Gap at which the monotone γ is good enough to start from."""
 
@@ -72,19 +68,6 @@ ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
 
 
-class TableProblem(Protocol):
-    """Problem whose answer is a table: `GroupProblem` or `PluralityProblem`."""
-
-    @property
-    def classes(self) -> int:
-        """C ≥ 2."""
-
-    @property
-    def abstention(self) -> bool:
-        """Whether no class may be released."""
-
-
-@overload
 def solve(
     problem: Problem,
     objective: AnyObjective | str = "rectangular",
@@ -95,32 +78,11 @@ def solve(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
     progress: Watcher | None = None,
-) -> Solution: ...
-
-
-@overload
-def solve(
-    problem: TableProblem, objective: Any = "dirichlet(1)", *, backend: str = "highs", time_limit: float | None = None
-) -> Any: ...
-
-
-def solve(
-    problem: Problem | TableProblem,
-    objective: Any = "rectangular",
-    shape: Shape = "free",
-    method: Method = "auto",
-    backend: str = "highs",
-    *,
-    tolerance: float = TOLERANCE,
-    time_limit: float | None = None,
-    progress: Watcher | None = None,
-) -> Any:
-    """Design the noise function, or the table, with the largest utility among all private ones.
+) -> Solution:
+    """Design the noise function with the largest utility among all private ones.
 
     Args:
-        problem: K voters, their privacy, the privacy of the release; of several classes or groups (`Problem`) the
-            answer is a table, whose objective is as for `tables.solver` (by default ``"dirichlet(1)"``), and
-            which takes ``backend`` and ``time_limit`` alone.
+        problem: K voters, their privacy, the privacy of the release.
         objective: what "utility" weighs; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
         shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
         method: "cuts", "enumerate" (the whole reduced constraint set as rows) or "auto".
@@ -130,12 +92,10 @@ def solve(
         progress: called after every round; it ends the solve, as a time limit does, by raising `TimeLimitReached`.
 
     Returns:
-        A `Solution` of a `Problem`, a `TableSolution` of a `GroupProblem` or a `PluralityProblem`:
-        ``Problem(classes=…, groups=…)`` is one of the three. Each has ``utility``, ``upper_bound``, ``certificate`` and
-        a ``status``, "optimal" unless something stopped it (`Status.advice`).
+        A `Solution`, whose ``status`` is "optimal" unless something stopped it (`Status.advice`).
 
     Guarantees:
-        ``gamma``, or the table, is private exactly as stored (``certificate``), ``upper_bound`` is never below the true
+        ``gamma`` is private exactly as stored (``certificate``), ``upper_bound`` is never below the true
         optimum.
 
     Raises:
@@ -144,25 +104,10 @@ def solve(
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
-    # By name: tables need SciPy and their own solver, and a γ should not wait for their import.
-    if type(problem).__name__ in TABLE_PROBLEMS:
-        defaults = {"shape": "free", "method": "auto", "tolerance": TOLERANCE, "progress": None}
-        given = {"shape": shape, "method": method, "tolerance": tolerance, "progress": progress}
-        for argument, default in defaults.items():
-            if given[argument] != default:
-                raise InvalidInput(argument, given[argument], Rule("is for γ, and the answer is a table"))
-        return _solve_table(problem, objective, backend, time_limit)
     asked = a_problem(problem)
     # All of it before any work: a solve may take minutes.
     check_choices(asked, shape, method, backend, tolerance, time_limit)
     return Solver(asked, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
-
-
-def _solve_table(problem: object, objective: Any, backend: str, time_limit: float | None) -> Any:
-    check_backend(backend, time_limit)
-    goal = "dirichlet(1)" if objective == "rectangular" else objective  # a table has a default of its own
-    solver: Any = import_module(TABLE_SOLVER)
-    return solver.solve_table(problem, goal, backend=backend, time_limit=time_limit)
 
 
 def solve_warm(

@@ -193,11 +193,26 @@ def simplest_problem(
     affected: int | None = None,
     abstention: bool = False,
 ) -> Problem | TableProblem:
-    """Return the problem of these voters, as the special case that it is where it is one: `Problem` with ``groups``.
+    """Return the problem of these voters, as the special case that it is where it is one; `solve` takes each.
+
+    Args:
+        groups: the voters, at least one group: (K, ε), (K, ε, Δ) or (K, voter) of each, or `VoterGroup`.
+        target: privacy of the release, (ε [nats], δ [probability]); several at once: a `TargetProfile`.
+        classes: C ≥ 2; up to `MAX_GROUP_CLASSES` where voters are private.
+        affected: how many voters one record can influence, 1 to all; None means all.
+        abstention: whether no class may be released.
 
     Where all voters are alike and one (ε, δ) is asked for, `Problem` (a γ) for two classes, and `PluralityProblem` for
     voters that are not private; otherwise `GroupProblem`, with the groups in their order: columns of votes and chances
     of a truth follow it.
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+
+    >>> simplest_problem([(6, 0.1), (5, 0.1)], Privacy(0.3)) == Problem(11, Privacy(0.1), Privacy(0.3))
+    True
+    >>> simplest_problem([(6, 0.1), (5, 0.5, 1e-4)], Privacy(0.6, 1e-4), classes=3).affected
+    11
     """
     voters = [_as_group(group) for group in groups]
     if not voters:

@@ -44,6 +44,7 @@ LAYERS = (
     {"record"},
     {"reprove", "accounting"},
     {"tables"},
+    {"solving"},
     {"mechanisms"},
     {"bagging", "release", "teachers"},
     {"audit", "planning", "plurality"},

@@ -21,7 +21,7 @@ from darrm_opt.record import DesignSpec
 from darrm_opt.tables import corner_program
 from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table
 from darrm_opt.tables.corners import check_reach, corner_count, corners_of, voter_maps
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, group_of
+from darrm_opt.tables.groups import GroupProblem, VoterGroup, group_of, simplest_problem
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import PluralityProblem
@@ -168,8 +168,8 @@ def test_refusal_names_a_true_counterexample() -> None:
 
 
 def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
-    problem = Problem(groups=[(6, 0.3), (5, 0.1 * 3, 0.0)], target=Privacy(0.9))
-    assert problem == Problem(11, Privacy(0.3), Privacy(0.9)) == Problem(11, Privacy(0.3), Privacy(0.9), classes=2)
+    problem = simplest_problem([(6, 0.3), (5, 0.1 * 3, 0.0)], Privacy(0.9))
+    assert problem == Problem(11, Privacy(0.3), Privacy(0.9))
     assert copy.deepcopy(problem) == problem
     assert DesignSpec(problem).key == DesignSpec(Problem(11, Privacy(0.3), Privacy(0.9))).key
     gamma = solve(problem, shared(1, 1))
@@ -189,7 +189,7 @@ def test_voters_that_are_not_private_have_todays_table(
     K: int, classes: int, affected: int, epsilon: float, delta: float
 ) -> None:
     target = Privacy(epsilon, delta)
-    asked: Any = Problem(K, Privacy(math.inf), target, affected, classes=classes)
+    asked: Any = simplest_problem([(K, math.inf)], target, affected=affected, classes=classes)
     if classes > 2:
         assert asked == PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
     today = solve_table(PluralityProblem(K, classes, Privacy(epsilon, delta), affected))
@@ -199,21 +199,18 @@ def test_voters_that_are_not_private_have_todays_table(
 
 def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved() -> None:
     voters = [group_of(2, 0.1), group_of(1, 0.5, 1e-4)]
-    problem: Any = Problem(classes=3, groups=[(2, 0.1), (1, 0.5, 1e-4)], target=TARGET, abstention=True)
+    problem: Any = simplest_problem([(2, 0.1), (1, 0.5, 1e-4)], TARGET, classes=3, abstention=True)
     general = GroupProblem(3, voters, TARGET, abstention=True)
     assert problem == general
-    alike: Any = Problem(3, Privacy(0.5), TARGET, classes=3)
+    alike: Any = simplest_problem([(3, 0.5)], TARGET, classes=3)
     assert alike == GroupProblem(3, [group_of(3, 0.5)], TARGET)
     assert solve(problem).utility == solve(general).utility == solve_table(general).utility
-    plain: Any = Problem(4, Privacy(math.inf), Privacy(1.0, 0.01), 1, classes=3)
+    plain: Any = simplest_problem([(4, math.inf)], Privacy(1.0, 0.01), affected=1, classes=3)
     assert solve(plain).utility == solve_table(plain).utility
-    for call in (
-        lambda: Problem(3, Privacy(0.5), TARGET, groups=[(3, 0.5)]),  # type: ignore[call-overload]
-        lambda: Problem(groups=[(3,)], target=TARGET),
-        lambda: Problem(groups=[], target=TARGET),
-    ):
+    groups: list[list[Any]] = [[(3,)], []]
+    for none in groups:
         with refused("groups"):
-            call()
+            simplest_problem(none, TARGET)
     with refused("shape"):
         solve(problem, shape="monotone")
     with refused("backend"):

@@ -16,7 +16,7 @@ from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem
 from darrm_opt.design.solution import Status
 from darrm_opt.tables.certificate import CornerProof, place_chances, verify_table
 from darrm_opt.tables.corners import CompletedCorners, corners_of
-from darrm_opt.tables.groups import GroupProblem, TargetProfile, VoterGroup
+from darrm_opt.tables.groups import GroupProblem, TargetProfile, VoterGroup, simplest_problem
 from darrm_opt.tables.record import TableSpec, table_from_record, table_solution_record
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.voters import PrivacyProfile
@@ -138,7 +138,7 @@ def test_more_points_are_never_worth_less() -> None:
 
 def test_records_keep_the_points_and_are_proved_again() -> None:
     profile = PrivacyProfile(POINTS)
-    problem: Any = Problem(3, profile, Privacy(0.7), classes=3, abstention=True)
+    problem: Any = simplest_problem([(3, profile)], Privacy(0.7), classes=3, abstention=True)
     assert problem == GroupProblem(3, [(3, profile)], Privacy(0.7), abstention=True)
     solution = solve_table(problem)
     record = json.loads(json.dumps(table_solution_record(solution)))
@@ -189,7 +189,7 @@ def test_a_target_of_several_points_is_canonical_and_recorded() -> None:
     one = GroupProblem(3, groups, TargetProfile([(0.3, 0.01), (0.4, 0.01)]))
     assert one == GroupProblem(3, groups, Privacy(0.3, 0.01))
     voter = PrivacyProfile([(0.0, 0.0597853), (0.3, 0.00147645)])
-    several: Any = Problem(groups=[(2, voter), (1, voter)], target=TargetProfile([(0.1, 0.05), (0.5, 1e-5)]))
+    several: Any = simplest_problem([(2, voter), (1, voter)], TargetProfile([(0.1, 0.05), (0.5, 1e-5)]))
     assert several == GroupProblem(2, [(3, voter)], TargetProfile([(0.5, 1e-5), (0.1, 0.05)]))
     solution = solve_table(several)
     record = json.loads(json.dumps(table_solution_record(solution)))

@@ -240,9 +240,6 @@ NODES = 24
 BLOCK = 1 << 17
 """Numbers of the integrand that are computed at a time."""
 
-SMALLEST = 1e-200
-"""Below this a distribution function counts as this."""
-
 REACH = 12.0
 """Standard deviations (for Laplace: 3 times as many scales) after which a tail is cut off: below 1e-15."""
 
@@ -311,20 +308,25 @@ def _largest_count(
     # All cells with the same count share the same two functions of z: K + 1 rows serve every partition.
     f = density(z[None, :] - rate * counts[:, None])  # by count: shape (K + 1, nodes)
     F = below(z[None, :] - rate * counts[:, None])
-    # Φ is kept above 0 so that the product of all can be divided by one; where that matters f is 0 anyway.
-    votes, silent = np.maximum(cells.values, 0), cells.values == ABSTENTION
-    F, multiplicities = np.maximum(F, SMALLEST), np.where(silent, 0, cells.multiplicities)
-    integrand = np.empty((votes.size, z.size))
-    bounds = np.append(cells.starts, votes.size)
-    step = max(1, BLOCK * cells.starts.size // integrand.size)
-    for first in range(0, cells.starts.size, step):  # what a cache holds
-        partitions = bounds[first : first + step + 1]
-        rows = slice(partitions[0], partitions[-1])
-        factors = F[votes[rows]]
-        # The product over all classes, once for each partition; a cell then divides its own class out again.
-        powers = factors ** multiplicities[rows, None]
-        product = np.multiply.reduceat(powers, partitions[:-1] - partitions[0], axis=0)
-        integrand[rows] = product[cells.owners[rows] - first] / factors * f[votes[rows]]
-    table: Array = integrand @ dz
-    table[silent] = 0.0
+    votes, table = np.maximum(cells.values, 0), np.zeros(cells.values.size)
+    multiplicities = np.where(cells.values == ABSTENTION, 0, cells.multiplicities)
+    lengths = np.diff(np.append(cells.starts, votes.size))
+    for count in np.unique(cells.values[cells.values != ABSTENTION]).tolist():
+        # A class is released near its own count: beyond, its noise is cut off.
+        near = slice(*np.searchsorted(z, (rate * count - reach, rate * count + reach)).tolist())
+        density_here, chances = f[count, near] * dz[near], F[:, near]
+        of_count = np.flatnonzero(cells.values == count)
+        step = max(1, BLOCK // max(1, density_here.size * int(lengths.max())))
+        for first in range(0, of_count.size, step):  # what a cache holds
+            chosen = of_count[first : first + step]
+            sizes = lengths[cells.owners[chosen]]
+            begins = np.cumsum(sizes) - sizes
+            # all cells of the partitions, each class as often as others have its count
+            rows = np.repeat(cells.starts[cells.owners[chosen]] - begins, sizes) + np.arange(sizes.sum())
+            times = multiplicities[rows] - (rows == np.repeat(chosen, sizes))
+            factors = chances[votes[rows]]
+            factors[times == 0] = 1.0
+            several = np.flatnonzero(times > 1)
+            factors[several] **= times[several, None]
+            table[chosen] = np.multiply.reduceat(factors, begins, axis=0) @ density_here
     return table

@@ -57,6 +57,9 @@ MAX_SUBSET_GROUPS = 4
 MAX_SUBSAMPLES = 200
 """About how many numbers of voters to draw are tried at once: all, or every so many and then those around the best."""
 
+EDGE_PRECISION = 1e-5
+"""Relative precision of a rate of voters that are not private: a utility then shows the digits of the best rate's."""
+
 MAX_EDGE_RATE = 2000.0
 """Largest rate of voters that are not private: beyond it the plurality is released as it is."""
 
@@ -120,7 +123,9 @@ def tables() -> dict[str, TableLaw]:
     return {name: law for name, law in laws if law is not None}
 
 
-def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: float = 1e-10) -> tuple[float, Table]:
+def calibrate_mechanism(
+    problem: PluralityProblem, name: str, *, precision: float = EDGE_PRECISION
+) -> tuple[float, Table]:
     """Return a mechanism at the largest rate at which its label, and nothing more, is private for the problem.
 
     Args:
@@ -170,7 +175,7 @@ def _certified(problem: TableProblem, values: Array) -> Table:
     return certify_table(problem, Table.normalised(problem.cells, values))[0]
 
 
-def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float = 1e-10) -> float:
+def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float) -> float:
     """Return the rate, to a relative precision from below, up to which a mechanism is private, in floating point."""
     cells, target = problem.cells, problem.strictest_target
     c = math.exp(target.epsilon)
@@ -180,7 +185,9 @@ def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array
         outputs = cells.sizes * np.maximum(x[cells.left] - c * x[cells.right], 0.0)
         return float(outputs.sum(axis=1).max(initial=0.0)) <= target.delta + ROUNDING
 
-    return largest_fitting_from(fits, 1e-3, MAX_EDGE_RATE, precision)
+    # From where many of these mechanisms are private by their noise alone.
+    first = max(target.epsilon / (2 * problem.affected), 1e-3)
+    return largest_fitting_from(fits, first, MAX_EDGE_RATE, precision)
 
 
 def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:

@@ -19,6 +19,7 @@ from darrm.cli.parameters import (
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
+    from darrm_opt.design.solution import Solution
     from darrm_opt.design.solver import Shape
     from darrm_opt.design.sweep import LeastParameter, Parameter
 
@@ -91,8 +92,32 @@ def solve(
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
     for warning in solution.warnings:
         say(f"Warning: {warning}")
-    answer(solution_json(solution) if json else solution_text(solution))
+    answer(solution_json(solution) if json else solution_text(solution) + _points_text(options, solution))
     end(exit_code_of(solution.status))
+
+
+def _points_text(options: ProblemOptions, solution: Solution) -> str:
+    """Return the line that says what more points of a curve could give, where that is quickly found."""
+    if options.profile is None:
+        return ""
+    from darrm_opt.design.schedule import is_expensive
+    from darrm_opt.design.solver import solve as solve_problem
+    from darrm_opt.privacy_curves import PrivacyCurve, stated_curve
+    from darrm_opt.problem import Problem
+    from darrm_opt.voters import PrivacyProfile
+
+    curve, problem = stated_curve(options.profile), solution.problem
+    if not isinstance(curve, PrivacyCurve) or not isinstance(problem.voter, PrivacyProfile) or is_expensive(problem):
+        return ""
+    inner = Problem(problem.K, curve.inner_profile(problem.voter), problem.target, problem.affected)
+    shape = cast("Shape", solution.shape)
+    bound = solve_problem(inner, solution.objective, shape, time_limit=POINTS_SECONDS).upper_bound
+    most, points = max(bound, solution.utility), f"{len(problem.voter.points)} of {curve.text}"
+    return f"\npoints     {points}; with more (--profile-points) the utility is at most {most:.6f}"
+
+
+POINTS_SECONDS = 10.0
+"""Time that may be spent on the bound of what more points could give [s]."""
 
 
 def _refuse_sample(

@@ -439,6 +439,10 @@ class VoteOptions(WorthOptions):
     ] = None
 
 
+GROUP_POINTS = 3
+"""Points that are chosen from a group's curve: more of them multiply the corners of a table."""
+
+
 @dataclass(frozen=True)
 class GroupOptions:
     """Groups of voters, as typed."""
@@ -469,13 +473,13 @@ class GroupOptions:
     def voters(self) -> tuple[list[VoterGroup], list[float]]:
         """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
         from darrm_opt.errors import InvalidInput
+        from darrm_opt.privacy_curves import stated_profile
         from darrm_opt.problem import real_number
         from darrm_opt.tables.groups import VoterGroup, group_of
-        from darrm_opt.voters import parse_profile
 
         accepted = (
             "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
-            "epsilon and Delta, profile=EPSILON:DELTA,… last"
+            "epsilon and Delta, profile=… last, as --profile takes it"
         )
         groups, weights = [], []
         for text in self.group:
@@ -489,7 +493,11 @@ class GroupOptions:
             weight = typed.pop("weight", 1.0)
             weights.append(real_number(weight, "group", "a weight above 0", above=0, below=float("inf")))
             try:
-                groups.append(VoterGroup(typed["K"], parse_profile(points)) if has_profile else group_of(**typed))
+                groups.append(
+                    VoterGroup(typed["K"], stated_profile(points, points=GROUP_POINTS))
+                    if has_profile
+                    else group_of(**typed)
+                )
             except InvalidInput as err:  # else it would be an option of the same name that is not valid
                 name = {"delta": "Delta"}.get(err.argument, err.argument)
                 raise InvalidInput("group", text, f"{err.accepted}, as {name}", err.advice) from err

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -13,13 +16,18 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from support.paths import ROOT
+from support.served import serving
 from test_toolchain import locked
 
+from api.access.keys import create_key
 from api.app import create_app
 from api.server.run import listen, prepare
-from api.settings import PREFIX, Settings
+from api.settings import KILL_SECONDS, PREFIX, Settings
 from darrm.cli import VERBS
 from darrm_client.client import KEY_VARIABLE, URL_VARIABLE
+from darrm_opt import Problem, solve
+from solver_cache.model import row_of
+from solver_cache.table_files import write_table
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 FINAL = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
@@ -178,7 +186,7 @@ def test_keys_are_mounted_by_their_folder() -> None:
 
 def test_the_secrets_folder_is_closed_to_other_users(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
-    (permissions,) = re.findall(r"^(?=.*\bchmod\b).*$", text, re.MULTILINE)
+    (permissions,) = re.findall(r"^.*chmod 0700 secrets$", text, re.MULTILINE)
     for name in ("database_password", "tls.crt", "tls.key", "keys/keys.json"):
         path = tmp_path / "secrets" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,3 +265,49 @@ def test_the_examples_python_is_python() -> None:
 
 def _probes(container: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from (value for key, value in container.items() if key.endswith("Probe"))
+
+
+# ----------------------------------------------------------------------------------------------- systemd, and Slurm
+
+UNIT = ROOT / "deploy" / "darrm.service"
+
+
+def test_the_unit_starts_what_exists_and_is_confined(tmp_path: Path) -> None:
+    text = UNIT.read_text(encoding="utf-8")
+    assert "serve" in VERBS
+    assert variables(text) <= {PREFIX + name.upper() for name in Settings.model_fields}
+    stop = int(re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[0])
+    assert stop > Settings.model_fields["stop_seconds"].default + KILL_SECONDS
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / UNIT.name  # its program is installed where it says, and not here
+    unit.write_text(text.replace("/opt/darrm/bin/darrm", sys.executable))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", str(unit)]
+    rated = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert rated.returncode == 0, rated.stdout[-200:] + rated.stderr  # exposure at most 1.5 of 10
+
+
+def test_a_job_of_slurm_has_its_noise_from_a_table_or_from_a_service(tmp_path: Path) -> None:
+    """Slurm runs a batch script by its shell: its own lines are comments to that."""
+    job = "from darrm_client import DarrmClient; from darrm_opt import Problem\n"
+    job += "with DarrmClient() as client: print(client.gamma(Problem.from_allowance(K=5, m=2, epsilon=0.5)).exact)"
+    key = create_key(tmp_path / "keys.json", "cluster")[1]
+    (tmp_path / "key").write_text(key)
+    solution = solve(Problem.from_allowance(K=5, m=2, epsilon=0.5))
+    write_table(tmp_path / "gamma.jsonl", [row_of(solution)])
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with serving(tmp_path, DARRM_KEYS=str(tmp_path / "keys.json")) as service:
+        settings = {
+            "table": {"TABLE": str(tmp_path / "gamma.jsonl")},
+            "service": {"DARRM_URL": service.url, "DARRM_KEY_FILE": str(tmp_path / "key")},
+        }
+        for name, more in settings.items():
+            script = ROOT / "examples" / "slurm" / f"{name}.sbatch"
+            command = ["bash", str(script), sys.executable, "-c", job]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings | more)
+            assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+    assert not [*tmp_path.glob("darrm.*")]  # the copy is gone

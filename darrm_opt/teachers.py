@@ -94,6 +94,7 @@ def collect_votes(
     pool must not depend on the data.
     """
     classes = checked_classes(classes)
+
     def voted(teacher: Any) -> NDArray[np.int64]:
         predicted = teacher.predict(pool)
         check_unmasked(predicted, "prediction")

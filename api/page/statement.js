@@ -30,7 +30,7 @@ async function fill() {
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${voter}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
     ["What leaves", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
-    ["Account", `certificate of γ, ${answer.certificate.method}: at most ${plain(answer.certificate.bound, 7)} where ${plain(answer.certificate.limit, 7)} is permitted, rounding included`],
+    ["Account", `certificate of γ, ${answer.certificate.method}: proved with ${plain(answer.certificate.margin, 2)} of probability to spare, rounding included`],
     ["Assumed", epsilon === "inf" ? "the layout of the data gives the reach that is said" : "voters are as private as is said, and answer independently of each other, given the data; their randomness is fresh, where they answer more than once"],
     ["Not covered", "what else is computed from the same records; time and memory of the machine that holds the votes"],
     ["Trust model", "central: whoever runs the mechanism sees the votes; whoever receives the bit is not trusted"],

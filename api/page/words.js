@@ -83,7 +83,7 @@ function worst({ epsilon, Delta }, { worst_corners: corners, worst_value: value,
   const [x, y] = [(1 + Delta * shrink) / (1 + shrink), ((1 - Delta) * shrink) / (1 + shrink)].map((chance) => plain(chance));
   const groups = Object.entries(corners).filter(([, voters]) => voters > 0);
   const texts = groups.map(([corner, voters]) => `${voters} ${MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`}`);
-  return `Of the voters, ${texts.join("; ")}. There the privacy constraint comes to ${plain(value, 7)}, and ${plain(limit, 7)} is permitted.`;
+  return `Of the voters, ${texts.join("; ")}. There the privacy constraint is ${plain(Math.max(0, limit - value), 2)} below its limit, ${plain(limit, 7)}.`;
 }
 
 function margin({ margin: slack, error_bound: error }) {

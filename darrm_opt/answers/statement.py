@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from hashlib import sha256
 from typing import Any
 
@@ -19,10 +21,11 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.answers.tables import record_in_answer
 from darrm_opt.design.report import count_text, text_above, voters_text
-from darrm_opt.errors import InvalidInput, VerificationFailed
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.noise import NoiseFunction
@@ -30,6 +33,7 @@ from darrm_opt.problem import FRESH, Privacy
 from darrm_opt.record import problem_from_record
 from darrm_opt.release.log import ReleaseLog
 from darrm_opt.reprove import read_solution
+from darrm_opt.rounding import float_above
 
 KIND, FORMAT = "darrm privacy statement", 1
 """Kind of the record of a statement, and its version."""
@@ -89,6 +93,8 @@ class Statement:
             ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of all that leaves together"),
             ("account", f"{f['account']}: {ACCOUNTS.get(f['account'], 'see docs/accounting.md')}"),
         ]
+        if f["zcdp"] is not None:
+            rows.append(("concentrated", f"ρ-zCDP with ρ = {text_above(f['zcdp'])}"))
         if (any_votes := f.get("data_independent")) is not None:
             rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
         if (test := f.get("test")) is not None:
@@ -231,6 +237,7 @@ def _statement(
         "epsilon": epsilon,
         "delta": total.delta,
         "account": "none" if epsilon is None else account,
+        "zcdp": None if earned or sampling is not None else concentrated(mechanism, releases["allowed"]),
         **earned,
         "trust": "central: whoever runs the mechanism sees the votes; whoever receives what leaves is not trusted",
         "assumptions": _assumptions(mechanism, releases["allowed"], sampling, is_batch=bool(earned)),
@@ -242,6 +249,30 @@ def _statement(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return Statement(fields)
+
+
+def concentrated(mechanism: VoteMechanism, releases: int) -> float | None:
+    """Return a ρ such that this many releases together are ρ-zCDP, rounded up; None where none is proved.
+
+    Source: Bun, Steinke 2016: an ε-DP release is (ε²/2)-zCDP, and ρ adds up; Canonne, Kamath, Steinke 2020: discrete
+    Gaussian noise on counts that differ by ‖Δ‖₂ is (‖Δ‖₂²/(2σ²))-zCDP, as Gaussian noise is.
+    """
+    # Answers of voters that were trained once are not independent given the data: nothing adds up.
+    if releases > 1 and mechanism.private_voters and not mechanism.fresh:
+        return None
+    if mechanism.models is not None:
+        return None
+    found = []
+    with suppress(DeltaTooSmall):
+        pure = mechanism.cost(1, 0.0).epsilon
+        found += [releases * Fraction(pure) ** 2 / 2] if pure < math.inf else []
+    if isinstance(mechanism, NoisyMaximum):
+        moved = Fraction(mechanism.affected) ** 2  # r votes leave one count and join others: ‖Δ‖₂² ≤ 2r²
+        rho = moved / Fraction(mechanism.sigma) ** 2
+        if mechanism.check_sigma is not None:  # of the largest count, which moves by r
+            rho += moved / (2 * Fraction(mechanism.check_sigma) ** 2)
+        found.append(releases * rho)
+    return float_above(min(found)) if found else None
 
 
 def design_hash(design: dict[str, Any]) -> str:

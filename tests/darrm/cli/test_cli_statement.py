@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from api.settings import Settings
 from darrm_opt import Privacy, Problem, __version__, solve
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.propose_test_release import propose
-from darrm_opt.answers.statement import ACCOUNTS, statement_of_record
-from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.answers.statement import ACCOUNTS, concentrated, statement_of_record
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
@@ -214,3 +215,41 @@ def test_what_is_not_proved_is_not_stated() -> None:
 def test_another_file_is_refused(content: str) -> None:
     Path("file.json").write_text(content, encoding="utf-8")
     assert "FILE" in refused("statement", "file.json")
+
+
+@pytest.mark.parametrize("name", ["exponential", "permute_and_flip"])
+def test_rho_bounds_every_renyi_divergence_of_a_release(name: str) -> None:
+    """D_α ≤ ρ·α at every order, over every pair of neighbouring counts, from the chances of the classes."""
+    mechanism = mechanism_class(name).of(6, 3, 0.7)
+    rho = concentrated(mechanism, 1)
+    assert rho is not None
+    counts = [np.array(votes) for votes in product(range(7), repeat=3) if sum(votes) == 6]
+    for one in counts:
+        for other in counts:
+            if np.maximum(one - other, 0).sum() == 1:
+                p, q = (_chances(mechanism, votes) for votes in (one, other))
+                for order in (1.1, 2.0, 8.0, 64.0):
+                    assert np.log(p**order @ q ** (1 - order)) / (order - 1) <= rho * order + 1e-12
+    assert concentrated(mechanism, 10) == pytest.approx(10 * rho, rel=1e-15)
+
+
+def _chances(mechanism: VoteMechanism, votes: Any) -> Any:
+    """Return the chances of the classes for counts in any order."""
+    order = np.argsort(-votes, kind="stable")
+    chances = np.empty(3)
+    chances[order] = mechanism.class_chances(votes[order][None, :])[0]  # type: ignore[index]  # these have them
+    return chances
+
+
+def test_rho_of_noisy_counts_adds_up_and_is_not_claimed_where_answers_are_not_independent() -> None:
+    noise = NoisyMaximum(500, 3, 20.0, affected=2)
+    assert concentrated(noise, 100) == pytest.approx(100 * 2**2 / 20**2, rel=1e-15)
+    checked = NoisyMaximum(500, 3, 20.0, threshold=300.0, check_sigma=40.0)
+    assert concentrated(checked, 10) == pytest.approx(10 * (1 / 400 + 1 / 3200), rel=1e-15)
+    solution = solve(Problem(5, Privacy(0.5), Privacy(1.0)))
+    trained = CertifiedNoiseFunction(Release.of(solution))
+    assert concentrated(trained, 2) is None
+    assert concentrated(CertifiedNoiseFunction(Release.of(solution), fresh=True), 2) == pytest.approx(1.0, rel=1e-9)
+    Path("mechanism.json").write_text(json.dumps(noise.record()))
+    assert stated("mechanism.json")["zcdp"] == pytest.approx(0.01, rel=1e-15)
+    assert "ρ-zCDP with ρ = 0.01" in run("statement", "mechanism.json").stdout

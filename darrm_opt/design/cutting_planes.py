@@ -21,6 +21,7 @@ import numpy as np
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import CanonicalGoal
+from darrm_opt.design.profile_vertices import ProfileVertices
 from darrm_opt.design.schedule import MAX_ITERATIONS_PER_VOTER, SolveClock, Stage
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase, search_error
@@ -237,10 +238,13 @@ class CuttingPlanes:
     ) -> WorstCase:
         """Return what the stage's search finds; ``settle`` says when the complete one goes on beyond first order."""
         deadline = self._clock.deadline
+        known = self.program.multisets if isinstance(self._constraint.corners, ProfileVertices) else None
         if stage.complete:
-            return worst_case(point, self._constraint, above=above, most=most, settle=settle, deadline=deadline)
+            return worst_case(
+                point, self._constraint, above=above, most=most, settle=settle, known=known, deadline=deadline
+            )
         return worst_case_near_faces(
-            point, self._constraint, above=above, most=most, spacing=spacing, deadline=deadline
+            point, self._constraint, above=above, most=most, spacing=spacing, known=known, deadline=deadline
         )
 
     def _improve(self, candidate: Incumbent) -> bool:

@@ -50,10 +50,13 @@ MAX_NODES = 20_000_000
 MAX_NODES_NUMPY = 200_000
 """The same by NumPy."""
 
-MAX_CLIMBED = 64
+MAX_PAIRED_VERTICES = 24
+"""With more vertices than this, a climb starts from those of the upper chain alone."""
+
+MAX_CLIMBED = 96
 """Multisets from which a search for cuts climbs."""
 
-ENOUGH_CUTS = 20
+ENOUGH_CUTS = 4
 """Cuts at which a search for cuts ends: where the climb missed them, the next one starts close to them."""
 
 SHARES = 12
@@ -61,16 +64,22 @@ SHARES = 12
 
 
 def search_profile(
-    noise: NoiseFunction, constraint: PrivacyConstraint, collector: Collector, *, settle: Settle = "always"
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    *,
+    settle: Settle = "always",
+    known: Counts | None = None,
 ) -> WorstCase:
     """Offer the worst multiset and cuts, with a bound on all others.
 
-    ``settle``: "always" proves; "until a cut" proves only where a climb finds no cut; else it only climbs.
+    ``known``: multisets that were bad for a similar γ, from which a climb starts as well. ``settle``: "always" proves;
+    "until a cut" proves only where a climb finds no cut; else it only climbs.
     """
     vertices = vertices_of(constraint)
     largest = float(noise.values.max())
     error = constraint.error(largest) + 2 * STEP_ERROR * largest
-    climb(noise.signed, constraint, collector)
+    climb(noise.signed, constraint, collector, known)
     if settle in ("never", "one kind") or (settle == "until a cut" and collector.cut):
         collector.leave_out((1.0 + constraint.q) * largest)
         return collector.result(error, "estimate" if settle != "until a cut" else "first-order")
@@ -96,8 +105,9 @@ def likely_multisets(constraint: PrivacyConstraint) -> Counts:
 
 
 def _starts(constraint: PrivacyConstraint) -> Counts:
-    """Return multisets at any two vertices of the upper chain, from which a search for cuts climbs, read-only."""
-    chain = vertices_of(constraint).chain
+    """Return multisets at any two vertices, from which a search for cuts climbs, read-only."""
+    vertices = vertices_of(constraint)
+    chain = vertices.boundary if len(vertices.p) <= MAX_PAIRED_VERTICES else vertices.chain
     return _family(constraint.K, constraint.affected, vertices_of(constraint), tuple(combinations(chain, 2)))
 
 
@@ -118,15 +128,19 @@ def _family(K: int, r: int, vertices: ProfileVertices, pairs: tuple[tuple[int, i
     return counts
 
 
-def climb(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> None:
-    """Offer what likely multisets become by one exchange of a voter after another; nothing is proved."""
+def climb(signed: Array, constraint: PrivacyConstraint, collector: Collector, known: Counts | None = None) -> None:
+    """Offer what likely and known multisets become by one exchange of a voter after another; nothing is proved."""
     collector.tick()
     starts = _starts(constraint)
     values = cached_rows(constraint, starts) @ signed[constraint.K // 2 + 1 :]
     # the best of each pair of vertices, of these the best: many starts of one pair would climb to one multiset
     order = np.argsort(-values, kind="stable")
     _, first = np.unique(starts[order] > 0, axis=0, return_index=True)
-    best = np.ascontiguousarray(starts[order[np.sort(first)[:MAX_CLIMBED]]])
+    best = starts[order[np.sort(first)[:MAX_CLIMBED]]]
+    if known is not None and len(known):
+        heights = cached_rows(constraint, known) @ signed[constraint.K // 2 + 1 :]
+        best = np.concatenate([best, known[np.argsort(-heights, kind="stable")[:MAX_CLIMBED]]])
+    best = np.ascontiguousarray(best)
     vertices, library = vertices_of(constraint), kernel()
     moving = np.ascontiguousarray(vertices.p + vertices.reflected != 1.0, dtype=np.int64)
     if library is None:

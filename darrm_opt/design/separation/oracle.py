@@ -38,6 +38,7 @@ def worst_case(
     most: int = 0,
     settle: Settle = "always",
     stored: list[tuple[int, int, Array]] | None = None,
+    known: Counts | None = None,
     deadline: float = np.inf,
 ) -> WorstCase:
     """Return the worst of all multisets, found by the fastest method that proves its bound.
@@ -51,6 +52,7 @@ def worst_case(
         most: how many cuts at most.
         settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
         stored: the layers of ``noise``, where the caller searches it more than once.
+        known: multisets that were bad for a similar γ: of voters with a profile, a search for cuts starts there too.
         deadline: when to give up [s], by `time.perf_counter`.
 
     Guarantees:
@@ -71,7 +73,7 @@ def worst_case(
     )
     collector = Collector(constraint.limit - ERRORS_BELOW_LIMIT * error if above is None else above, most, deadline)
     if isinstance(constraint.corners, ProfileVertices):
-        return search_profile(noise, constraint, collector, settle=settle)
+        return search_profile(noise, constraint, collector, settle=settle, known=known)
     # First, as it is O(K²) for any Δ (docs/proofs.md, "Monotone γ"); none of the others can be faster.
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
@@ -104,6 +106,7 @@ def worst_case_near_faces(
     most: int,
     width: int = 0,
     spacing: int = 1,
+    known: Counts | None = None,
     deadline: float = np.inf,
 ) -> WorstCase:
     """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
@@ -116,7 +119,7 @@ def worst_case_near_faces(
     # on one or two kinds.
     collector, library = Collector(above, most, deadline), kernel()
     if isinstance(constraint.corners, ProfileVertices):
-        return search_profile(noise, constraint, collector, settle="never")
+        return search_profile(noise, constraint, collector, settle="never", known=known)
     if library is not None:
         search_columns(library, noise.signed, constraint, collector, settle="one kind", width=width, spacing=spacing)
     elif constraint.corners.Delta == 0:

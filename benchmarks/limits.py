@@ -121,7 +121,7 @@ def limit_of(job: Job, run: Measurement) -> float | None:
 
 def published_method(problem: Problem, seed: int = 0) -> Array:
     """Return γ(⌊K/2⌋+1..K) by the steps of the paper's scripts; nothing is certified."""
-    from darrm_opt.design.backends.highs import Highs
+    from darrm_opt.design.backends import open_backend
     from darrm_opt.design.constraint import ConstraintGenerator
 
     K, generator, random = problem.K, ConstraintGenerator(problem), np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def published_method(problem: Problem, seed: int = 0) -> Array:
         for vector in counts.tolist():
             on_data, on_neighbour = (_difference(chances, vector, K) for chances in (corners.p, corners.p_prime))
             rows.append(on_data / c - on_neighbour)
-    program = Highs((K + 1) // 2)
+    program = open_backend("highs", (K + 1) // 2)
     program.add(np.array(rows), np.full(len(rows), (c - 1 + 2 * problem.target.delta) / c))
     return program.solve(_fold(weights, K)).upper_half
 

@@ -1,9 +1,10 @@
 """``python -m benchmarks --scan``: one design of every kind of problem, to find what takes far longer than the rest.
 
-K, Δ, m, ε and δ of private voters on a grid, and voters that are not private; each is designed once in this process,
-in an order that is drawn once, so that a spent budget leaves a sample of all. With ``--drawn``, problems are drawn
-between those of the grid instead, for the estimates of running time, and no table is written. Times are wall-clock
-and, in brackets, the processor's: on a busy machine the first says little, and the second counts all threads. Goals
+K, Δ, m, ε, δ and ``affected`` of private voters on a grid, and voters that are not private; each is designed once in
+this process, in an order that is drawn once, so that a spent budget leaves a sample of all. With ``--drawn``, problems
+are drawn between those of the grid instead, for the estimates of running time, and no table is written. Times are
+wall-clock and, in brackets, the processor's: on a busy machine the first says little, and the second counts all
+threads. Goals
 are held against the lesser of the two.
 """
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 VOTERS = (11, 35, 101, 151, 201, 301, 401, 501)
 FAILURES = (0.0, 1e-6, 1e-4, 0.01, 0.1, 0.3)
 EPSILONS = (0.01, 0.1, 1.0, 3.0)
+
+PARTLY_AFFECTED = (101, 201, 301)
+"""Voters of whom a record affects 1, 2, an eighth, a quarter or a half, beside all."""
 
 SLOWEST = 10
 """How many of the slowest designs are published."""
@@ -69,13 +73,16 @@ class Point:
 
         if math.isinf(self.epsilon):
             return Problem(self.K, Privacy(math.inf), Privacy(self.m, self.delta or 0.0), self.affected)
-        return Problem.from_allowance(self.K, self.m, self.epsilon, self.Delta, delta=self.delta)
+        return Problem.from_allowance(
+            self.K, self.m, self.epsilon, self.Delta, delta=self.delta, affected=self.affected
+        )
 
     def __str__(self) -> str:
         delta = "" if self.delta is None else f", δ={self.delta:g}"
         if math.isinf(self.epsilon):
             return f"K={self.K}, ε=inf, {self.affected} affected, target ε={self.m:g}{delta}"
-        return f"K={self.K}, Δ={self.Delta:g}, m={self.m:g}, ε={self.epsilon:g}{delta}"
+        affected = "" if self.affected == self.K else f", {self.affected} affected"
+        return f"K={self.K}, Δ={self.Delta:g}, m={self.m:g}, ε={self.epsilon:g}{delta}{affected}"
 
 
 @dataclass(frozen=True)
@@ -116,24 +123,30 @@ def wanted_seconds(point: Point) -> float:
     if point.K <= 101:
         return 1.0
     if point.K <= 201:
-        return 5.0
+        return 5.0 if point.affected == point.K else 3.0
+    if point.K <= 301 and point.affected < point.K:
+        return 6.0
     return 20.0 if point.Delta <= 0.01 else 120.0
 
 
 def points() -> Iterator[Point]:
     """Yield every problem of the scan."""
     for K in VOTERS:
-        for m in (1.05, 1.5, 3.0, K / 8, K / 2):
-            for epsilon in EPSILONS:
-                if m * epsilon > MAX_TARGET_EPSILON:
-                    continue  # refused: such a target protects nobody
-                for Delta in FAILURES:
-                    for delta in (None, 0.0) if Delta else (None,):
-                        yield Point(K, Delta, m, epsilon, delta, K)
+        for m, epsilon, Delta in itertools.product((1.05, 1.5, 3.0, K / 8, K / 2), EPSILONS, FAILURES):
+            if m * epsilon > MAX_TARGET_EPSILON:
+                continue  # refused: such a target protects nobody
+            for delta, affected in itertools.product((None, 0.0) if Delta else (None,), _affected(K, Delta)):
+                yield Point(K, Delta, m, epsilon, delta, affected)
         for target_epsilon in EPSILONS:
             for delta in (0.0, DELTA_NON_PRIVATE):
                 for affected in sorted({1, max(1, K // 4)}):
                     yield Point(K, 0.0, target_epsilon, math.inf, delta, affected)
+
+
+def _affected(K: int, Delta: float) -> tuple[int, ...]:
+    """Return the numbers of affected voters of the scan, where voters are private."""
+    is_part = K in PARTLY_AFFECTED and Delta in {0.0, 0.01, 0.1}
+    return (1, 2, K // 8, K // 4, K // 2, K) if is_part else (K,)
 
 
 def random_points(rng: random.Random) -> Iterator[Point]:

@@ -6,12 +6,14 @@ bounds: what is not known is None, and what cannot be computed is the bound for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampling import Sampling
@@ -43,7 +45,7 @@ class ReleaseGuarantee:
         """
         if self.laws is None and self.loss is not None:
             loss = self.loss()
-            return self.privacy if loss is None else Privacy(loss)
+            return self.privacy if loss is None or not is_within(loss, math.inf) else Privacy(loss)
         if self.laws is None or (self.privacy is not None and self.privacy.delta):
             return self.privacy
         laws = self.laws()

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from darrm_opt.accounting.bits.region import BitRegion, in_whole_units, outer_region, spanned_region
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta, nats
 from darrm_opt.accounting.labels.composition import TABLE_ERROR, table_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
@@ -167,6 +168,9 @@ class AnyVotes:
     pairs: LawPairs  # in both orders
     missing: float = 0.0  # chance of noise that is cut off, at most: the laws are those given that none is
     times: int = 1  # how many such independent pairs the release reveals at most
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing", float(upper_bound(self.missing, 1.0)))  # NaN: all of it may be
 
 
 class BitPairs(LawPairs):

@@ -29,18 +29,16 @@ import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NoReturn, SupportsIndex
 
-from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
-from darrm_opt.accounting.composition.optimal import checked_mechanisms, optimal_delta_of_sequence
+from darrm_opt.accounting.composition import is_composed_within, sums_as_written
+from darrm_opt.accounting.composition.optimal import checked_mechanisms
 from darrm_opt.durable_file import replacing
-from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, InvalidInput, TooMuchWork
+from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.process import process_identity
-from darrm_opt.rounding import as_written, decimal_above
+from darrm_opt.rounding import decimal_above
 from darrm_opt.search import largest_count
 from darrm_opt.untrusted import UNREADABLE, check_written, json_value
 
@@ -116,7 +114,7 @@ class PrivacyBudget:
         """
         if not self._events:
             return Privacy(0.0)
-        return Privacy(min(decimal_above(_sum(self._events)[0]), self._budget.epsilon), self._budget.delta)
+        return Privacy(min(decimal_above(sums_as_written(self._events)[0]), self._budget.epsilon), self._budget.delta)
 
     def fits(self, event: Privacy, count: int = 1) -> bool:
         """Return whether ``count`` releases like ``event`` could be charged now.
@@ -240,30 +238,7 @@ class PrivacyBudget:
 def _fits_budget(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
     if accounting == "best" and len(events) > 1:
         return False
-    epsilon, delta = _sum(events)
-    if epsilon <= as_written(budget.epsilon) and delta <= as_written(budget.delta):
-        return True
-    if accounting == "simple":
-        return False
-    return _is_proved(lambda: kov_composition_at_delta(events, budget.delta).epsilon <= budget.epsilon) or _is_proved(
-        lambda: optimal_delta_of_sequence(events, budget.epsilon) <= budget.delta
-    )
-
-
-def _is_proved(claim: Callable[[], bool]) -> bool:
-    """Return the claim, or False if its accountant finds that it cannot hold or takes too long to check."""
-    try:
-        return claim()
-    except (DeltaTooSmall, TooMuchWork):
-        return False
-
-
-def _sum(events: Counter[Privacy]) -> tuple[Fraction, Fraction]:
-    """Return (Σε, Σδ), exactly, of the numbers as written."""
-    return (
-        sum((count * as_written(event.epsilon) for event, count in events.items()), Fraction(0)),
-        sum((count * as_written(event.delta) for event, count in events.items()), Fraction(0)),
-    )
+    return is_composed_within(events, budget, by_sums=accounting == "simple")
 
 
 def _to_record(privacy: Privacy) -> dict[str, Any]:

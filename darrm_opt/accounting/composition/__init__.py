@@ -10,10 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 
-from darrm_opt.accounting.composition.optimal import optimal_composition_of_sequence
+from darrm_opt.accounting.bounds import is_within
+from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
+from darrm_opt.accounting.composition.optimal import optimal_composition_of_sequence, optimal_delta_of_sequence
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, TooMuchWork
 from darrm_opt.problem import Privacy, check_arithmetic
 from darrm_opt.rounding import as_written, decimal_above
@@ -61,8 +64,35 @@ def event_accounts(events: Iterable[tuple[Privacy, int]], delta: float) -> dict[
 
 def simple_composition(counts: Mapping[Privacy, int], delta: float) -> Privacy:
     """Return the sums of ε and δ, of the numbers as written."""
-    total_delta = sum((count * as_written(privacy.delta) for privacy, count in counts.items()), Fraction(0))
+    epsilon, total_delta = sums_as_written(counts)
     if total_delta > as_written(delta):
         raise DeltaTooSmall(delta, float(total_delta), "the deltas of the releases add up")
-    epsilon = sum((count * as_written(privacy.epsilon) for privacy, count in counts.items()), Fraction(0))
     return Privacy(decimal_above(epsilon), delta)
+
+
+def is_composed_within(events: Counter[Privacy], total: Privacy, *, by_sums: bool = False) -> bool:
+    """Return whether releases of which each is (ε, δ)-DP are proved to fit in a total; ``by_sums``: by sums alone.
+
+    A decision needs δ at one ε, where `event_accounts` search for ε: a hundredth of the time.
+    """
+
+    def proved(claim: Callable[[], bool]) -> bool:
+        with suppress(DeltaTooSmall, TooMuchWork):  # it cannot hold, or takes too long to check
+            return claim()
+        return False
+
+    epsilon, delta = sums_as_written(events)
+    if epsilon <= as_written(total.epsilon) and delta <= as_written(total.delta):
+        return True
+    return not by_sums and (
+        proved(lambda: is_within(kov_composition_at_delta(events, total.delta).epsilon, total.epsilon))
+        or proved(lambda: is_within(optimal_delta_of_sequence(events, total.epsilon), total.delta))
+    )
+
+
+def sums_as_written(events: Mapping[Privacy, int]) -> tuple[Fraction, Fraction]:
+    """Return (Σε, Σδ), exactly, of the numbers as written."""
+    return (
+        sum((count * as_written(event.epsilon) for event, count in events.items()), Fraction(0)),
+        sum((count * as_written(event.delta) for event, count in events.items()), Fraction(0)),
+    )

@@ -83,6 +83,8 @@ def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> Gaus
     """
     if releases == 0:
         return GaussianCost(0.0, 0.0)
+    if not release.shift < math.inf:
+        return GaussianCost(math.inf, 0.0)
     increments = _Increments(release, slack)
     # A function of noisy counts costs at most what the counts do, μ² each: that needs no proof, and s = 0 to begin
     # with.

@@ -15,11 +15,13 @@ from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vo
 from darrm_opt import Privacy
 from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
-from darrm_opt.accounting.cost import Cost
+from darrm_opt.accounting.cost import Cost, cost_of_parts
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
 from darrm_opt.accounting.labels.data_dependent import LogTails
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch, propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
@@ -37,6 +39,18 @@ def test_what_is_not_a_number_bounds_nothing() -> None:
     with pytest.raises(DeltaTooSmall):
         epsilon_at_delta(lambda _: math.nan, 0.1, 1.0, "nothing is known")
     assert Cost(math.nan, 0.1, "none", {}).epsilon == EpsilonBound(math.nan, "none").epsilon == math.inf
+
+
+def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:
+    laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
+    assert AnyVotes(laws, missing=math.nan).missing == 1.0
+    assert ReleaseGuarantee(loss=lambda: math.nan).event() is None
+    assert ReleaseGuarantee(Privacy(2.0), loss=lambda: math.nan).event() == Privacy(2.0)
+    assert ReleaseGuarantee(loss=lambda: 0.5).event() == Privacy(0.5)
+    with pytest.raises(InvalidInput):
+        LawPairs(np.array([[math.nan, 0.5]]), np.array([[0.25, 0.75]]))
+    lost = ReleaseGuarantee(divergence=lambda: PowerDivergence(np.array([0.5]), np.array([math.nan]), math.inf, "lost"))
+    assert cost_of_parts([(lost, 3)], 1e-5).epsilon == math.inf
 
 
 def test_powers_are_added_up_by_their_logarithms() -> None:

@@ -69,6 +69,13 @@ class Cost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", float(upper_bound(self.epsilon)))
 
+    def beside(self, account: str, epsilon: float) -> Cost:
+        """Return the same with one more account, the least of all being what is proved."""
+        epsilons = {**self.epsilons, account: epsilon}
+        name = min(epsilons, key=lambda name: epsilons[name])
+        best = epsilons[name]
+        return Cost(best, self.delta, name if best < math.inf else "none", epsilons)
+
 
 def cost(
     mechanism: Accountable, releases: int, delta: float, sampling: Sampling | None = None, *, skip: Collection[str] = ()

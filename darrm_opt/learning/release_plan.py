@@ -151,6 +151,8 @@ def voting_plan(
     voters = _checked_voters(K, voter, groups, design, earned, sampling)
     # Any r models are at least as private as r of the worst.
     worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
+    if len({one.voter for one in voters}) == 1:
+        worst = voters[0].voter  # with all that it states
     if worst.epsilon < math.inf:
         plain = PlainVote(K, classes, worst, affected=affected)
         models = Privacy(plain.epsilon(1, total.delta), total.delta)

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.accounting.calibrate import Quota, largest_quota
+from darrm_opt.accounting.cost import CHEAP, MAX_RELEASES, Cost
+from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_shape
@@ -20,6 +24,7 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource
 from darrm_opt.tables.votes import Labels, VoteTable
+from darrm_opt.voters import PrivacyProfile
 
 
 class PlainVote(VoteMechanism):
@@ -34,7 +39,7 @@ class PlainVote(VoteMechanism):
 
     def __init__(self, K: int, classes: int, model: Privacy, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
-        self.model = model  # (ε, Δ) of the training of one model
+        self.model = model  # privacy of the training of one model: (ε, Δ), or a profile
 
     @property
     def private_voters(self) -> tuple[Privacy, ...]:
@@ -56,12 +61,27 @@ class PlainVote(VoteMechanism):
         """Return what is proved of so many trainings: r models each."""
         return [(ReleaseGuarantee(self.model), releases * self.affected)]
 
+    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
+        found = super().cost(releases, delta, sampling)
+        if len(self.model.points) == 1 or not releases:
+            return found
+        return found.beside("profiles", compose_models({self.model: releases * self.affected}, delta).epsilon)
+
+    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
+        def spent(count: int) -> tuple[float, str]:
+            found = self.cost(count, budget.delta, sampling)
+            return found.epsilon, found.account
+
+        return largest_quota(spent, budget.epsilon, MAX_RELEASES, exact=CHEAP)
+
     def leader_chances(self, counts: CountTable) -> Array:
         """Return 1 for each row: a leader is always released."""
         return np.ones(len(counts))
 
     def record(self) -> dict[str, Any]:
-        model = {"epsilon": self.model.epsilon, "delta": self.model.delta}
+        model: dict[str, Any] = {"epsilon": self.model.epsilon, "delta": self.model.delta}
+        if len(self.model.points) > 1:
+            model = {"profile": [list(point) for point in self.model.points]}
         shape = {"K": self.K, "classes": self.classes, "affected": self.affected}
         return {"kind": self.kind, "format": 1, **shape, "model": model}
 
@@ -69,5 +89,7 @@ class PlainVote(VoteMechanism):
     def from_record(cls, record: dict[str, Any]) -> PlainVote:
         if record.get("format") != 1:
             raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
-        model = Privacy(record["model"]["epsilon"], record["model"]["delta"])
+        stated = record["model"]
+        profile = PrivacyProfile(stated["profile"]) if "profile" in stated else None
+        model = profile or Privacy(stated["epsilon"], stated["delta"])
         return cls(record["K"], record["classes"], model, affected=record["affected"])

@@ -253,11 +253,8 @@ class GroupTableMechanism(TableMechanism):
         found = cost_of_parts(_bounds(reach, releases, fixed=self.is_fixed), delta)
         if not (self.is_fixed and releases):
             return found
-        with suppress(DeltaTooSmall):  # whatever is computed from the models is as private as they are
-            found.epsilons["models"] = compose_models(reach.models, delta).epsilon
-        account = min(found.epsilons, key=lambda name: found.epsilons[name], default="none")
-        best = found.epsilons.get(account, math.inf)
-        return Cost(best, delta, account if best < math.inf else "none", found.epsilons)
+        # Whatever is computed from the models is as private as they are.
+        return found.beside("models", compose_models(reach.models, delta).epsilon)
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
         if self.is_fixed and self.fits(budget, MAX_RELEASES, sampling):

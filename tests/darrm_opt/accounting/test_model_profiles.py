@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
@@ -10,8 +11,10 @@ import pytest
 from support.cases import for_each
 from support.group_exact import Points, exponential, outcomes
 
-from darrm_opt import Privacy
+from darrm_opt import Privacy, plan
 from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.learning.release_plan import voting_plan
+from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import least_private
 from darrm_opt.voters import PrivacyProfile
 
@@ -69,6 +72,24 @@ def test_total_is_that_of_the_product_of_the_pairs(models: list[Points]) -> None
 def test_models_trained_by_dp_sgd_cost_what_their_profiles_compose_to(K: int, most: float, of_one_point: float) -> None:
     assert compose_models({PrivacyProfile(DP_SGD): K}, K * 1e-4).epsilon <= most
     assert compose_models({Privacy(0.0892, 1e-4): K}, K * 1e-4).epsilon > of_one_point - 0.01
+
+
+def test_plans_and_plain_votes_charge_the_composed_profiles() -> None:
+    voter, total = PrivacyProfile(DP_SGD), Privacy(0.5, 35e-4)
+    (option,) = plan(35, voter, 1000, total).options
+    assert (option.name, option.fits) == ("majority", True)
+    assert option.spent is not None
+    found = voting_plan(35, queries=1000, total=total, voter=voter, affected=35)
+    mechanism = found.mechanism
+    assert isinstance(mechanism, PlainVote)
+    assert mechanism.epsilon(1, total.delta) == option.spent.epsilon <= 0.41
+    assert mechanism.cost(1, total.delta).account == "profiles"
+    assert mechanism.most_releases(total).queries == 1
+    again = PlainVote.from_record(json.loads(json.dumps(mechanism.record())))
+    assert again == mechanism
+    assert again.epsilon(1, total.delta) == mechanism.epsilon(1, total.delta)
+    # One point of the same models does not fit.
+    assert not PlainVote(35, 2, Privacy(voter.epsilon, voter.delta), affected=35).fits(total, 1)
 
 
 def test_each_point_alone_is_an_account() -> None:

@@ -348,7 +348,7 @@ def _write(output: str, found: MechanismCost, queries: int, total: Privacy | Non
     write_json(output, found.mechanism.record() | fields)
 
 
-_PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
+_PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta", "profile", "profile_points")
 
 
 def _cost_of_release(options: AccountOptions, *, json: bool) -> None:

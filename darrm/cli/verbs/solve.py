@@ -205,6 +205,8 @@ def least(
             Rule("is the quantity that is searched for"),
             "Search for it: --parameter target_epsilon.",
         )
+    if options.profile is not None:
+        raise InvalidInput("profile", options.profile, Rule("is not searched over: solve it at some --target-epsilon"))
     arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in options.given}
     limit, count = number(design.time_limit), number(digits)
     if limit is None and isinstance(count, int):

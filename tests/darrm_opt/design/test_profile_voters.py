@@ -1,7 +1,7 @@
 """γ for voters that state a privacy profile, against an oracle that shares no code with the design.
 
-The oracle intersects half-planes pair by pair, enumerates every multiset of the vertices it finds, convolves the votes
-one by one, and solves the whole linear program with SciPy.
+The oracle (`support.profile_oracle`) enumerates every multiset of vertices; the whole linear program is solved with
+SciPy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
+from support.profile_oracle import rows, votes
 
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
@@ -29,43 +30,6 @@ from darrm_opt.voters import PrivacyProfile
 
 TWO = [(0.0, 0.0597853), (0.3, 0.00147645)]
 THREE = [(0.0, 0.02), (0.1, 0.004), (0.3, 0.0)]
-
-
-def region(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the vertices (p, p′) of the region, by intersecting the lines of its half-planes."""
-    planes = [(1.0, 0.0, 1.0), (0.0, 1.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0)]  # a·p + b·p′ ≤ c
-    for epsilon, delta in points:
-        t = math.exp(epsilon)
-        planes += [(1, -t, delta), (-t, 1, delta), (-1, t, t - 1 + delta), (t, -1, t - 1 + delta)]
-    found: list[tuple[float, float]] = []
-    for (a, b, c), (d, e, f) in itertools.combinations(planes, 2):
-        determinant = a * e - b * d
-        if abs(determinant) < 1e-12:
-            continue
-        p, p_prime = (c * e - b * f) / determinant, (a * f - c * d) / determinant
-        inside = all(g * p + h * p_prime <= i + 1e-10 for g, h, i in planes)
-        if inside and all(math.dist((p, p_prime), other) > 1e-9 for other in found):
-            found.append((min(max(p, 0.0), 1.0), min(max(p_prime, 0.0), 1.0)))
-    return found
-
-
-def votes(chances: Any) -> np.ndarray[Any, Any]:
-    """Return the law of the number of ones."""
-    law = np.ones(1)
-    for p in chances:
-        law = np.convolve(law, [1 - p, p])
-    return law
-
-
-def rows(K: int, points: Any, E: float, affected: int) -> np.ndarray[Any, Any]:
-    """Return every constraint Σ γ(l)·row(l) ≤ e^E − 1 + 2δ, shape (many, ⌈K/2⌉), over l > K/2."""
-    vertices, c, made = region(points), math.exp(E), []
-    for multiset in itertools.combinations_with_replacement(range(len(vertices)), K):
-        if sum(abs(vertices[v][0] - vertices[v][1]) > 1e-12 for v in multiset) > affected:
-            continue
-        row = votes(vertices[v][0] for v in multiset) - c * votes(vertices[v][1] for v in multiset)
-        made.append([row[l] - row[K - l] for l in range(K // 2 + 1, K + 1)])
-    return np.array(made)
 
 
 def best_utility(K: int, points: Any, target: tuple[float, float], weights: Any, affected: int) -> float:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
 from darrm_opt.record import CORE
-from solver_cache.database.connection import Database, insert_new
+from solver_cache.database.connection import Database, insert_new, is_among
 from solver_cache.database.jobs import PAGE_SIZE
 from solver_cache.database.schema import SOLUTIONS, TAGS
 from solver_cache.model import SearchColumns, is_shape
@@ -32,6 +32,9 @@ MAX_TAGS = 32
 
 MAX_LISTED = 1000
 """Most designs of one list."""
+
+MAX_EVICTED_AT_ONCE = 500
+"""Answers removed in one transaction."""
 
 CLOSE = 1e-9
 """Relative difference up to which ε and m are what a filter asks for: 0.3/0.1 is 3."""
@@ -117,6 +120,34 @@ class Designs:
         """Return one design, or None where there is none of this version."""
         with self._database.reading() as connection:
             return _design(connection, key)
+
+    def evict(self, max_bytes: int | None = None, before: str | None = None) -> int:
+        """Remove answers without a tag, the ones stored longest ago first; return how many.
+
+        Args:
+            max_bytes: bound on the records of all answers together, those with tags too [bytes]; None: no bound.
+            before: remove every one that was stored before this time (UTC, ISO 8601); None: none for its age.
+        """
+        columns = SOLUTIONS.c
+        untagged = columns.key.not_in(select(TAGS.c.key))
+        oldest = select(columns.key, columns.created, func.length(columns.record)).where(untagged)
+        oldest = oldest.order_by(columns.created, columns.key).limit(MAX_EVICTED_AT_ONCE)
+        count = 0
+        while True:  # a page is one transaction: others can write in between
+            with self._database.writing() as connection:
+                total = connection.execute(select(func.coalesce(func.sum(func.length(columns.record)), 0))).scalar_one()
+                excess = 0 if max_bytes is None else int(total) - max_bytes
+                keys: list[str] = []
+                for key, created, size in connection.execute(oldest):
+                    if excess <= 0 and not (before is not None and str(created) < before):
+                        break
+                    keys.append(str(key))
+                    excess -= int(size)
+                is_chosen = is_among(self._database.dialect, columns.key, keys)
+                removed = connection.execute(delete(SOLUTIONS).where(is_chosen, untagged)).rowcount if keys else 0
+            count += removed
+            if len(keys) < MAX_EVICTED_AT_ONCE or not removed:
+                return count
 
     def tag(self, key: str, tag: str) -> StoredDesign | None:
         """Give a design a tag, unless it has it; return it as it then stands, or None where there is none."""

@@ -232,3 +232,20 @@ def test_a_place_that_is_gone_is_said(tmp_path: Path) -> None:
             plain.execute("DROP TABLE darrm_design_tags")
         with pytest.raises(CacheError, match="no such table"):
             store.designs.tag(ROWS[0].key, "b")
+
+
+def test_the_oldest_answers_without_a_tag_leave_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver_cache.database.designs.MAX_EVICTED_AT_ONCE", 2)  # several transactions
+    times = iter(f"2026-01-0{day}T00:00:00.000+00:00" for day in range(1, 8))
+    monkeypatch.setattr("solver_cache.database.store._now", lambda: next(times))
+    for key in "gfedcba":  # the names are in the other order
+        store.put(Row(key, CORE, "x" * 100, digest("x" * 100)))
+    store.designs.tag("f", "best")
+    assert store.designs.evict() == 0
+    assert store.designs.evict(max_bytes=700) == 0
+    assert store.designs.evict(max_bytes=401) == 3
+    assert [row.key for row in store.rows()] == ["a", "b", "c", "f"]
+    assert store.designs.evict(before="2026-01-06T00:00:00.000+00:00") == 1
+    assert [row.key for row in store.rows()] == ["a", "b", "f"]
+    assert store.designs.evict(max_bytes=0) == 2
+    assert [row.key for row in store.rows()] == ["f"]  # it has a tag

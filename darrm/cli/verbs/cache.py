@@ -114,6 +114,45 @@ def cache_prune(
     answer(as_json({"answers": answers, "jobs": jobs}) if json else f"Forgotten: {answers:,} answers, {jobs:,} jobs.")
 
 
+def cache_rm(
+    id: Annotated[str | None, Argument("ID", "An answer, as `darrm cache ls` lists it.")] = None,
+    url: StoreUrl = None,
+    megabytes: Annotated[
+        str | None, CommandOption("--megabytes", "Remove the oldest until the records take at most this.", "MB")
+    ] = None,
+    days: Annotated[str | None, CommandOption("--days", "Remove answers that were stored so long ago.", "DAYS")] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Remove stored answers: one, or the oldest beyond a size or an age. Answers with a tag stay, unless named.
+
+    What is removed can be solved again. A SQLite file keeps its size, and fills the room again.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    from darrm_opt.errors import InvalidInput
+
+    def bound(name: str, text: str | None, largest: float) -> float | None:
+        value = None if text is None else number(text)
+        if value is not None and (not isinstance(value, int | float) or not 0 <= value <= largest):
+            raise InvalidInput(name, value, f"a number from 0 to {largest:g}")
+        return value
+
+    size, age = bound("megabytes", megabytes, 1e9), bound("days", days, 36_500)
+    if (id is None) == (size is None and age is None):
+        raise InvalidInput("ID", id, "the id of one answer, or --megabytes or --days", "Not both.")
+    before = None if age is None else (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="milliseconds")
+    with closing(open_cache(url, reading=False)) as store:
+        if id is None:
+            count = store.designs.evict(None if size is None else int(size * 1e6), before)
+        else:
+            row = store.get(id)
+            if row is None:
+                raise InvalidInput("ID", id, "the id of an answer that is stored", "`darrm cache ls` lists them.")
+            count = int(store.remove(row))
+    answer(as_json({"answers": count}) if json else f"Removed: {count:,} answers.")
+
+
 def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
     """Bring the tables of an earlier release up to date; every other use that may write does so too."""
     with closing(open_cache(url, reading=False)) as store:

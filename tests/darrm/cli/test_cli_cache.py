@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import postgres
-from support.darrm_runner import run, run_json
+from support.darrm_runner import refused, run, run_json
 from support.paths import DATA
 
 from darrm_opt import Privacy, Problem
@@ -231,3 +231,18 @@ def test_what_cannot_be_tagged_or_listed_is_refused(url: str, arguments: tuple[s
     result = run("cache", *arguments, "--url", url)
     assert result.exit_code == 2
     assert text in result.stderr
+
+
+def test_answers_are_removed_by_name_size_and_age(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    with closing(open_store(url)) as store:
+        for K in (3, 5):
+            cached_solve(Problem.from_allowance(K=K, m=1, epsilon=0.1), store=store)
+    first, _ = (entry["id"] for entry in run_json("cache", "ls", "--url", url))
+    assert run_json("cache", "rm", "--url", url, "--days", "1") == {"answers": 0}
+    assert run_json("cache", "rm", first, "--url", url) == {"answers": 1}
+    assert "'" + first + "' is not valid" in refused("cache", "rm", first, "--url", url)
+    assert "Not both" in refused("cache", "rm", first, "--url", url, "--days", "1")
+    assert "--megabytes" in refused("cache", "rm", "--url", url, "--megabytes", "nan")
+    assert run("cache", "rm", "--url", url, "--megabytes", "0").stdout == "Removed: 1 answers.\n"
+    assert run_json("cache", "ls", "--url", url) == []

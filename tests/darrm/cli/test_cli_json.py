@@ -46,6 +46,7 @@ COMMANDS = {
     "cache stats": (),
     "cache check": (),
     "cache prune": ("--days", "7"),
+    "cache rm": ("--days", "7"),
     "cache migrate": (),
     "export": ("--output", "table.jsonl"),
     "import": ("given.jsonl",),

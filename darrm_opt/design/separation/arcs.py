@@ -53,8 +53,8 @@ MAX_NODES_NUMPY = 200_000
 MAX_PAIRED_VERTICES = 24
 """With more vertices than this, a climb starts from those of the upper chain alone."""
 
-MAX_CLIMBED = 96
-"""Multisets from which a search for cuts climbs."""
+MIN_CLIMBED, MAX_CLIMBED, MAX_CLIMBING_WORK = 6, 96, 400_000
+"""Multisets from which a search for cuts climbs: as many as their steps, of K² operations each, allow."""
 
 ENOUGH_CUTS = 4
 """Cuts at which a search for cuts ends: where the climb missed them, the next one starts close to them."""
@@ -104,10 +104,10 @@ def likely_multisets(constraint: PrivacyConstraint) -> Counts:
     )
 
 
-def _starts(constraint: PrivacyConstraint) -> Counts:
+def _starts(constraint: PrivacyConstraint, *, monotone: bool) -> Counts:
     """Return multisets at any two vertices, from which a search for cuts climbs, read-only."""
     vertices = vertices_of(constraint)
-    chain = vertices.boundary if len(vertices.p) <= MAX_PAIRED_VERTICES else vertices.chain
+    chain = vertices.chain if monotone or len(vertices.p) > MAX_PAIRED_VERTICES else vertices.boundary
     return _family(constraint.K, constraint.affected, vertices_of(constraint), tuple(combinations(chain, 2)))
 
 
@@ -131,15 +131,16 @@ def _family(K: int, r: int, vertices: ProfileVertices, pairs: tuple[tuple[int, i
 def climb(signed: Array, constraint: PrivacyConstraint, collector: Collector, known: Counts | None = None) -> None:
     """Offer what likely and known multisets become by one exchange of a voter after another; nothing is proved."""
     collector.tick()
-    starts = _starts(constraint)
+    starts = _starts(constraint, monotone=bool((np.diff(signed) >= 0).all()))
+    most = int(np.clip(MAX_CLIMBING_WORK / constraint.K**2, MIN_CLIMBED, MAX_CLIMBED))
     values = cached_rows(constraint, starts) @ signed[constraint.K // 2 + 1 :]
     # the best of each pair of vertices, of these the best: many starts of one pair would climb to one multiset
     order = np.argsort(-values, kind="stable")
     _, first = np.unique(starts[order] > 0, axis=0, return_index=True)
-    best = starts[order[np.sort(first)[:MAX_CLIMBED]]]
+    best = starts[order[np.sort(first)[:most]]]
     if known is not None and len(known):
         heights = cached_rows(constraint, known) @ signed[constraint.K // 2 + 1 :]
-        best = np.concatenate([best, known[np.argsort(-heights, kind="stable")[:MAX_CLIMBED]]])
+        best = np.concatenate([best, known[np.argsort(-heights, kind="stable")[:most]]])
     best = np.ascontiguousarray(best)
     vertices, library = vertices_of(constraint), kernel()
     moving = np.ascontiguousarray(vertices.p + vertices.reflected != 1.0, dtype=np.int64)

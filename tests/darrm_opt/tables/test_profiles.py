@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cases import for_each
 from support.group_exact import Enumeration, Points, exponential, outcomes
@@ -14,11 +15,12 @@ from support.refusals import refused
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem
 from darrm_opt.design.solution import Status
-from darrm_opt.tables.certificate import CornerProof, place_chances, verify_table
+from darrm_opt.tables.certificate import CornerProof, certify_table, place_chances, verify_table
 from darrm_opt.tables.corners import CompletedCorners, corners_of
 from darrm_opt.tables.groups import GroupProblem, TargetProfile, VoterGroup, simplest_problem
 from darrm_opt.tables.record import TableSpec, table_from_record, table_solution_record
 from darrm_opt.tables.solver import solve_table
+from darrm_opt.tables.table import Table
 from darrm_opt.voters import PrivacyProfile
 
 Case = dict[str, Any]
@@ -206,3 +208,32 @@ def test_a_target_of_several_points_is_canonical_and_recorded() -> None:
             TargetProfile(bad)
     with refused("target"):
         Problem(3, Privacy(0.6), TargetProfile([(0.3, 0.01), (0.4, 1e-5)]))
+
+
+@for_each("seed", range(12))
+def test_hostile_tables_are_judged_as_enumeration_judges_them(seed: int) -> None:
+    """Random tables, and optima moved a little outward, where all corners are listed and where a map is left open."""
+    case = SMALL[seed]
+    chance = np.random.default_rng(seed)
+    groups = [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
+    every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=True)
+    problem = problem_of(case)
+    cells, optimum = problem.cells, solve_table(problem).table
+    with pytest.MonkeyPatch.context() as patch:
+        if seed % 2:
+            patch.setattr("darrm_opt.tables.corners.MAX_LISTED", 0)
+        corners_of.cache_clear()
+        for outward in (1e-9, 1e-4, 0.02, 1.0):
+            moved = optimum.values * (1 + outward * chance.random(len(cells.owners)))
+            values = moved if outward < 1 else chance.random(len(cells.owners))
+            sums = np.add.reduceat(values * cells.multiplicities, cells.starts)
+            table = Table.normalised(cells, values / np.maximum(sums, 1)[cells.owners])
+            excess = max(every.worst_excess(table.probabilities, *target) for target in case["target"])
+            if excess > 0:
+                with pytest.raises(NotPrivate):
+                    verify_table(problem, table)
+            elif excess < -1e-10:
+                assert verify_table(problem, table).margin >= 0
+            repaired, _ = certify_table(problem, table)
+            assert max(every.worst_excess(repaired.probabilities, *target) for target in case["target"]) <= 0
+    corners_of.cache_clear()

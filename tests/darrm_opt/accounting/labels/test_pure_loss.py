@@ -83,7 +83,9 @@ def test_a_total_without_delta_is_there_and_grows_with_the_releases() -> None:
     one, ten = (cost(mechanism, releases, 0.0) for releases in (1, 10))
     assert ten.epsilon == pytest.approx(10 * one.epsilon)
     assert cost(mechanism, 1, 1e-5).epsilon <= one.epsilon
-    assert cost(NoisyMaximum(11, 5, 4.0, threshold=3.0, check_sigma=4.0), 1, 0.0).account == "none"  # of any threshold
+    few, many = (NoisyMaximum(K, 5, 4.0, threshold=3.0, check_sigma=4.0) for K in (11, 250))
+    assert 0 < cost(few, 1, 0.0).epsilon < math.inf  # of listed votes
+    assert cost(many, 1, 0.0).account == "none"  # of any threshold
 
 
 def test_noise_is_found_without_delta() -> None:

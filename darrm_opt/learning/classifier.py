@@ -66,7 +66,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         delta: total δ of all predictions [probability].
         queries: predictions wanted; fewer and the answers are better.
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
-            `PrivateLogisticRegression`); None: it is not. A claim that is not true makes this one untrue.
+            `PrivateLogisticRegression`), or a `PrivacyProfile` of what its accountant computes, with which several
+            models cost far less together; None: it is not. A claim that is not true makes this one untrue.
         groups: voters that are not alike, a list of (voters, privacy, estimator), in place of ``n_voters``,
             ``voter_privacy`` and ``estimator``: how many, the `Privacy` of the training of each (ε = inf: not private)
             and what trains them, None as for ``estimator``. Where all together are not within the total, one query is

@@ -112,7 +112,7 @@ def voting_plan(
         queries: predictions wanted, ≥ 1.
         total: (ε, δ) for all of them.
         affected: voters that one record reaches, 1..K.
-        voter: (ε, Δ) of one voter's training; None: not private.
+        voter: (ε, Δ) of one voter's training, or a `PrivacyProfile`, all of whose points count; None: not private.
         groups: the K voters by their privacy, in place of ``voter``, in the order of the columns of votes.
         sampling: how records are drawn anew for every query, by voters that are not private; None: voters are trained
             once.
@@ -160,7 +160,8 @@ def voting_plan(
             return VotingPlan(
                 plain,
                 None,
-                worst if affected == 1 and worst.delta <= total.delta else models,
+                # One model is as private as its own (ε, Δ) says, or where that is less at the total's δ.
+                worst if affected == 1 and len(worst.points) == 1 and worst.delta <= total.delta else models,
                 f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
                 "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )

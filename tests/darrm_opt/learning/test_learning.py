@@ -22,7 +22,7 @@ from support.forks import forked
 
 sklearn = pytest.importorskip("sklearn")
 
-from sklearn.base import BaseEstimator  # noqa: E402 — only where scikit-learn is there
+from sklearn.base import BaseEstimator, clone  # noqa: E402 — only where scikit-learn is there
 from sklearn.datasets import load_digits  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
@@ -52,11 +52,13 @@ from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: 
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
 from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism  # noqa: E402
+from darrm_opt.privacy_curves import dp_sgd  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
 from darrm_opt.release import BudgetSpent, EnsembleSampler, ReleaseLog, Sample  # noqa: E402
 from darrm_opt.tables.groups import GroupProblem, VoterGroup  # noqa: E402
 from darrm_opt.tables.problem import ABSTENTION  # noqa: E402
 from darrm_opt.tables.solver import solve_table  # noqa: E402
+from darrm_opt.voters import PrivacyProfile  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
 EXEMPT = {
@@ -328,6 +330,40 @@ def test_private_voters_on_parts_of_their_own_need_no_noise() -> None:
     assert (classes.mechanism.classes, classes.queries, classes.total) == (5, None, three.total)
 
 
+@pytest.fixture(scope="module")
+def dp_sgd_voter() -> PrivacyProfile:
+    """Return nine points of a model by DP-SGD: rate 0.05, 100 steps, noise 13.7."""
+    return dp_sgd(13.7, 0.05, 100).profile(Privacy(0.0, 1e-5), points=9)
+
+
+def test_models_that_state_a_profile_need_no_noise_within_what_they_compose_to(dp_sgd_voter: PrivacyProfile) -> None:
+    total = Privacy(0.26, 11e-4)
+    plan = voting_plan(11, voter=dp_sgd_voter, affected=11, queries=100, total=total)
+    assert (type(plan.mechanism), plan.queries) == (PlainVote, None)
+    assert plan.total.delta == total.delta
+    assert 0.24 < plan.total.epsilon <= total.epsilon
+    # Of its last point alone, eleven of them compose to more.
+    point = Privacy(dp_sgd_voter.epsilon, dp_sgd_voter.delta)
+    noisy = voting_plan(11, voter=point, affected=11, queries=100, total=total)
+    assert noisy.queries == 100
+    assert noisy.mechanism.fits(total, 100)
+
+
+def test_one_model_is_charged_at_the_delta_of_the_total(dp_sgd_voter: PrivacyProfile) -> None:
+    total = Privacy(0.03, 5e-3)  # which the point at δ = 0.0046 is within, and the last one is not
+    plan = voting_plan(11, voter=dp_sgd_voter, affected=1, queries=100, total=total)
+    assert (type(plan.mechanism), plan.queries) == (PlainVote, None)
+    assert plan.total.epsilon <= total.epsilon
+    assert plan.total.delta <= total.delta
+
+
+def test_one_query_of_voters_that_state_a_profile_takes_the_gamma_for_it() -> None:
+    voter, total = PrivacyProfile([(0, 0.013), (0.1, 1e-5)]), Privacy(0.1, 1e-5)
+    plan = voting_plan(11, voter=voter, affected=11, queries=1, total=total)
+    assert isinstance(plan.mechanism, CertifiedNoiseFunction)
+    assert plan.mechanism.problem == Problem(11, voter, total, 11)
+
+
 def test_one_query_of_private_voters_takes_the_gamma_for_them() -> None:
     voter, total = Privacy(0.5), Privacy(1.0)
     one = voting_plan(11, voter=voter, affected=11, queries=1, total=total)
@@ -468,6 +504,25 @@ def test_fits_of_a_plain_majority_are_charged_to_a_release_log(tmp_path: Path, p
         again.fit(X, y)
     assert not hasattr(again, "voters_")
     assert model.predict(X[:5]).shape == (5,)  # what is paid for goes on
+
+
+def test_a_classifier_of_models_that_state_a_profile_predicts_without_limit(
+    dp_sgd_voter: PrivacyProfile, tmp_path: Path
+) -> None:
+    X, y = digits()
+    asked = PrivateVotingClassifier(
+        PrivateLogisticRegression(epsilon=0.1, delta=1e-5, data_norm=4.0, regularization=0.02),
+        n_voters=11, overlap=11, epsilon=0.26, delta=11e-4, voter_privacy=dp_sgd_voter, random_state=0,
+        release_log=tmp_path / "log",
+    )  # fmt: skip
+    model = clone(asked).fit(X, y)
+    assert model.queries_left_ == math.inf
+    assert model.predict(X[:200]).shape == (200,)
+    log = ReleaseLog(tmp_path / "log")
+    assert isinstance(log.mechanism, PlainVote)
+    assert (log.mechanism.model, log.limit, log.spent) == (dp_sgd_voter, 1, 1)
+    with pytest.raises(BudgetSpent):
+        clone(asked).fit(X, y)
 
 
 def test_a_release_log_of_fits_is_for_one_ensemble_and_one_total(private_model: Any) -> None:

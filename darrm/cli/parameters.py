@@ -6,7 +6,6 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -20,6 +19,11 @@ if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
     from darrm_opt.problem import Privacy, Problem
     from darrm_opt.tables.groups import VoterGroup
+    from darrm_opt.voters import PrivacyProfile
+
+DELTA_PART = 10.0
+"""The last point of a curve has a δ that, in all answers or models together, is this part of the total: most of the
+total's δ is then left for their losses."""
 
 LARGE_EPSILON = 8.0
 """ε of a voter from which a warning says what it means [nats]."""
@@ -115,6 +119,34 @@ class VoterOptions:
     affected: Annotated[
         str | None, CommandOption("--affected", "How many voters one record can influence.", "COUNT", PROBLEM, "all K")
     ] = None
+    profile: Annotated[
+        str | None,
+        CommandOption(
+            "--profile",
+            "What one voter states of its privacy, instead of --epsilon and --Delta: points ε:δ such as "
+            "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
+            "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
+            "POINTS|CURVE|FILE",
+            PROBLEM,
+        ),
+    ] = None
+    profile_points: Annotated[
+        str, CommandOption("--profile-points", "How many points are chosen from a curve.", "COUNT", PROBLEM)
+    ] = "5"
+
+    def stated_voter(self, delta: Any) -> PrivacyProfile:
+        """Return what --profile states; of a curve, points down to ``delta`` [probability], None for its own."""
+        from darrm_opt.errors import InvalidInput, Rule
+        from darrm_opt.privacy_curves import stated_profile
+        from darrm_opt.problem import Privacy
+
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name in ("epsilon", "Delta", "m") and value != option.default:
+                # only a problem has an m, and with it a target
+                advice = "Give --target-epsilon." if option.name == "m" else "Its points are ε and δ of the voter."
+                raise InvalidInput(option.name, value, Rule("cannot be combined with --profile"), advice)
+        return stated_profile(self.profile, None if delta is None else Privacy(0.0, delta), number(self.profile_points))
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -165,41 +197,20 @@ class ProblemOptions(VoterOptions):
     delta: Annotated[
         str | None, CommandOption("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
     ] = None
-    profile: Annotated[
-        str | None,
-        CommandOption(
-            "--profile",
-            "What one voter states of its privacy, instead of --epsilon and --Delta: points ε:δ such as "
-            "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
-            "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
-            "POINTS|CURVE|FILE",
-            PROBLEM,
-        ),
-    ] = None
-    profile_points: Annotated[
-        str, CommandOption("--profile-points", "How many points are chosen from a curve.", "COUNT", PROBLEM)
-    ] = "5"
 
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
         if self.profile is None:
             return super().problem(**instead)
         from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.privacy_curves import UNSTATED_DELTA, PrivacyCurve, stated_curve
         from darrm_opt.problem import Privacy, Problem
 
-        for name in ("epsilon", "Delta", "m"):
-            if getattr(self, name) != ("0" if name == "Delta" else None) or name in instead:
-                value = instead.get(name, getattr(self, name))
-                raise InvalidInput(name, value, Rule("cannot be combined with --profile; give --target-epsilon"))
+        if "m" in instead:
+            raise InvalidInput("m", instead["m"], Rule("cannot be combined with --profile"), "Give --target-epsilon.")
         given = {name: number(getattr(self, name)) for name in ("K", "target_epsilon", "delta", "affected")} | instead
-        stated = stated_curve(self.profile)
-        delta = given["delta"]
-        if isinstance(stated, PrivacyCurve):
-            delta = (UNSTATED_DELTA if stated.pure == math.inf else 0.0) if delta is None else delta
-            stated = stated.profile(Privacy(0.0, delta), number(self.profile_points))
-        target = Privacy(given["target_epsilon"], stated.delta if delta is None else delta)
-        return Problem(given["K"], stated, target, given["affected"])
+        voter, delta = self.stated_voter(given["delta"]), given["delta"]
+        target = Privacy(given["target_epsilon"], voter.delta if delta is None else delta)
+        return Problem(given["K"], voter, target, given["affected"])
 
 
 Method = Annotated[
@@ -529,6 +540,19 @@ class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
     def total(self) -> Privacy:
         """The (ε, δ) of all answers together."""
         return total_privacy(self.total_epsilon, self.total_delta or "0")
+
+    @property
+    def voter(self) -> Privacy:
+        """What one voter states: (ε, Δ), or a profile; of a curve, points down to its share of the total δ."""
+        from darrm_opt.problem import Privacy
+
+        if self.profile is None:
+            with options_named(delta="Delta"):
+                return Privacy(number(self.epsilon), number(self.Delta))
+        parts = number(self.queries if self.fresh else self.affected or self.K)
+        # what is no number of queries or voters is for the core to refuse
+        share = self.total.delta / parts if isinstance(parts, int) and parts > 0 else self.total.delta
+        return self.stated_voter(share / DELTA_PART)
 
 
 TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}

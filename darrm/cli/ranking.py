@@ -13,7 +13,6 @@ from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn
 if TYPE_CHECKING:
     from darrm_opt.planning import Option, Plan
     from darrm_opt.planning.question import Question
-    from darrm_opt.problem import Privacy
     from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.tables.priors import PastVotes, Ties
 
@@ -53,21 +52,13 @@ def class_count(options: QuestionOptions, *, sampled: bool = False) -> int:
     return classes
 
 
-def voter_of(options: QuestionOptions) -> Privacy:
-    """Return the (ε, Δ) of one voter."""
-    from darrm_opt.problem import Privacy
-
-    with options_named(delta="Delta"):
-        return Privacy(number(options.epsilon), number(options.Delta))
-
-
 def ranked_plan(options: QuestionOptions, doing: str, shown: Callable[[Option], str], **further: Any) -> Plan:
     """Return the ranking of a question as typed."""
     from darrm_opt.planning import plan
 
     sampled = further.get("sampling") is not None
     classes = class_count(options, sampled=sampled)
-    total, bags, voter = options.total, bags_drawn(options.bags), voter_of(options)
+    total, bags, voter = options.total, bags_drawn(options.bags), options.voter
     with ProgressDisplay(doing) as display, question_named(sampled=sampled):
         return plan(
             number(options.K),

@@ -18,6 +18,12 @@ With ``classes`` the problems are tables for so many classes, of voters that are
 classes, target_epsilon, delta and affected, and the price of a wrong label, for each ``prior``; ``ties`` and
 ``abstention`` are as for `darrm solve --classes`.
 
+Voters may state a ``profile`` in the place of epsilon and Delta: what --profile takes, as a text, a list of points, an
+object of a curve, or a list of them. Of a curve, points are chosen for the δ of each problem.
+
+    profile = ["gaussian(0.0325)", "0:0.013,0.1:1e-5"]
+    target_epsilon = [0.1, 0.3]
+
 With ``groups`` they are tables for groups of voters, one for each attendance: every group has its own K, an axis that
 may begin at 0, where nobody of the group takes part. Formulas and ``where`` call them K1, K2, ….
 
@@ -43,6 +49,7 @@ from darrm_opt.decimals import double_in
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
+from darrm_opt.privacy_curves import PrivacyCurve, stated_curve, stated_profile
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.groups import GroupProblem, VoterGroup
@@ -50,6 +57,7 @@ from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objec
 from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
+from darrm_opt.voters import PrivacyProfile
 from solver_cache.model import Spec
 from solver_cache.precompute.axes import Axis, Expression, located, parse, read_axis, read_texts
 
@@ -58,11 +66,14 @@ QUANTITIES = ("K", "classes", "epsilon", "Delta", "affected", "price", "m", "tar
 starts want."""
 
 _OF_TABLES = ("classes", "price")
-_NOT_OF_TABLES = ("epsilon", "Delta", "m")
+_NOT_OF_TABLES = ("epsilon", "Delta", "m", "profile")
 
-_OTHERS = ("objective", "shape", "where", "prior", "ties", "abstention", "groups")
+_OTHERS = ("profile", "objective", "shape", "where", "prior", "ties", "abstention", "groups")
 _OF_GROUPS = ("classes", "affected", "price", "target_epsilon", "delta")
 SHAPES = ("free", "monotone")
+
+GROUP_POINTS = 3
+"""Points that are chosen from a group's curve: more of them multiply the corners of a table."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +95,13 @@ class Part:
     where: Expression | None  # which combinations count; None: all
     ties: Ties = "excluded"
     groups: tuple[GroupAxis, ...] = ()  # voters whose numbers K1, K2, … are axes
+    profiles: tuple[PrivacyProfile | PrivacyCurve | None, ...] = (None,)  # what voters state; None: (ε, Δ)
 
     @property
     def size(self) -> int:
         """Number of combinations, those included that ``where`` leaves out."""
-        return math.prod(len(axis.values) for _, axis in self.axes) * len(self.objectives) * len(self.shapes)
+        others = len(self.objectives) * len(self.shapes) * len(self.profiles)
+        return math.prod(len(axis.values) for _, axis in self.axes) * others
 
     def sample(self, count: int) -> Iterator[Any]:
         """Yield the problems among `count` of the combinations, evenly spaced; fewer where `where` leaves some out."""
@@ -97,6 +110,7 @@ class Part:
             index, values = place * size // min(count, size), dict[str, float]()
             index, objective = divmod(index, len(self.objectives))
             index, shape = divmod(index, len(self.shapes))
+            index, profile = divmod(index, len(self.profiles))
             for name, axis in reversed(self.axes):
                 index, step = divmod(index, len(axis.values))
                 values[name] = step
@@ -105,13 +119,13 @@ class Part:
                 with located(_join(self.path, name)):
                     values[name] = value(values) if isinstance(value, Expression) else value
             if self._includes(values):
-                yield self._spec(values, self.objectives[objective], self.shapes[shape])
+                yield self._spec(values, self.objectives[objective], self.shapes[shape], self.profiles[profile])
 
     def specs(self) -> Iterator[Any]:
         """Yield every `DesignSpec` or `TableSpec`, those that differ in their target only one after another."""
-        for objective, shape in itertools.product(self.objectives, self.shapes):
+        for further in itertools.product(self.objectives, self.shapes, self.profiles):
             for values in self._points(0, {}):
-                yield self._spec(values, objective, shape)
+                yield self._spec(values, *further)
 
     def _points(self, depth: int, values: dict[str, float]) -> Iterator[dict[str, float]]:
         if depth == len(self.axes):
@@ -130,7 +144,9 @@ class Part:
         with located(_join(self.path, "where")):
             return self.where is None or bool(self.where(values))
 
-    def _spec(self, values: Mapping[str, float], objective: Any, shape: Any) -> Spec:
+    def _spec(
+        self, values: Mapping[str, float], objective: Any, shape: Any, profile: PrivacyProfile | PrivacyCurve | None
+    ) -> Spec:
         arguments: dict[str, Any] = {
             name: _whole_number(value) if name[0] == "K" or name in {"affected", "classes"} else value
             for name, value in values.items()
@@ -138,6 +154,8 @@ class Part:
         try:
             if self.groups or "classes" in arguments:
                 return _table_spec(arguments, self.groups, objective, self.ties, abstention=shape)
+            if profile is not None:
+                return DesignSpec(_profile_problem(profile, **arguments), objective, shape)
             return DesignSpec(Problem.from_allowance(**{"m": None} | arguments), objective, shape)
         except InvalidInput as err:
             point = ", ".join(f"{name} = {value:g}" for name, value in values.items())
@@ -204,17 +222,7 @@ def _part(content: Mapping[str, Any], path: str) -> Part:
     if "groups" in content:
         return _group_part(content, path)
     is_table = "classes" in content
-    for name in ("K", "target_epsilon") if is_table else ("K", "epsilon"):
-        if name not in content:
-            raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
-    # What the other kind of part would ignore is refused: a grid takes hours, and its mistakes show late.
-    strange = ("objective", "shape", *_NOT_OF_TABLES) if is_table else ("prior", "ties", "abstention", *_OF_TABLES)
-    for name in strange:
-        if name in content:
-            accepted = f"no {name} {'with' if is_table else 'without'} classes"
-            raise InvalidInput(_join(path, name), content[name], accepted)
-    if not is_table and ("m" in content) == ("target_epsilon" in content):
-        raise InvalidInput(_join(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
+    _check_quantities(content, path, is_table=is_table)
     # A formula may name any quantity of the part: `_order` then finds an order, or a circle.
     names = {name for name in QUANTITIES if name in content}
     axes = {name: read_axis(content[name], _join(path, name), names) for name in QUANTITIES if name in names}
@@ -223,13 +231,32 @@ def _part(content: Mapping[str, Any], path: str) -> Part:
     if is_table:
         priors, silent = _priors(content, path), _abstention(content, path)
         return Part(path, ordered_axes, priors, silent, where, _ties(content, path))
-    return Part(path, ordered_axes, _objectives(content, path), _shapes(content, path), where)
+    objectives, profiles = _objectives(content, path), _profiles(content, path)
+    return Part(path, ordered_axes, objectives, _shapes(content, path), where, profiles=profiles)
+
+
+def _check_quantities(content: Mapping[str, Any], path: str, *, is_table: bool) -> None:
+    has_profile = "profile" in content and not is_table
+    for name in ("K", "target_epsilon") if is_table or has_profile else ("K", "epsilon"):
+        if name not in content:
+            raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
+    # What the other kind of part would ignore is refused: a grid takes hours, and its mistakes show late.
+    strange = ("objective", "shape", *_NOT_OF_TABLES) if is_table else ("prior", "ties", "abstention", *_OF_TABLES)
+    for name in strange:
+        if name in content:
+            accepted = f"no {name} {'with' if is_table else 'without'} classes"
+            raise InvalidInput(_join(path, name), content[name], accepted)
+    for name in ("epsilon", "Delta", "m") if has_profile else ():
+        if name in content:
+            raise InvalidInput(_join(path, name), content[name], f"no {name} with a profile")
+    if not is_table and ("m" in content) == ("target_epsilon" in content):
+        raise InvalidInput(_join(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
 
 
 def _group_part(content: Mapping[str, Any], path: str) -> Part:
     tables, where = content["groups"], _join(path, "groups")
     if not (isinstance(tables, list) and tables and all(isinstance(table, Mapping) for table in tables)):
-        raise InvalidInput(where, tables, "a list of tables { K, epsilon, Delta }")
+        raise InvalidInput(where, tables, "a list of tables { K, epsilon, Delta } or { K, profile }")
     for name in content:
         if name not in ("groups", "objective", "where", "ties", "abstention", *_OF_GROUPS):
             raise InvalidInput(_join(path, name), content[name], f"no {name} with groups")
@@ -241,14 +268,20 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
     axes, groups = {}, []
     for i, (name, table) in enumerate(zip(numbers, tables, strict=True)):
         inside = f"{where}[{i}]"
-        if not {"K", "epsilon"} <= table.keys() <= {"K", "epsilon", "Delta", "weight"}:
-            raise InvalidInput(inside, dict(table), "K, epsilon, and perhaps Delta and weight")
+        own = {"profile"} if "profile" in table else {"epsilon"}
+        if not {"K", *own} <= table.keys() <= {"K", "weight", *own, *({"Delta"} if own == {"epsilon"} else ())}:
+            raise InvalidInput(inside, dict(table), "K, epsilon or a profile, and perhaps Delta and weight")
         # A number that is a formula may name the others, and not itself.
         axes[name] = read_axis(table["K"], _join(inside, "K"), names - {name})
-        epsilon = math.inf if table["epsilon"] == "inf" else table["epsilon"]
+        epsilon = math.inf if table.get("epsilon") == "inf" else table.get("epsilon")
         try:
             # Checked here, where the path of the group is known, and not at each of its attendances.
-            groups.append(GroupAxis(Privacy(epsilon, table.get("Delta", 0.0)), table.get("weight", 1.0)))
+            voter = (
+                stated_profile(table["profile"], points=GROUP_POINTS)
+                if "profile" in table
+                else Privacy(cast("float", epsilon), table.get("Delta", 0.0))
+            )
+            groups.append(GroupAxis(voter, table.get("weight", 1.0)))
         except InvalidInput as err:
             raise InvalidInput(_join(inside, err.argument), err.value, err.accepted, err.advice) from err
     axes |= {name: read_axis(content[name], _join(path, name), names) for name in _OF_GROUPS if name in content}
@@ -279,6 +312,25 @@ def _table_spec(
         chances = tuple(a for i, a in enumerate(goal.chances, 1) if values[f"K{i}"] != 0)
         goal = Truth(chances, goal.price)
     return TableSpec(problem, goal)
+
+
+def _profile_problem(
+    profile: PrivacyProfile | PrivacyCurve, K: Any, target_epsilon: Any, delta: Any = None, affected: Any = None
+) -> Problem:
+    voter = stated_profile(profile, None if delta is None else Privacy(0.0, delta))
+    return Problem(K, voter, Privacy(target_epsilon, voter.delta if delta is None else delta), affected)
+
+
+def _profiles(content: Mapping[str, Any], path: str) -> tuple[PrivacyProfile | PrivacyCurve | None, ...]:
+    stated = content.get("profile")
+    if stated is None:
+        return (None,)
+    # a list of pairs is one profile, and any other list several
+    is_several = isinstance(stated, list) and not all(
+        isinstance(item, list) and all(isinstance(number, int | float) for number in item) for item in stated
+    )
+    with located(_join(path, "profile")):
+        return tuple(map(stated_curve, stated if is_several else [stated]))
 
 
 def _priors(content: Mapping[str, Any], path: str) -> tuple[PluralityPrior, ...]:

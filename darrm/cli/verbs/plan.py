@@ -77,7 +77,7 @@ def plan(
         _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, plot, json=json)
         return
     from darrm.cli.files import check_plot, check_writable
-    from darrm.cli.ranking import class_count, ranked_plan, voter_of
+    from darrm.cli.ranking import class_count, ranked_plan
     from darrm_opt.design.report import guarantee
 
     check_writable(output, "output")
@@ -85,7 +85,7 @@ def plan(
     sampling = drawn.as_sampling()
     # Only these have an estimate of their time; a search with a limit ends by itself.
     if time_limit is None and sampling is None and class_count(options) == 2:
-        _refuse_slow(number(options.K), voter_of(options), number(options.queries))
+        _refuse_slow(number(options.K), options.voter, number(options.queries))
     result = ranked_plan(
         options,
         "planning",
@@ -119,7 +119,7 @@ def _plan_groups(
 
     check_writable(output, "output")
     check_plot(plot)
-    voters.refuse_others(options, ("K", "epsilon", "bags"))
+    voters.refuse_others(options, ("K", "epsilon", "bags", "profile"))
     for name, value, default in (("Delta", options.Delta, "0"), ("records", drawn.records, None)):
         if value != default:
             raise InvalidInput(name, value, Rule("cannot be combined with --group"))
@@ -301,12 +301,13 @@ def compare(
     from darrm_opt.design.report import columns, count_text, guarantee, voters_text
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.planning.compare import compare as compare_mechanisms
+    from darrm_opt.problem import Privacy, Problem
     from darrm_opt.tables.priors import is_class_prior
 
     check_plot(plot)
     sampling = drawn.as_sampling()
     # Private voters that draw for themselves are a question for `plan`, which amplifies their ε first.
-    if sampling is not None and options.epsilon != "inf":
+    if sampling is not None and (options.epsilon != "inf" or options.profile is not None):
         raise InvalidInput(
             "records", drawn.records, Rule("cannot be combined with private voters"), "`darrm plan` takes both."
         )
@@ -323,7 +324,11 @@ def compare(
         show_options(found, None, json=json)
         return
     # Any target: that of a problem plays no part in a comparison.
-    problem = options.problem(m=None, target_epsilon=1.0)
+    problem = (
+        options.problem(m=None, target_epsilon=1.0)
+        if options.profile is None
+        else Problem(number(options.K), options.voter, Privacy(1.0), number(options.affected))
+    )
     # Before any work: a comparison has several solves, and one of them may take an hour.
     refuse_slow(problem, as_objective(objective), lambda solve: COMPARISON_SOLVES * solve, "")
     prior = vote_prior(options, classes)

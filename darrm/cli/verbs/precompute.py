@@ -37,6 +37,12 @@ class Quantities:
     Delta: Annotated[
         str | None, CommandOption("--Delta", "Δ of one voter, without classes.", "PROBABILITY,…", _WHAT)
     ] = None
+    profile: Annotated[
+        str | None,
+        CommandOption(
+            "--profile", "What a voter states of its privacy, in the place of --epsilon and --Delta.", "TEXT", _WHAT
+        ),
+    ] = None
     affected: Annotated[
         str | None, CommandOption("--affected", "How many votes one record can move.", "COUNT,…", _WHAT)
     ] = None
@@ -50,7 +56,11 @@ class Quantities:
     def content(self) -> dict[str, Any]:
         """Return those that were typed, as a grid file has them."""
         typed = {option.name: getattr(self, option.name) for option in fields(self)}
-        return {name: text if name == "prior" else _values(text) for name, text in typed.items() if text is not None}
+        return {
+            name: text if name in ("prior", "profile") else _values(text)
+            for name, text in typed.items()
+            if text is not None
+        }
 
 
 def _values(text: str) -> Any:
@@ -301,12 +311,17 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
 
 def _failure_to_dict(failure: Failure) -> dict[str, Any]:
     from darrm_opt.problem import Problem
+    from darrm_opt.voters import profile_text
     from solver_cache.model import question_record
 
     # The whole question: it can be asked again by `darrm solve`, without the grid.
     problem, asked = failure.spec.problem, question_record(failure.spec)
     if isinstance(problem, Problem):
-        voters = f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
+        voters = (
+            f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
+            if len(problem.voter.points) == 1
+            else f"profile {profile_text(problem.voter)}"
+        )
     else:
         voters = f"{problem.classes} classes"
     goal = ", ".join(str(asked[name]) for name in ("objective", "shape", "prior") if name in asked)

@@ -16,6 +16,7 @@ from darrm_opt.accuracy import disagreement
 from darrm_opt.design.objective import as_objective
 from darrm_opt.planning.compare import compare
 from darrm_opt.record import solution_from_record
+from darrm_opt.voters import PrivacyProfile
 
 TUTORIAL = (
     "--K",
@@ -154,3 +155,45 @@ def test_what_all_mechanisms_share_is_said_once_and_the_prior_is_named() -> None
 def test_a_prior_that_has_no_measure_is_named_by_its_own_option() -> None:
     question = ("--K", "11", "--epsilon", "inf", "--affected", "1", "--queries", "5", "--total-epsilon", "1")
     assert refused("plan", *question, "--prior", "uniform(lower=0.3)").startswith("Error: --prior: 0.3 is not valid")
+
+
+PROFILE = ("--K", "5", "--queries", "3", "--total-epsilon", "2", "--total-delta", "1e-3", "--profile")
+
+
+def test_fresh_voters_that_state_a_profile_are_planned_as_in_python() -> None:
+    points = "0:0.1,0.3:0.001"
+    told = run_json("plan", *PROFILE, points, "--fresh")
+    found = plan(5, PrivacyProfile([(0, 0.1), (0.3, 0.001)]), 3, Privacy(2.0, 1e-3), fresh=True)
+    assert {row["mechanism"]: row["accuracy"] for row in told["options"]} == {
+        option.name: option.accuracy for option in found.options
+    }
+    alone = run_json("plan", *PROFILE, "0.3:0.001", "--fresh")
+    assert told["options"][0]["accuracy"] > alone["options"][0]["accuracy"] + 0.015
+    compared = run_json("compare", *PROFILE, points, "--fresh")
+    assert compared["rows"][0]["utility"] > 0.97
+    assert compared["rows"][0]["epsilon"] <= 2
+
+
+@pytest.mark.parametrize(("K", "most"), [(11, 0.265), (35, 0.43)])
+def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(K: int, most: float) -> None:
+    pytest.importorskip("dp_accounting")
+    asked = ("--K", str(K), "--profile", "dp_sgd(13.7,0.05,100)", "--queries", "1000", "--total-epsilon", str(most))
+    told = run_json("plan", *asked, "--total-delta", str(K * 1e-4))
+    best = told["options"][0]
+    assert (best["mechanism"], best["account"], best["queries"]) == ("majority", "post-processing", None)
+    assert best["spent"]["epsilon"] <= most
+    assert "needs neither noise nor a limit of queries" in told["advice"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--epsilon", "0.1"), "--epsilon cannot be combined with --profile"),
+        (("--Delta", "0.1"), "--Delta cannot be combined with --profile"),
+        (("--profile-points", "0"), "points"),
+        (("--group", "K=3,epsilon=1"), "cannot be combined with --group"),
+    ],
+)
+def test_what_does_not_go_with_a_profile_is_refused(options: tuple[str, ...], said: str) -> None:
+    asked = PROFILE[2:] if "--group" in options else PROFILE
+    assert said in refused("plan", *asked, "gaussian(1)", *options)

@@ -75,7 +75,7 @@ def test_failures_are_listed_and_told_by_the_exit_code(tmp_path: Path, url: str)
         ),
         (["--backend", "simplex"], "--backend: 'simplex'"),
         (["--time-limit", "0"], "--time-limit: 0"),
-        (["--lease", "1e9"], "--lease: 1000000000.0"),
+        (["--lease", "1e9"], "--lease: 1000000000 "),
         (["--attempts", "0"], "--attempts: 0"),
         (["--url", "memory"], "--url: 'memory' is not valid: expected a store that lasts"),
         (["--url", "memory", "--direct"], "--direct: 'memory'"),
@@ -120,3 +120,15 @@ def test_a_dry_run_names_the_store_that_a_run_fills(tmp_path: Path) -> None:
     found = run_json("precompute", "--K", "3", "--epsilon", "0.5", "--m", "2", "--dry-run", "--url", store)
     assert found["plan"]["store"] == store
     assert not (tmp_path / "answers.sqlite").exists()
+
+
+def test_a_grid_of_profiles_is_stored_exported_and_read_again(tmp_path: Path, url: str) -> None:
+    asked = ("--K", "5,7", "--profile", "gaussian(0.0325)", "--target-epsilon", "0.1", "--delta", "1e-5")
+    assert json.loads(run("precompute", *asked, "--url", url, "--dry-run", "--json").stdout)["plan"]["missing"] == 2
+    assert run("precompute", *asked, "--url", url, "--workers", "1").stdout.startswith("Solved: 2 in ")
+    table, other = tmp_path / "table.jsonl", f"sqlite:///{tmp_path / 'other.sqlite'}"
+    assert run("export", "--output", str(table), "--url", url).exit_code == 0
+    assert run("import", str(table), "--url", other).exit_code == 0
+    again = run("precompute", *asked, "--url", other, "--dry-run", "--json")
+    assert json.loads(again.stdout)["plan"]["stored"] == 2
+    assert "profile" in refused("precompute", *asked, "--epsilon", "0.1", "--url", url, "--dry-run")

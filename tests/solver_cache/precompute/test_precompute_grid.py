@@ -12,7 +12,9 @@ import pytest
 from support.paths import ROOT
 from support.refusals import refused as refused_input
 
-from darrm_opt import InvalidInput, Problem
+from darrm_opt import InvalidInput, Privacy, Problem
+from darrm_opt.privacy_curves import gaussian, laplace
+from darrm_opt.voters import PrivacyProfile
 from solver_cache import CORE, DesignSpec, Row, open_store
 from solver_cache.precompute.axes import parse
 from solver_cache.precompute.grid import grid_of, read_grid
@@ -280,3 +282,38 @@ def test_cheap_searches_start_by_themselves() -> None:
     for problem in ({"K": 51, "Delta": 0}, {"K": 11, "Delta": 1e-5}, {"K": 401, "Delta": 1e-5}):
         grid = grid_of({"epsilon": 0.1, "m": [1, 2, 3, 4], **problem})
         assert {batch.lead for batch in make_plan(grid.specs(), open_store("memory"), cost).batches} == {None}
+
+
+def test_voters_of_a_grid_state_profiles() -> None:
+    points = [[0, 0.013], [0.1, 1e-5]]
+    content = {"K": [5, 7], "profile": ["gaussian(0.0325)", "0:0.013,0.1:1e-5"], "target_epsilon": 0.1, "delta": 1e-5}
+    grid = grid_of(content)
+    specs = list(grid.specs())
+    assert [spec.problem.K for spec in specs] == [5, 7, 5, 7]
+    assert specs[0].problem.voter == gaussian(0.0325).profile(Privacy(0.0, 1e-5))
+    assert specs[2].problem.voter == PrivacyProfile(points)
+    assert sorted(map(repr, grid.parts[0].sample(grid.size))) == sorted(map(repr, specs))
+    # one profile: its points, or an object of its curve; the δ of the release is then the least of its points
+    for stated in (points, {"gaussian": {"mu": 0.0325}}):
+        (alone,) = grid_of({"K": 5, "profile": stated, "target_epsilon": 0.1}).specs()
+        assert alone.problem.target.delta == alone.problem.voter.delta
+    groups = [{"K": 3, "profile": "laplace(2)"}, {"K": 2, "epsilon": 0.5}]
+    (table,) = grid_of({"groups": groups, "target_epsilon": 1}).specs()
+    assert table.problem.groups[0].voter == laplace(2).profile(points=3)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"K": 5, "profile": "0:0.1", "epsilon": 0.1, "target_epsilon": 1}, "no epsilon with a profile"),
+        ({"K": 5, "profile": "0:0.1", "m": 1}, "target_epsilon"),
+        ({"K": 5, "profile": "0:0.1", "m": 1, "target_epsilon": 1}, "no m with a profile"),
+        ({"K": 5, "profile": "gaussian(-1)", "target_epsilon": 1}, "profile"),
+        ({"K": 5, "profile": [], "target_epsilon": 1}, "profile"),
+        ({"K": 5, "classes": 3, "profile": "0:0.1", "target_epsilon": 1}, "no profile with classes"),
+        ({"groups": [{"K": 5, "profile": "0:0.1", "Delta": 0.1}], "target_epsilon": 1}, "groups"),
+    ],
+)
+def test_profiles_that_do_not_fit_are_refused(content: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        list(grid_of(content).specs())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from darrm_opt.answers.accounting import MechanismCost
+    from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.planning import Option, Plan
     from darrm_opt.planning.compare import Comparison
 
@@ -397,22 +397,24 @@ def _draw_spending(axes: Axes, plan: Plan) -> None:
     axes.set_ylim(bottom=0)
 
 
-def cost_figure(found: MechanismCost, points: Sequence[Mapping[str, Any]], queries: int) -> Figure:
+def cost_figure(
+    mechanism: VoteMechanism, points: Sequence[Mapping[str, Any]], queries: int, delta: float
+) -> Figure:
     """Draw what releases of a mechanism cost: ε over their number at the δ of the cost, and over δ at ``queries``.
 
     Args:
-        found: the mechanism and its cost.
-        points: of `darrm_opt.answers.accounting.cost_curve`.
-        queries: number of releases of the cost.
+        mechanism: with its parameter.
+        points: of `darrm_opt.answers.accounting.cost_curve`: queries, delta and epsilon of each.
+        queries: number of releases of the cost [releases].
+        delta: δ of the cost [probability].
     """
-    mechanism = found.mechanism
     title = f"K = {mechanism.K} voters, {mechanism.classes} classes; {mechanism.words}"
     figure, (left, right) = sheet(None, 2, title=title)
-    for axes, key, other, value in ((left, "queries", "delta", found.delta), (right, "delta", "queries", queries)):
+    for axes, key, other, value in ((left, "queries", "delta", delta), (right, "delta", "queries", queries)):
         line = [point for point in points if point[other] == value and point["epsilon"] is not None and point[key]]
         x, y = (np.array([point[name] for point in line], dtype=np.float64) for name in (key, "epsilon"))
         draw_line(axes, x, y, mechanism.name, marked=True)
         axes.set_ylim(bottom=0)
-    left.set(xlabel="answers released", ylabel=f"proved ε at δ = {found.delta:g}")
+    left.set(xlabel="answers released", ylabel=f"proved ε at δ = {delta:g}")
     right.set(xlabel="δ of all answers", ylabel=f"proved ε of {queries:,} answers", xscale="log")
     return figure

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt.decimals import number_in
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.rounding import ULP, up
 from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_profile
 
@@ -54,6 +54,9 @@ FFT_ERROR = 4 * ULP
 
 INSET = 1e-9
 """How far the vertices of an inner region lie below the curve's boundary: more than its computation errs."""
+
+MAX_REMOTE_STEPS, MIN_REMOTE_NOISE = 10**6, 0.5
+"""Most steps and least noise multiplier of DP-SGD that a service accounts for: a few seconds."""
 
 FORMS = 'points "0:0.013,0.1:1e-5", a curve "gaussian(0.0325)", or a file of lines "epsilon,delta"'
 """How a profile is written."""
@@ -319,6 +322,57 @@ def stated_profile(statement: Any, target: Privacy | None = None, points: int = 
     return stated.profile(target, points) if isinstance(stated, PrivacyCurve) else stated
 
 
+def profile_problem(
+    K: int,
+    statement: Any,
+    target_epsilon: float | None,
+    delta: float | None = None,
+    affected: int | None = None,
+    points: int = DEFAULT_POINTS,
+    *,
+    remote: bool = False,
+) -> Problem:
+    """Return the problem of voters that state a profile.
+
+    Args:
+        K: number of voters.
+        statement: as in `stated_curve`.
+        target_epsilon: ε of the release [nats]; m has no meaning for a profile.
+        delta: δ of the release; None: that of the profile's last point, and of a curve `UNSTATED_DELTA`, or 0 if it is
+            pure.
+        affected: how many voters one record can influence; None for all.
+        points: as in `PrivacyCurve.profile`.
+        remote: whether the statement comes from elsewhere: then it names no file, and takes no long computation.
+
+    Raises:
+        InvalidInput: naming the argument.
+    """
+    if target_epsilon is None:
+        raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", "With a profile, m has no meaning.")
+    stated = _remote_curve(statement) if remote else stated_curve(statement)
+    if isinstance(stated, PrivacyCurve):
+        delta = (UNSTATED_DELTA if stated.pure == math.inf else 0.0) if delta is None else delta
+        stated = stated.profile(Privacy(0.0, delta), points)
+    return Problem(K, stated, Privacy(target_epsilon, stated.delta if delta is None else delta), affected)
+
+
+def _remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
+    """Return a stated curve, or refuse one that names a file or takes long to compute."""
+    if isinstance(statement, str) and not (_CALL.fullmatch(statement.strip()) or _POINTS.fullmatch(statement.strip())):
+        raise InvalidInput("profile", statement, FORMS.partition(", or a file")[0])
+    advice = "Compute its points, and state these."
+    if isinstance(statement, str) and statement.strip().startswith("dp_sgd"):
+        raise InvalidInput("profile", statement, 'dp_sgd as an object: {"dp_sgd": {"noise_multiplier": …}}')
+    numbers = statement.get("dp_sgd") if isinstance(statement, dict) else None
+    if isinstance(numbers, dict):
+        if not numbers.get("steps", 0) <= MAX_REMOTE_STEPS:
+            raise InvalidInput("profile.dp_sgd.steps", numbers["steps"], f"at most {MAX_REMOTE_STEPS:,}", advice)
+        if not numbers.get("noise_multiplier", 1.0) >= MIN_REMOTE_NOISE:
+            accepted = f"at least {MIN_REMOTE_NOISE:g}"
+            raise InvalidInput("profile.dp_sgd.noise_multiplier", numbers["noise_multiplier"], accepted, advice)
+    return stated_curve(statement)
+
+
 def _from_object(statement: dict[Any, Any]) -> PrivacyCurve | PrivacyProfile:
     if len(statement) != 1:
         raise InvalidInput("profile", statement, f"an object with one of {', '.join([*CURVES, 'rdp'])}")
@@ -344,17 +398,14 @@ def _pairs(value: Any) -> list[tuple[float, float]]:
     return [(first, second) for first, second in value]
 
 
+_POINTS = re.compile(r"[^/\\]*\d\s*:[^/\\]*")
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 
 
 def _from_text(text: str) -> PrivacyCurve | PrivacyProfile:
     call = _CALL.fullmatch(text)
     if call is None:
-        return (
-            parse_profile(text)
-            if re.fullmatch(r"[^/\\]*\d\s*:[^/\\]*", text)
-            else PrivacyProfile(_points_of_file(text))
-        )
+        return parse_profile(text) if _POINTS.fullmatch(text) else PrivacyProfile(_points_of_file(text))
     name, inside = call.groups()
     if name == "rdp":
         return rdp(_points_in(inside))

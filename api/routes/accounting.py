@@ -66,7 +66,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
                 return pending_response(answer)
             record, gamma = answer["problem"], answer["gamma"]
         else:
-            problem = design.problem()
+            problem = await service.run_in_thread(design.problem)
             # Only its form is checked here: the task proves it private before anything is composed.
             record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
         epsilon, delta = record["target_epsilon"], record["delta"]

@@ -181,7 +181,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
             return pending_response(design)
         fields |= {name: design[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
     else:
-        problem = params.problem()
+        problem = await service.run_in_thread(params.problem)
         gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
         fields |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
     points = params.points if params.epsilons is None else len(params.epsilons)

@@ -210,7 +210,7 @@ async def post_verify(params: VerifyRequest, request: Request, service: Service)
     """
     require_json(request)
     service.check_voters(params.K)
-    problem = params.problem()
+    problem = await service.run_in_thread(params.problem)
     gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
     record = problem_record(problem)
     argument = {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}

@@ -18,14 +18,15 @@ from api.schemas.fields import (
     Fresh,
     ObjectiveText,
     OptionalGamma,
+    OptionalVoterEpsilon,
     ReleaseDelta,
     RequestModel,
     SampledRequest,
     SamplingAnswer,
     Shape,
+    StatedProfile,
     TargetEpsilon,
     VoterDelta,
-    VoterEpsilon,
     Voters,
     described,
 )
@@ -65,8 +66,9 @@ class TotalRequest(BudgetFields):
     """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all together."""
 
     K: Voters
-    epsilon: VoterEpsilon
+    epsilon: OptionalVoterEpsilon = None
     Delta: VoterDelta = 0.0
+    profile: StatedProfile = None
     affected: Affected = None
     fresh: Fresh = False
     n: Annotated[
@@ -84,7 +86,9 @@ class TotalRequest(BudgetFields):
 
     def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
         """Return a design for these voters, at some target of no account."""
-        return design_of(self, target_epsilon=1.0, objective=objective).spec()
+        # Of a curve, points are chosen for the total's δ.
+        delta = {"delta": self.total_delta or None} if self.profile is not None else {}
+        return design_of(self, target_epsilon=1.0, objective=objective, **delta).spec()
 
 
 def prior_of(text: str, K: int | None = None) -> Objective:
@@ -110,8 +114,9 @@ class ComposeRequest(RequestModel):
 
     K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None
     m: Allowance = None
-    epsilon: VoterEpsilon
+    epsilon: OptionalVoterEpsilon = None
     Delta: VoterDelta = 0.0
+    profile: StatedProfile = None
     delta: ReleaseDelta = None
     affected: Affected = None
     target_epsilon: TargetEpsilon = None
@@ -140,7 +145,7 @@ class ComposeRequest(RequestModel):
 
     def each(self) -> tuple[float, float]:
         """Return (ε, δ) of one release, where no problem is given."""
-        for name in ("m", "affected", "target_epsilon", "gamma", "fresh", "Delta"):
+        for name in ("m", "affected", "target_epsilon", "gamma", "fresh", "Delta", "profile"):
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
         if not 0 <= nats(self.epsilon) <= MAX_TARGET_EPSILON:

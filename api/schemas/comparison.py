@@ -17,6 +17,7 @@ from api.schemas.fields import (
     Fresh,
     MovedVotes,
     ObjectiveText,
+    ProfileAnswer,
     SampledRequest,
     Ties,
     described,
@@ -92,6 +93,7 @@ class VotersAnswer(AnswerModel):
     K: int = Field(description="Number of voters [voters].")
     epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter [nats].")
     Delta: FiniteFloat = Field(description="Δ of one voter [probability].")
+    profile: ProfileAnswer = None
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 

@@ -22,11 +22,12 @@ from api.schemas.fields import (
     InQueryWords,
     ObjectiveText,
     OptionalGamma,
+    OptionalVoterEpsilon,
     ReleaseDelta,
     RequestModel,
     Shape,
+    StatedProfile,
     VoterDelta,
-    VoterEpsilon,
     Voters,
     described,
     one_of,
@@ -102,8 +103,9 @@ class TradeoffRequest(RequestModel):
     """
 
     K: Voters
-    epsilon: VoterEpsilon
+    epsilon: OptionalVoterEpsilon = None
     Delta: VoterDelta = 0.0
+    profile: StatedProfile = None
     delta: ReleaseDelta = None
     affected: Affected = None
     ms: Annotated[
@@ -144,6 +146,8 @@ class TradeoffRequest(RequestModel):
         return [design_of(self, m=m, target_epsilon=None).spec() for m in self._allowances()]
 
     def _allowances(self) -> list[float]:
+        if self.profile is not None:
+            raise InvalidInput("profile", self.profile, Rule("needs target_epsilons, as m has no meaning with it"))
         if self.ms is None and self.m_from is None and self.m_to is None:
             return [float(m) for m in allowance_grid(self.K, DEFAULT_ALLOWANCES)]
         if self.ms is not None:

@@ -16,13 +16,15 @@ from api.schemas.fields import (
     Backend,
     Method,
     ObjectiveText,
+    OptionalVoterEpsilon,
     PostedGamma,
+    ProfileAnswer,
     ReleaseDelta,
     RequestModel,
     Shape,
+    StatedProfile,
     TargetEpsilon,
     VoterDelta,
-    VoterEpsilon,
     Voters,
     described,
 )
@@ -30,7 +32,8 @@ from api.tasks.design import DesignTask
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.privacy_curves import profile_problem
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
 
@@ -46,16 +49,35 @@ class ProblemRequest(RequestModel):
 
     K: Voters
     m: Allowance = None
-    epsilon: VoterEpsilon
+    epsilon: OptionalVoterEpsilon = None
     Delta: VoterDelta = 0.0
+    profile: StatedProfile = None
     delta: ReleaseDelta = None
     affected: Affected = None
     target_epsilon: TargetEpsilon = None
 
     def problem(self) -> Problem:
         """Return the problem that is asked."""
+        if self.profile is not None:
+            return self._of_profile(self.profile)
         numbers = self.K, self.m, nats(self.epsilon), self.Delta, self.delta, self.affected
         return Problem.from_allowance(*numbers, target_epsilon=self.target_epsilon)
+
+    def _of_profile(self, statement: Any) -> Problem:
+        """Return the problem of voters that state a profile."""
+        if self.m is not None:
+            raise InvalidInput("m", self.m, Rule("cannot be combined with profile; give target_epsilon"))
+        try:
+            problem = profile_problem(self.K, statement, self.target_epsilon, self.delta, self.affected, remote=True)
+        except InvalidInput as err:
+            if err.argument in {"K", "target_epsilon", "delta", "affected"}:
+                raise
+            raise FieldError("profile", err) from err
+        stated = problem.voter.epsilon, problem.voter.delta
+        if self.epsilon is not None and (nats(self.epsilon), self.Delta) != stated:
+            accepted = f"the last point of profile, {stated}, or nothing"
+            raise InvalidInput("epsilon", (self.epsilon, self.Delta), accepted, "The two contradict each other.")
+        return problem
 
 
 class DesignRequest(ProblemRequest):
@@ -120,8 +142,10 @@ def check_time_limit(seconds: float | None) -> None:
         raise InvalidInput("time_limit", seconds, ACCEPTED["time_limit"])
 
 
-def nats(epsilon: float | Literal["inf"]) -> float:
+def nats(epsilon: float | Literal["inf"] | None) -> float:
     """Return the ε [nats] of a request as a number."""
+    if epsilon is None:
+        raise InvalidInput("epsilon", None, ACCEPTED["epsilon"], "Or give a profile.")
     return math.inf if epsilon == "inf" else epsilon
 
 
@@ -140,6 +164,7 @@ class ProblemAnswer(AnswerModel):
     m: FiniteFloat | None = Field(description="Privacy allowance; null for epsilon = 0 and 'inf'.")
     epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter [nats].")
     Delta: FiniteFloat = Field(description="Δ of one voter [probability].")
+    profile: ProfileAnswer = None
     target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
     delta: FiniteFloat = Field(description="δ of the release [probability].")
     affected: int = Field(description="How many voters one record can influence [voters].")

@@ -71,6 +71,36 @@ VoterEpsilon = Annotated[
     FiniteFloat | Literal["inf"], described("ε of one voter [nats]; 'inf': the voter is not private.", minimum=0)
 ]
 
+OptionalVoterEpsilon = Annotated[
+    FiniteFloat | Literal["inf"] | None,
+    described("ε of one voter [nats]; 'inf': the voter is not private. Needed unless a profile is given.", minimum=0),
+]
+
+StatedProfile = Annotated[
+    list[Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
+    | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
+    | str
+    | None,
+    Field(
+        max_length=1000,
+        description="What one voter states of its privacy, instead of epsilon and Delta: points [ε, δ] that hold at "
+        'once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, {"zcdp": {"rho": ρ}}, '
+        '{"rdp": [[α, ε], …]} or {"dp_sgd": {"noise_multiplier": σ, "sampling_probability": q, "steps": T}}; as text '
+        "0:0.013,0.1:1e-5 or gaussian(0.0325). m has no meaning with it.",
+        examples=[[[0, 0.013], [0.1, 1e-5]], {"gaussian": {"mu": 0.0325}}],
+    ),
+]
+
+ProfileAnswer = Annotated[
+    list[list[FiniteFloat]] | None,
+    Field(
+        description="Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out "
+        "where that is all.",
+        exclude_if=lambda profile: profile is None,
+    ),
+]
+"""Profile of a voter in an answer."""
+
 VoterDelta = Annotated[
     FiniteFloat, described("Δ, failure probability of one voter [probability].", minimum=0, exclusiveMaximum=1)
 ]
@@ -264,6 +294,7 @@ ACCEPTED = {
     "K": "a whole number of voters, at least 1",
     "m": "a privacy allowance, a real number above 0",
     "epsilon": "a number of nats, at least 0 (inf: not private)",
+    "profile": "points [epsilon, delta], or a curve such as {'gaussian': {'mu': 0.0325}}",
     "Delta": "a probability in [0, 1)",
     "delta": "a probability in [0, 1)",
     "affected": "a whole number of voters, at least 1",

@@ -38,6 +38,10 @@ SAMPLING = ("records", "sample", "sampling", "neighbours", "labels", "among", "t
 """How records are drawn anew for every query, as a request names it."""
 
 
+VOTERS = ("K", "epsilon", "Delta", "profile", "affected")
+"""Fields of the voters; a profile is left out where (ε, Δ) is all of it."""
+
+
 def numbers(problem: Problem) -> dict[str, Any]:
     """Return a problem as a request states it: every number as it is kept, so that nothing is rounded twice."""
     record = problem_record(problem)
@@ -53,7 +57,7 @@ def design(spec: DesignSpec) -> dict[str, Any]:
 def voters_body(problem: Problem) -> dict[str, Any]:
     """Return the voters of a problem as a request states them."""
     record = problem_record(problem)
-    return {name: record[name] for name in ("K", "epsilon", "Delta", "affected")}
+    return {name: record[name] for name in VOTERS if name in record}
 
 
 def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:

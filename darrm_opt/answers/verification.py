@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from darrm_opt.answers import DRAW, Report
+from darrm_opt.answers import DRAW, VOTERS, Report
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
@@ -240,7 +240,7 @@ def certificate_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dic
 
 def verify_budget(answer: Any, body: dict[str, Any]) -> None:
     """Refuse an answer about other voters, another budget or another draw than the request states."""
-    voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+    voters = {name: body[name] for name in VOTERS if name in body}
     draw = {name: body[name] for name in DRAW} if "n" in body else None
     draw_record = member(answer, "draw")
     pairs = {

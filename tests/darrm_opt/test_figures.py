@@ -256,7 +256,7 @@ def test_a_cost_shows_epsilon_over_releases_and_over_delta() -> None:
     asked = {"mechanism": "laplace", "K": 11, "classes": 3, "affected": 1, "queries": 10, "parameter": 20.0}
     rest = dict.fromkeys(("total_epsilon", "total_delta", "threshold", "check_sigma", "cap", "records"))
     found = find_cost({**asked, **rest, "delta": 1e-5})
-    left, right = cost_figure(found, cost_curve(found, 10), 10).axes
+    left, right = cost_figure(found.mechanism, cost_curve(found, 10), 10, found.delta).axes
     (over_releases,), (over_delta,) = left.get_lines(), right.get_lines()
     releases, deltas = np.asarray(over_releases.get_xydata()), np.asarray(over_delta.get_xydata())
     assert np.all(np.diff(releases[:, 1]) > 0)

@@ -325,7 +325,7 @@ def _draw(plot: str, found: MechanismCost, queries: int) -> None:
 
     with ProgressDisplay("accounting"):
         points = cost_curve(found, queries)
-    write_whole(plot, render(cost_figure(found, points, queries), picture_format(plot)))
+    write_whole(plot, render(cost_figure(found.mechanism, points, queries, found.delta), picture_format(plot)))
 
 
 def _write(output: str, found: MechanismCost, queries: int, total: Privacy | None) -> None:

@@ -397,9 +397,7 @@ def _draw_spending(axes: Axes, plan: Plan) -> None:
     axes.set_ylim(bottom=0)
 
 
-def cost_figure(
-    mechanism: VoteMechanism, points: Sequence[Mapping[str, Any]], queries: int, delta: float
-) -> Figure:
+def cost_figure(mechanism: VoteMechanism, points: Sequence[Mapping[str, Any]], queries: int, delta: float) -> Figure:
     """Draw what releases of a mechanism cost: ε over their number at the δ of the cost, and over δ at ``queries``.
 
     Args:

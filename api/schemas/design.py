@@ -145,7 +145,7 @@ def check_time_limit(seconds: float | None) -> None:
 def nats(epsilon: float | Literal["inf"] | None) -> float:
     """Return the ε [nats] of a request as a number."""
     if epsilon is None:
-        raise InvalidInput("epsilon", None, ACCEPTED["epsilon"], "Or give a profile.")
+        raise InvalidInput("epsilon", None, ACCEPTED["epsilon"])
     return math.inf if epsilon == "inf" else epsilon
 
 

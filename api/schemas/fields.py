@@ -83,8 +83,9 @@ StatedProfile = Annotated[
     | None,
     Field(
         max_length=1000,
-        description="What one voter states of its privacy, instead of epsilon and Delta: points [ε, δ] that hold at "
-        'once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, {"zcdp": {"rho": ρ}}, '
+        description="What one voter states of its privacy, instead of epsilon and Delta: points [ε [nats], "
+        'δ [probability]] that hold at once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, '
+        '{"zcdp": {"rho": ρ}}, '
         '{"rdp": [[α, ε], …]} or {"dp_sgd": {"noise_multiplier": σ, "sampling_probability": q, "steps": T}}; as text '
         "0:0.013,0.1:1e-5 or gaussian(0.0325). m has no meaning with it.",
         examples=[[[0, 0.013], [0.1, 1e-5]], {"gaussian": {"mu": 0.0325}}],

@@ -304,7 +304,7 @@ def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str
     >>> assumed_text([Privacy(0.1)], 1, fresh=False)
     ''
     """
-    from darrm.cli.parameters import FRESH
+    from darrm_opt.problem import FRESH
 
     if queries <= 1 or all(voter.epsilon == math.inf for voter in voters):
         return ""

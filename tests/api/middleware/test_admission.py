@@ -256,7 +256,7 @@ def test_a_body_within_its_limit_arrives_whole() -> None:
         {"query": "a&" * 64, "accept": "a/b," * 65},
     ],
 )
-def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, str]) -> None:
+def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, Any]) -> None:
     answer = passed(AdmissionMiddleware(echo, SETTINGS), **long)
     assert answer[0] == 431
     assert detail_of(answer) == "Query, Accept, Accept-Encoding and If-None-Match may have 128 parts together."

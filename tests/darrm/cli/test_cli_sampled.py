@@ -170,8 +170,8 @@ def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
     opened = ReleaseLog(log)
     assert (opened.spent, opened.labels, len(opened.ids)) == (6, 3, 1)  # the sample that was drawn is spent
     assert "not released" in run("label", "--status", str(log)).stdout
-    told = run(*words, "--ask", command, "--json")
-    found = json.loads(told.stdout)
+    later = run(*words, "--ask", command, "--json")
+    found = json.loads(later.stdout)
     assert (found["spent"], found["labels"], found["limit"]) == (12, 9, 12)
     assert "drawn when a process ended" in told.stderr
     assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2"] * 3
@@ -210,9 +210,9 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     assert not log.exists()
     # Each wrong form of an answer is found before there is a log.
     for wrong in ("probabilities", "text", "short", "null", "silence"):
-        told = refused(*words, "--ask", f"{command} --{wrong}")
-        assert "a JSON list of 10 classes 0 to 3, such as [0, 1, 2, 3, …]" in told
-        assert "Nothing is charged" in told
+        refusal = refused(*words, "--ask", f"{command} --{wrong}")
+        assert "a JSON list of 10 classes 0 to 3, such as [0, 1, 2, 3, …]" in refusal
+        assert "Nothing is charged" in refusal
     dry = ("label", "--solution", str(mechanism), "--dry-run", "--json", "--ask")
     found = run_json(*dry, command)
     assert (found["answered"], found["voters"], found["classes"]) == (3, 10, 4)
@@ -227,10 +227,10 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     assert not labels.exists()
     assert "3 of them labels" in run("label", "--status", str(log)).stdout
     assert "drawn anew" in run("statement", str(log)).stdout
-    told = run(*words, "--ask", command, "--json")
-    found = json.loads(told.stdout)
+    later = run(*words, "--ask", command, "--json")
+    found = json.loads(later.stdout)
     assert (found["spent"], found["labels"], found["limit"], found["unanswered"]) == (8, 8, 8, [3])
-    assert "1 query, spent and -2" in told.stderr
+    assert "1 query, spent and -2" in later.stderr
     assert found["sampling"] == Sampling(5452, 40).record()
     assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2", "-2", "0", "1", "2", "3"]
     assert "does not exist" in refused(*words, "--ask", command)

@@ -5,6 +5,7 @@ corner of F and goes through all adaptive transcripts in fractions.
 """
 
 import math
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +17,7 @@ from support.transcripts import Fresh, Pair, shown_pairs
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.labels.gaussian_comparison import GRID_RATIO, _increment, gaussian_cost
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import _divergence, _gaussian_total
+from darrm_opt.accounting.total import _divergence, divergence_totals
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
@@ -98,7 +99,7 @@ def test_one_step_of_the_comparison_holds_for_all_pairs(case: str) -> None:
 def test_many_equal_releases_attain_nearly_what_is_claimed(case: str) -> None:
     """A tiny vertex of a large loss, beyond the last line but one, once made the claim of "leaking" 8.7."""
     majority, releases, delta = majority_of(case), 400, 1e-3
-    claimed = _gaussian_total(majority, releases, delta).epsilon
+    claimed = divergence_totals(Counter({majority: releases}), delta)["gaussian"]().epsilon
     attained = [binomial_delta(p, q, releases, claimed) for p, q in pairs_of(majority)]
     assert max(attained) <= delta
     nearly = [binomial_delta(p, q, releases, 0.95 * claimed) for p, q in pairs_of(majority)]

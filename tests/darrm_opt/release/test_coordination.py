@@ -103,7 +103,7 @@ class Constant(RandomSource):
         [[math.nan, 1.0]],
         [[math.inf, 1.0]],
         [["a", "b"]],
-        np.ma.array([[0.5, 0.5]], mask=[[0, 1]]),
+        np.ma.array([[0.5, 0.5]], mask=[[False, True]]),
     ],
 )
 def test_what_is_no_law_is_refused(wrong: Any) -> None:

@@ -45,7 +45,7 @@ def test_missing_votes_are_dealt_in_turn_and_leave_the_others_as_they_are() -> N
     assert fill_missing([row, row], 3, "evenly").tolist() == [[2, 0, 1, 2, 2, 0], [2, 1, 2, 2, 0, 1]]
     assert fill_missing([row], 4, "class").tolist() == [[2, 3, 3, 2, 3, 3]]
     assert fill_missing([row], 3, "evenly", groups=(3, 3)).tolist() == [[2, 0, 1, 2, 0, 1]]
-    masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[0, 0, 1, 1, 1]])
+    masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[False, False, True, True, True]])
     for table in (masked, [masked[0]], [[0, 0, None, None, None]], [[0, 0, NAN, NAN, NAN]]):
         assert fill_missing(table, 3, "evenly").tolist() == [[0, 0, 0, 1, 2]]
     gone = type("NAType", (), {})()  # what pandas has for a missing whole number
@@ -66,7 +66,7 @@ def test_what_cannot_be_filled_is_refused() -> None:
 
 def test_a_masked_vote_is_no_vote_anywhere() -> None:
     # numpy.asarray drops a mask: what was masked would vote.
-    masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[0, 0, 1, 1, 1]])
+    masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[False, False, True, True, True]])
     for votes in (masked, [masked[0]]):
         with refused("votes") as error:
             SURE.release_many(votes)
@@ -77,8 +77,8 @@ def test_a_masked_vote_is_no_vote_anywhere() -> None:
     with refused("votes"):
         SURE.release(masked[0])
     with refused("votes"):
-        vote_histogram([np.ma.array([[0, 1, 1]], mask=[[0, 1, 1]])])
-    signs = np.ma.array([[1, -1]], mask=[[0, 1]])
+        vote_histogram([np.ma.array([[0, 1, 1]], mask=[[False, True, True]])])
+    signs = np.ma.array([[1, -1]], mask=[[False, True]])
     with refused("signs"):
         randomised_signs(signs, 1.0)
     with refused("signs"):
@@ -115,7 +115,7 @@ class Predicts:
 
 
 def test_teachers_that_predict_no_classes_are_refused() -> None:
-    for predicted in (np.eye(2), np.array([0.3, 0.7]), np.ma.array([0, 1], mask=[0, 1])):
+    for predicted in (np.eye(2), np.array([0.3, 0.7]), np.ma.array([0, 1], mask=[False, True])):
         with refused("prediction"):
             collect_votes([[Predicts(predicted)]], np.zeros((2, 1)))
     assert collect_votes([[Predicts([1.0, 0.0])]], np.zeros((2, 1))).tolist() == [[[1, 0]]]
@@ -123,4 +123,4 @@ def test_teachers_that_predict_no_classes_are_refused() -> None:
 
 def test_votes_of_partitions_may_not_be_masked() -> None:
     with refused("votes"):
-        checked_votes(np.ma.array([[[0, 1]]], mask=[[[0, 1]]]), Partition([[0]], 1, "replace"), 2)
+        checked_votes(np.ma.array([[[0, 1]]], mask=[[[False, True]]]), Partition([[0]], 1, "replace"), 2)

@@ -173,7 +173,7 @@ def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
     later = run(*words, "--ask", command, "--json")
     found = json.loads(later.stdout)
     assert (found["spent"], found["labels"], found["limit"]) == (12, 9, 12)
-    assert "drawn when a process ended" in told.stderr
+    assert "drawn when a process ended" in later.stderr
     assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2"] * 3
     assert (
         mechanism_from_record(json.loads(mechanism.read_text())).cost(12, 1e-5, Sampling(5452, 40, labels=3)).epsilon

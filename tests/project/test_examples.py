@@ -143,6 +143,17 @@ def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp
     assert "weight" not in refused
 
 
+def test_a_mechanism_of_ones_own() -> None:
+    out = printed("own_mechanism.py")
+    epsilon = float(re.search(r"20 releases: epsilon = ([\d.]+)", out)[1])  # type: ignore[index]
+    assert 1.99 < epsilon <= 2.0
+    assert "at most 20 releases fit" in out
+    chances = [float(found) for found in re.findall(r"right with probability ([\d.]+)", out)]
+    assert 1 / 3 < chances[0] < chances[1]  # permute-and-flip is better
+    assert re.search(r"^released: class [012]$", out, re.MULTILINE)
+    assert re.findall(r"the claim [\d.]+-DP: (.*)", out) == ["not refuted", "refuted"]
+
+
 def test_opacus_teachers() -> None:
     """It needs PyTorch and pictures: `test_example_opacus` runs its parts; here it says what it wants."""
     pytest.importorskip("sklearn")

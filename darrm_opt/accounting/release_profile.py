@@ -47,6 +47,9 @@ TOLERANCE = 3e-4
 """Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many
 releases exceeds that of the inner region by a smaller share."""
 
+MAX_JOINT_ROUNDS = 8
+"""Rounds of a joint search: a second one where a pair was found that is worse than those known."""
+
 FLAT_SHARE = 1e-5
 """The profile counts as flat below this share of its flat end or of its last vertex."""
 
@@ -211,8 +214,12 @@ def release_profile(
     check_arithmetic()
     noise = NoiseFunction(gamma, problem.K)
     votes = BitPairs.of_gamma(noise, problem.affected) if problem.voter.epsilon == math.inf else None
-    point_at = ProfileSearch(noise, problem).at if votes is None else votes.at
-    points = _search_profile(point_at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
+    search = votes or ProfileSearch(noise, problem)
+    start = min(problem.target.epsilon, MAX_EPSILON)
+    if isinstance(search, ProfileSearch) and search.jointly:
+        points = _joint_search(search, start, tolerance)
+    else:
+        points = _search_profile(search.at, start, tolerance)
     epsilons = np.array(sorted(points))
     deltas, p, q = np.array([points[float(epsilon)] for epsilon in epsilons]).T
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
@@ -242,6 +249,17 @@ def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, to
             if (gap := _gap(points, *interval, tolerance)) is not None:
                 heapq.heappush(gaps, gap)
     return points
+
+
+def _joint_search(search: ProfileSearch, start: float, tolerance: float) -> _ProfilePoints:
+    """Return the profile, proved jointly where it would be searched if no pair were worse than those known."""
+    proved: _ProfilePoints = {}
+    for _ in range(MAX_JOINT_ROUNDS):
+        wanted = _search_profile(search.known, start, tolerance)
+        if not (missing := wanted.keys() - proved.keys()):
+            return {epsilon: proved[epsilon] for epsilon in wanted}
+        proved |= search.at_each(sorted(missing))
+    return proved
 
 
 def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:

@@ -23,7 +23,9 @@ import numpy as np
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polar_form import stored_layers
+from darrm_opt.design.profile_vertices import ProfileVertices
 from darrm_opt.design.schedule import binding_family
+from darrm_opt.design.separation.arcs import search_jointly
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
@@ -118,6 +120,35 @@ class ProfileSearch:
         best = self._pairs[(q * self._pairs[:, 0] - self._pairs[:, 1]).argmax()]
         bound = (worst.bound - gap * (1 - 2.0**-50)) / (2 * q) * (1 + 2.0**-50)  # 1 − q rounded down
         return min(1.0, max(0.0, bound)), float(best[0]), max(0.0, float(best[1]))
+
+    @property
+    def jointly(self) -> bool:
+        """Whether `at_each` is there: for voters that state a profile, where the kernel is."""
+        return isinstance(self._base.corners, ProfileVertices) and kernel() is not None
+
+    def known(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats] by the best pair known: no proof, and no search."""
+        c = math.exp(epsilon)
+        P, Q = self._pairs[(self._pairs[:, 0] - c * self._pairs[:, 1]).argmax()].tolist()
+        return max(0.0, P - c * Q), P, Q
+
+    def at_each(self, epsilons: Sequence[float]) -> dict[float, tuple[float, float, float]]:
+        """Return what `at` does at each of several ε ≥ 0 [nats], by searches that share most of their work."""
+        grid = np.array(sorted(epsilons))
+        q, gap = np.exp(-grid), -np.expm1(-grid)
+        best_known = (np.outer(q, self._pairs[:, 0]) - self._pairs[:, 1]).max(axis=1)
+        above = 2 * best_known + gap + MIN_IMPROVEMENT
+        bounds, counts = search_jointly(self._noise, self._base, q, above)
+        # of what is no better than known, only rounding would differ
+        if (better := counts[counts.any(axis=1)]).size:
+            pairs = np.stack(self._base.pair(self._noise.signed, better), axis=1)
+            self._pairs = np.concatenate([self._pairs, pairs])
+        deltas = (bounds - gap * (1 - 2.0**-50)) / (2 * q) * (1 + 2.0**-50)
+        points = {}
+        for epsilon, delta in zip(grid.tolist(), deltas.tolist(), strict=True):
+            _, P, Q = self.known(epsilon)
+            points[epsilon] = min(1.0, max(0.0, delta)), P, max(0.0, Q)
+        return points
 
 
 def _ends_first(values: Array) -> Array:

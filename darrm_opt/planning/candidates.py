@@ -26,7 +26,9 @@ from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total, estimated_total
 from darrm_opt.decimals import GRID_DIGITS
 from darrm_opt.design.certificate import verify
+from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.report import guarantee, text_above
+from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, NotPrivate, TooMuchWork
@@ -34,7 +36,14 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
-from darrm_opt.planning.best_target import POINTS, QUICK_GUESS_ERROR, BestTarget, best_target, equal_share
+from darrm_opt.planning.best_target import (
+    POINTS,
+    QUICK_GUESS_ERROR,
+    BestTarget,
+    best_target,
+    equal_share,
+    estimated_cost,
+)
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
 from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
@@ -51,6 +60,9 @@ ADAPTIVITY_MARGIN = 0.95
 
 QUICK_PRECISION = 2e-5
 """As `PRECISION`, from an estimate that is nearly right."""
+
+PROFILE_PRECISION = 1e-3
+"""As `PRECISION`, of voters that state several points of a profile, from an estimate as near."""
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
@@ -225,8 +237,8 @@ def calibrated_option(name: str, question: Question) -> Option:
         if first is None:  # what exceeds the budget by an estimate from below does not fit
             return nothing_fits(name, question)
         guess = ADAPTIVITY_MARGIN * first.value
-    elif question.quick and (near := _quick_estimate(noise_of, question, most)) is not None:
-        guess, precision, guess_error = near, QUICK_PRECISION, QUICK_GUESS_ERROR
+    elif (near := _estimate(noise_of, question, most)) is not None:
+        guess, precision, guess_error = near
 
     def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
         noise = noise_of(information)
@@ -251,6 +263,19 @@ def calibrated_option(name: str, question: Question) -> Option:
     return _option(name, question, best.result, epsilon, account, why, parameters)
 
 
+def _estimate(
+    noise_of: Callable[[float], NoiseFunction], question: Question, most: float
+) -> tuple[float, float, float] | None:
+    """Return about the calibrated information, what may stay unused, and the error; None where accounts are quick."""
+    if question.quick:
+        near = _quick_estimate(noise_of, question, most)
+        return None if near is None else (near, QUICK_PRECISION, QUICK_GUESS_ERROR)
+    if len(question.released.voter.points) == 1:
+        return None
+    near = _likely_estimate(noise_of, question, most)
+    return None if near is None else (near, PROFILE_PRECISION, PROFILE_PRECISION)
+
+
 def _quick_estimate(noise_of: Callable[[float], NoiseFunction], question: Question, most: float) -> float | None:
     """Return about the calibrated information of many releases: an account of them takes much longer than this."""
     voters, queries, total = question.released, question.queries, question.total
@@ -261,6 +286,23 @@ def _quick_estimate(noise_of: Callable[[float], NoiseFunction], question: Questi
 
     guess = min(most, 1 / question.K)
     near = calibrate(estimate, total.epsilon, most, guess=guess, precision=PRECISION, stop=question.stop)
+    return None if near is None else near.value
+
+
+def _likely_estimate(noise_of: Callable[[float], NoiseFunction], question: Question, most: float) -> float | None:
+    """Return about the calibrated information by the pairs that are likely: the proof of an account takes far longer.
+
+    Where a profile has several points; it costs a little less than the total.
+    """
+    constraint = PrivacyConstraint.of(question.released)
+    multisets, budget = binding_family(constraint), question.total.epsilon * (1 - PROFILE_PRECISION / 2)
+
+    def estimate(information: float) -> tuple[None, float]:
+        near = estimated_cost(noise_of(information), constraint, multisets, question.queries, question.total.delta)
+        return None, math.inf if near is None else near
+
+    guess = min(most, 1 / question.K)
+    near = calibrate(estimate, budget, most, guess=guess, precision=PROFILE_PRECISION / 10, stop=question.stop)
     return None if near is None else near.value
 
 

@@ -4,6 +4,7 @@
 
 #define ARCS (2 * MAX_VERTICES + 2) /* vertices and unions of neighbours are at most that many */
 #define NODES_BETWEEN_CHECKS 64
+#define MAX_JOINT 16 /* slopes of a joint search */
 #define SIDES 8 /* least and most of a, b, b - a, and of second differences at p or p' */
 
 /* Some voters, who sit anywhere on some vertices. */
@@ -150,10 +151,10 @@ static void slopes(Work *work, const Node *node, Slope *slope, double *bend) {
 }
 
 /*
- * phi where the voters of each arc sit at one point, shape (arcs), of the region, and there the slopes a and b for each arc.
+ * The terms of phi, q value[0] - value[1], where the voters of each arc sit at one point, shape (arcs), of the region,
+ * and there the slopes a and b for each arc.
  */
-static double at_points(Work *work, const Node *node, const double *const points[2], double *const slope[2]) {
-    double value[2] = {0.0, 0.0};
+static void at_points(Work *work, const Node *node, const double *const points[2], double *const slope[2], double value[2]) {
     for (int side = 0; side < 2; side++) {
         whole n = work->search->K;
         double *a = work->blossom[2 * side], *b = work->blossom[2 * side + 1];
@@ -169,7 +170,6 @@ static double at_points(Work *work, const Node *node, const double *const points
             value[side] = (1.0 - points[side][i]) * b[0] + points[side][i] * b[1];
         }
     }
-    return work->search->q * value[0] - value[1];
 }
 
 static double mean(Work *work, const double *chances, const whole *multiset) {
@@ -239,9 +239,9 @@ static int loses(const ArcSearch *search, whole v, whole w, Slope slope) {
     return -most_gain(search->q, -dp, -dp_prime, slope) > 2 * search->fuzz * (fabs(dp) + fabs(dp_prime)) + 1e-290;
 }
 
-/* Drop the vertices at which no voter of a worst multiset sits; returns 0 where an arc has none left. */
-static int reduce(Work *work, Node *node, Slope *slope, double *bend) {
-    const ArcSearch *search = work->search;
+/* Drop the vertices at which no voter of a worst multiset sits, for any q asked; returns 0 where an arc has none left. */
+static int reduce(Work *work, Node *node, Slope *slope, double *bend, const double *q, uint64_t asked) {
+    ArcSearch *search = work->search;
     for (int changed = 1; changed;) {
         changed = 0;
         slopes(work, node, slope, bend);
@@ -249,13 +249,16 @@ static int reduce(Work *work, Node *node, Slope *slope, double *bend) {
             Arc *arc = node->arc + i;
             for (uint64_t rest = arc->alive; rest; rest &= rest - 1) {
                 whole v = __builtin_ctzll(rest);
-                int lost;
-                if (arc->fixed)
-                    lost = loses(search, v, v == search->zero ? search->one : search->zero, slope[i]);
-                else
-                    lost = loses(search, v, search->previous[v], slope[i]) ||
-                           loses(search, v, search->following[v], slope[i]) ||
-                           loses(search, v, search->mirror[v], slope[i]);
+                int lost = 1;
+                for (uint64_t each = asked; each && lost; each &= each - 1) {
+                    search->q = q[__builtin_ctzll(each)];
+                    if (arc->fixed)
+                        lost = loses(search, v, v == search->zero ? search->one : search->zero, slope[i]);
+                    else
+                        lost = loses(search, v, search->previous[v], slope[i]) ||
+                               loses(search, v, search->following[v], slope[i]) ||
+                               loses(search, v, search->mirror[v], slope[i]);
+                }
                 if (!lost) continue;
                 arc->alive &= ~((uint64_t)1 << v);
                 if (!arc->alive) return 0;
@@ -281,6 +284,42 @@ static void add(Node *node, uint64_t alive, whole count) {
     node->arc[node->arcs++] = (Arc){alive, count, 0};
 }
 
+/* The middle of each arc, and how far all voters together are from there at most. */
+static void middle_of(const ArcSearch *search, const Node *node, double *p, double *p_prime, double *way, double *way_prime) {
+    *way = *way_prime = 0.0;
+    for (int i = 0; i < node->arcs; i++) {
+        int first = __builtin_ctzll(node->arc[i].alive), last = 63 - __builtin_clzll(node->arc[i].alive);
+        p[i] = (search->p[first] + search->p[last]) / 2;
+        p_prime[i] = 1.0 - (search->reflected[first] + search->reflected[last]) / 2;
+        double farthest = 0.0, farthest_prime = 0.0;
+        for (uint64_t rest = node->arc[i].alive; rest; rest &= rest - 1) {
+            int v = __builtin_ctzll(rest);
+            farthest = largest(farthest, fabs(search->p[v] - p[i]));
+            farthest_prime = largest(farthest_prime, fabs(1.0 - search->reflected[v] - p_prime[i]));
+        }
+        *way += (double)node->arc[i].count * farthest;
+        *way_prime += (double)node->arc[i].count * farthest_prime;
+    }
+}
+
+/* The vertices of an arc before its middle: it is cut where its halves are least wide. */
+static uint64_t first_half(const ArcSearch *search, uint64_t alive) {
+    uint64_t left = 0, rest = alive;
+    double first = 0.0, last = 0.0;
+    for (uint64_t each = alive; each; each &= each - 1) {
+        int v = __builtin_ctzll(each);
+        double place = search->p[v] - search->reflected[v];
+        if (each == alive) first = place;
+        last = place;
+    }
+    for (; !single(rest); rest &= rest - 1) {
+        int v = __builtin_ctzll(rest);
+        if (left && search->p[v] - search->reflected[v] > (first + last) / 2) break;
+        left |= rest & -rest;
+    }
+    return left;
+}
+
 /* Search a node whose multisets have phi <= bound. */
 static void search_node(Work *work, const Node *given, double bound) {
     ArcSearch *search = work->search;
@@ -293,7 +332,8 @@ static void search_node(Work *work, const Node *given, double bound) {
     Node node = *given;
     Slope slope[ARCS];
     double bend;
-    if (!reduce(work, &node, slope, &bend)) return;
+    double q = search->q;
+    if (!reduce(work, &node, slope, &bend, &q, 1)) return;
     int open = 0;
     memset(work->multiset, 0, (size_t)search->vertices * sizeof(whole));
     for (int i = 0; i < node.arcs; i++) {
@@ -305,22 +345,11 @@ static void search_node(Work *work, const Node *given, double bound) {
         return;
     }
 
-    /* the middle of each arc, how far its vertices lie from it, and how much slopes change on the way there, on average */
-    double p[ARCS], p_prime[ARCS], a[ARCS], b[ARCS], way = 0.0, way_prime = 0.0;
-    for (int i = 0; i < node.arcs; i++) {
-        int first = __builtin_ctzll(node.arc[i].alive), last = 63 - __builtin_clzll(node.arc[i].alive);
-        p[i] = (search->p[first] + search->p[last]) / 2;
-        p_prime[i] = 1.0 - (search->reflected[first] + search->reflected[last]) / 2;
-        double farthest = 0.0, farthest_prime = 0.0;
-        for (uint64_t rest = node.arc[i].alive; rest; rest &= rest - 1) {
-            int v = __builtin_ctzll(rest);
-            farthest = largest(farthest, fabs(search->p[v] - p[i]));
-            farthest_prime = largest(farthest_prime, fabs(1.0 - search->reflected[v] - p_prime[i]));
-        }
-        way += (double)node.arc[i].count * farthest;
-        way_prime += (double)node.arc[i].count * farthest_prime;
-    }
-    double value = at_points(work, &node, (const double *[2]){p, p_prime}, (double *[2]){a, b});
+    double p[ARCS], p_prime[ARCS], a[ARCS], b[ARCS], way, way_prime;
+    middle_of(search, &node, p, p_prime, &way, &way_prime);
+    double means[2];
+    at_points(work, &node, (const double *[2]){p, p_prime}, (double *[2]){a, b}, means);
+    double value = search->q * means[0] - means[1];
     double change = (bend + search->fuzz) * way / 2, change_prime = (bend + search->fuzz) * way_prime / 2;
 
     /* what all multisets of the node may have beyond phi there: the sum over the voters of slopes on the way, averaged */
@@ -345,20 +374,7 @@ static void search_node(Work *work, const Node *given, double bound) {
         return;
     }
 
-    /* the arc is cut where its halves are least wide */
-    uint64_t alive = node.arc[widest].alive, left = 0, rest = alive;
-    double first = 0.0, last = 0.0;
-    for (uint64_t each = alive; each; each &= each - 1) {
-        int v = __builtin_ctzll(each);
-        double place = search->p[v] - search->reflected[v];
-        if (each == alive) first = place;
-        last = place;
-    }
-    for (; !single(rest); rest &= rest - 1) {
-        int v = __builtin_ctzll(rest);
-        if (left && search->p[v] - search->reflected[v] > (first + last) / 2) break;
-        left |= rest & -rest;
-    }
+    uint64_t alive = node.arc[widest].alive, left = first_half(search, alive);
     uint64_t halves[2] = {left, alive & ~left};
     double gain[2];
     for (int half = 0; half < 2; half++) {
@@ -382,29 +398,176 @@ static void search_node(Work *work, const Node *given, double bound) {
     }
 }
 
+/* Memory of a search, and the differences of g; NULL where there is none. */
+static double *prepare(Work *work) {
+    const ArcSearch *search = work->search;
+    size_t size = (size_t)(search->K + 1);
+    double *memory = malloc((6 + 2 * SIDES) * size * sizeof(double) + (size_t)search->vertices * sizeof(whole));
+    if (!memory) return NULL;
+    work->differences = memory, work->second = memory + size;
+    for (int k = 0; k < 4; k++) work->blossom[k] = memory + (size_t)(2 + k) * size;
+    work->arrays = memory + 6 * size, work->part = work->arrays + SIDES * size;
+    work->multiset = (whole *)(memory + (6 + 2 * SIDES) * size);
+    for (whole l = 0; l < search->K; l++) work->differences[l] = search->signed_values[l + 1] - search->signed_values[l];
+    for (whole l = 0; l < search->K; l++) work->second[l] = l + 1 < search->K ? work->differences[l + 1] - work->differences[l] : 0;
+    return memory;
+}
+
+static uint64_t all_vertices(const ArcSearch *search) {
+    return search->vertices == MAX_VERTICES ? ~(uint64_t)0 : ((uint64_t)1 << search->vertices) - 1;
+}
+
+/* Some voters anywhere, so many of the others at (1, 1), and the rest at (0, 0). */
+static Node root_of(const ArcSearch *search, whole movable, whole ones) {
+    whole others = search->K - movable;
+    Node root = {0, {{0, 0, 0}}};
+    if (movable) root.arc[root.arcs++] = (Arc){all_vertices(search), movable, 0};
+    if (ones) root.arc[root.arcs++] = (Arc){(uint64_t)1 << search->one, ones, 1};
+    if (others - ones) root.arc[root.arcs++] = (Arc){(uint64_t)1 << search->zero, others - ones, 1};
+    return root;
+}
+
 /*
  * `arcs.search_arcs`: `movable` voters anywhere on the vertices, the others at (0, 0) and (1, 1) in every way. What is left
  * out has phi <= left_out. Returns 0, or why not.
  */
 EXPORT int search_arcs(ArcSearch *search, whole movable) {
-    size_t size = (size_t)(search->K + 1);
     Work work = {.search = search, .deadline = deadline_in(search->seconds)};
-    double *memory = malloc((6 + 2 * SIDES) * size * sizeof(double) + (size_t)search->vertices * sizeof(whole));
+    double *memory = prepare(&work);
     if (!memory) return OUT_OF_MEMORY;
-    work.differences = memory, work.second = memory + size;
-    for (int k = 0; k < 4; k++) work.blossom[k] = memory + (size_t)(2 + k) * size;
-    work.arrays = memory + 6 * size, work.part = work.arrays + SIDES * size;
-    work.multiset = (whole *)(memory + (6 + 2 * SIDES) * size);
-    for (whole l = 0; l < search->K; l++) work.differences[l] = search->signed_values[l + 1] - search->signed_values[l];
-    for (whole l = 0; l < search->K; l++) work.second[l] = l + 1 < search->K ? work.differences[l + 1] - work.differences[l] : 0;
-    uint64_t all = search->vertices == MAX_VERTICES ? ~(uint64_t)0 : ((uint64_t)1 << search->vertices) - 1;
     whole others = search->K - movable;
     for (whole ones = 0; ones <= others; ones++) {
-        Node root = {0, {{0, 0, 0}}};
-        if (movable) root.arc[root.arcs++] = (Arc){all, movable, 0};
-        if (ones) root.arc[root.arcs++] = (Arc){(uint64_t)1 << search->one, ones, 1};
-        if (others - ones) root.arc[root.arcs++] = (Arc){(uint64_t)1 << search->zero, others - ones, 1};
+        Node root = root_of(search, movable, ones);
         search_node(&work, &root, DBL_MAX);
+    }
+    free(memory);
+    return work.failed;
+}
+
+/* Several slopes q at once, and for each what `ArcSearch` has for one. */
+typedef struct {
+    const double *q, *above;
+    double *value, *left_out;
+    whole *counts; /* [slopes][vertices] */
+} Joint;
+
+static double level_of(const Joint *joint, int k) { return largest(joint->above[k], joint->value[k]); }
+
+/* As `search_node`, for the slopes asked: their nodes are nearly the same, and most of the work is that of a node. */
+static void search_jointly(Work *work, Joint *joint, const Node *given, const double *bounds, uint64_t asked) {
+    ArcSearch *search = work->search;
+    double bound[MAX_JOINT], value[MAX_JOINT], rounding[MAX_JOINT], term[ARCS][MAX_JOINT];
+    int stop = search->exhausted || work->failed || given->arcs + 2 > ARCS;
+    for (uint64_t each = asked; each; each &= each - 1) {
+        int k = __builtin_ctzll(each);
+        bound[k] = bounds[k];
+        if (!stop && bound[k] > level_of(joint, k)) continue;
+        joint->left_out[k] = largest(joint->left_out[k], bound[k]);
+        asked &= ~((uint64_t)1 << k);
+    }
+    if (!asked) return;
+    if (search->nodes % NODES_BETWEEN_CHECKS == 0 && is_over(work->deadline, search->stop)) work->failed = OUT_OF_TIME;
+    if (++search->nodes > search->most_nodes) search->exhausted = 1;
+    Node node = *given;
+    Slope slope[ARCS];
+    double bend;
+    if (!reduce(work, &node, slope, &bend, joint->q, asked)) return;
+    int open = 0;
+    memset(work->multiset, 0, (size_t)search->vertices * sizeof(whole));
+    for (int i = 0; i < node.arcs; i++) {
+        open |= !single(node.arc[i].alive);
+        work->multiset[__builtin_ctzll(node.arc[i].alive)] += node.arc[i].count;
+    }
+    if (!open) {
+        double on_data = mean(work, search->p, work->multiset), on_neighbour = mean(work, search->reflected, work->multiset);
+        for (uint64_t each = asked; each; each &= each - 1) {
+            int k = __builtin_ctzll(each);
+            if (joint->q[k] * on_data + on_neighbour <= joint->value[k]) continue;
+            joint->value[k] = joint->q[k] * on_data + on_neighbour;
+            memcpy(joint->counts + k * search->vertices, work->multiset, (size_t)search->vertices * sizeof(whole));
+        }
+        return;
+    }
+    double p[ARCS], p_prime[ARCS], a[ARCS], b[ARCS], means[2], way, way_prime;
+    middle_of(search, &node, p, p_prime, &way, &way_prime);
+    at_points(work, &node, (const double *[2]){p, p_prime}, (double *[2]){a, b}, means);
+    double change = (bend + search->fuzz) * way / 2, change_prime = (bend + search->fuzz) * way_prime / 2;
+    for (int i = 0; i < node.arcs; i++) {
+        within(&slope[i].a, a[i] - change, a[i] + change);
+        within(&slope[i].b, b[i] - change_prime, b[i] + change_prime);
+        within(&slope[i].difference, b[i] - a[i] - (change + change_prime), b[i] - a[i] + (change + change_prime));
+    }
+    int pilot = -1; /* the slope that is farthest from being proved says where to cut */
+    for (uint64_t each = asked; each; each &= each - 1) {
+        int k = __builtin_ctzll(each);
+        double sum = 0.0;
+        search->q = joint->q[k];
+        value[k] = search->q * means[0] - means[1];
+        for (int i = 0; i < node.arcs; i++) {
+            double gain = -DBL_MAX;
+            for (uint64_t rest = node.arc[i].alive; rest; rest &= rest - 1)
+                gain = largest(gain, gain_from(search, p[i], p_prime[i], __builtin_ctzll(rest), slope[i]));
+            term[i][k] = (double)node.arc[i].count * gain;
+            sum += fabs(term[i][k]);
+            value[k] += term[i][k];
+        }
+        rounding[k] = 2 * search->fuzz * (way + way_prime) + 0x1p-46 * sum;
+        bound[k] = smallest(bound[k], value[k] + rounding[k]);
+        if (bound[k] <= level_of(joint, k)) {
+            joint->left_out[k] = largest(joint->left_out[k], bound[k]);
+            asked &= ~((uint64_t)1 << k);
+        } else if (pilot < 0 || bound[k] - level_of(joint, k) > bound[pilot] - level_of(joint, pilot))
+            pilot = k;
+    }
+    if (!asked) return;
+    int widest = -1;
+    for (int i = 0; i < node.arcs; i++)
+        if (!single(node.arc[i].alive) && (widest < 0 || term[i][pilot] > term[widest][pilot])) widest = i;
+    uint64_t alive = node.arc[widest].alive, left = first_half(search, alive);
+    uint64_t halves[2] = {left, alive & ~left};
+    double gain[2][MAX_JOINT];
+    for (int half = 0; half < 2; half++)
+        for (uint64_t each = asked; each; each &= each - 1) {
+            int k = __builtin_ctzll(each);
+            search->q = joint->q[k];
+            gain[half][k] = -DBL_MAX;
+            for (uint64_t rest = halves[half]; rest; rest &= rest - 1)
+                gain[half][k] = largest(gain[half][k], gain_from(search, p[widest], p_prime[widest], __builtin_ctzll(rest), slope[widest]));
+        }
+    whole count = node.arc[widest].count, h = (count + 1) / 2;
+    int better = gain[1][pilot] > gain[0][pilot];
+    node.arc[widest] = node.arc[--node.arcs];
+    for (int round = 0; round < 2; round++) {
+        int half = round ? !better : better;
+        whole there = round ? count - h + 1 : h;
+        double below[MAX_JOINT];
+        for (uint64_t each = asked; each; each &= each - 1) {
+            int k = __builtin_ctzll(each);
+            double terms = (double)there * gain[half][k] + (double)(count - there) * largest(gain[0][k], gain[1][k]);
+            below[k] = smallest(bound[k], value[k] - term[widest][k] + terms + rounding[k] + 0x1p-46 * fabs(terms));
+        }
+        Node child = node;
+        add(&child, halves[half], there);
+        add(&child, alive, count - there);
+        search_jointly(work, joint, &child, below, asked);
+    }
+}
+
+/*
+ * `arcs.search_jointly`: as `search_arcs`, without cuts, at `many` slopes q at once, at most MAX_JOINT.
+ */
+EXPORT int search_arcs_jointly(ArcSearch *search, whole movable, whole many, const double *q, const double *above,
+                               double *value, double *left_out, whole *counts) {
+    Work work = {.search = search, .deadline = deadline_in(search->seconds)};
+    double *memory = prepare(&work);
+    if (!memory) return OUT_OF_MEMORY;
+    Joint joint = {q, above, value, left_out, counts};
+    double none[MAX_JOINT];
+    for (int k = 0; k < MAX_JOINT; k++) none[k] = DBL_MAX;
+    whole others = search->K - movable;
+    for (whole ones = 0; ones <= others; ones++) {
+        Node root = root_of(search, movable, ones);
+        search_jointly(&work, &joint, &root, none, many == 64 ? ~(uint64_t)0 : ((uint64_t)1 << many) - 1);
     }
     free(memory);
     return work.failed;

@@ -30,7 +30,7 @@ Source: ours.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations, pairwise
 from typing import NamedTuple, cast
 
@@ -292,6 +292,46 @@ def search_arcs(
     if search.value > known:
         worst = question.to_columns(search.arrays[2][np.newaxis], width)
         collector.offer(np.array([search.value]), worst)
+
+
+MAX_JOINT = 16
+"""Slopes of one joint search by the kernel."""
+
+
+def search_jointly(noise: NoiseFunction, constraint: PrivacyConstraint, q: Array, above: Array) -> tuple[Array, Counts]:
+    """Return a bound on φ at each of several slopes q, not below the levels ``above``, and multisets that were worst.
+
+    Shapes (slopes,) and (slopes, vertices). A multiset above its level is found; where there is none, the row is empty
+    (zeros). Most of the work of a search is the same at slopes that are close to each other. Needs the kernel.
+    """
+    vertices, library = vertices_of(constraint), kernel()
+    assert library is not None  # noqa: S101 - for the type checker: `jointly` has asked
+    ends = constraint.affected < constraint.K
+    columns = vertices.boundary if not noise.is_monotone else vertices.chain if ends else vertices.upper
+    question = _Question.of(constraint, columns, cyclic=len(columns) == len(vertices.p))
+    bounds, counts = np.empty(q.size), np.zeros((q.size, len(vertices.p)), dtype=np.int64)
+    largest = float(noise.values.max())
+    for part in np.array_split(np.argsort(q), -(-q.size // MAX_JOINT)):
+        slopes, levels = np.ascontiguousarray(q[part]), np.ascontiguousarray(above[part])
+        values, left_out = np.full(part.size, -LARGEST), np.full(part.size, -LARGEST)
+        found = np.zeros((part.size, len(columns)), dtype=np.int64)
+        collector = Collector()
+        search = question.to_kernel(noise.signed, constraint, collector)
+
+        def call(stop: int, arrays: tuple[Array | Integers, ...], search: _KernelSearch) -> int:
+            search.stop = stop
+            addresses = (array.ctypes.data for array in arrays)
+            return int(
+                library.search_arcs_jointly(ctypes.byref(search), constraint.affected, len(arrays[0]), *addresses)
+            )
+
+        arrays = (slopes, levels, values, left_out, found)
+        collector.check(in_threads([partial(call, arrays=arrays, search=search)], 1)[0])
+        error = np.array([constraint._replace(q=float(each)).error(largest) for each in slopes])
+        bounds[part] = np.maximum(np.maximum(values, left_out), levels) + error + 2 * STEP_ERROR * largest
+        is_above = values > levels
+        counts[part[is_above]] = question.to_columns(found[is_above], len(vertices.p))
+    return bounds, counts
 
 
 class _Arc(NamedTuple):

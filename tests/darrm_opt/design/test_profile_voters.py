@@ -21,6 +21,7 @@ from support.profile_oracle import rows, votes
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import as_objective
+from darrm_opt.design.separation.arcs import search_jointly
 from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
 from darrm_opt.design.several_targets import solve_for_targets
 from darrm_opt.noise import NoiseFunction
@@ -255,3 +256,32 @@ def test_a_problem_and_its_solution_are_read_back() -> None:
     one_point = Problem(5, Privacy(0.3), Privacy(0.25), 3)
     assert DesignSpec(problem).key != DesignSpec(one_point).key
     assert dataclasses.replace(problem, affected=4).voter == problem.voter
+
+
+@pytest.mark.skipif(not HAS_KERNEL, reason="the joint search is compiled")
+@pytest.mark.parametrize("seed", range(8))
+def test_a_joint_search_finds_the_worst_case_at_every_slope(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    K = int(random.integers(2, 7))
+    problem = Problem(
+        K, PrivacyProfile([(0, 0.1), (0.2, 0.03), (0.7, 1e-3)]), Privacy(0.5), int(random.integers(1, K + 1))
+    )
+    noise = hostile(K, seed)
+    if seed % 2:  # a monotone γ is searched on the upper chain
+        half = np.sort(random.random(K // 2 + 1))
+        noise = NoiseFunction(half[np.maximum(np.arange(K + 1), K - np.arange(K + 1)) - (K + 1) // 2])
+    base, q = PrivacyConstraint.of(problem), np.exp(-random.uniform(0, 1.2, 20))
+    generator = ConstraintGenerator(problem)
+    exact = [enumerated_worst_case(noise, base._replace(q=float(each), limit=1.0), generator) for each in q]
+    values = np.array([worst.value for worst in exact])
+    bounds, counts = search_jointly(noise, base, q, np.full(q.size, -2.0))
+    assert (bounds >= values).all()
+    assert bounds == pytest.approx(values, abs=1e-11)
+    for k, multiset in enumerate(counts):
+        found = base._replace(q=float(q[k])).values(noise.signed, multiset[np.newaxis])
+        assert found[0] == pytest.approx(values[k], abs=1e-11)
+    # what does not reach its level is left out at it
+    bounds, counts = search_jointly(noise, base, q, values + 1e-3)
+    assert (bounds >= values).all()
+    assert bounds == pytest.approx(values + 1e-3, abs=1e-11)
+    assert not counts.any()

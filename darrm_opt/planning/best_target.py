@@ -29,7 +29,7 @@ from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution
-from darrm_opt.design.solver import solve_warm
+from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
@@ -232,6 +232,8 @@ class _TargetSearch:
         self._rows: Counts | None = None
         # Quick estimates may be too low, and where no voter leaks no jump of the cost can be the reason.
         self._steady = quick and not problem.voter.delta
+        # A proof of a free γ, and each account, takes long there; estimates are near, and a monotone γ is as useful.
+        self._several_points = len(problem.voter.points) > 1
 
     def best(self) -> Solution:
         """Return γ_opt of the best target."""
@@ -247,7 +249,8 @@ class _TargetSearch:
         for _ in range(1 if self._quick else MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
-        best, guess_error = self._equal_share(), QUICK_GUESS_ERROR if self._steady else None
+        best = self._equal_share()
+        guess_error = QUICK_GUESS_ERROR if self._steady else ESTIMATE_PRECISION if self._several_points else None
         for delta in self._finalists():
             if not self._stop():
                 calibration, _ = self._largest_epsilon(
@@ -262,7 +265,7 @@ class _TargetSearch:
         # Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does
         # not: the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
         # estimates miss such pairs.
-        remaining = 0 if self._steady else MAX_SCANNED
+        remaining = 0 if self._steady or self._several_points else MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             epsilon, utility = self._curve[delta]
             while remaining and utility > (1 + JUMP) * best.utility and not self._stop():
@@ -277,7 +280,9 @@ class _TargetSearch:
         """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
         finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
-            if len(finalists) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in finalists):
+            if len(finalists) < (1 if self._several_points else MAX_FINALISTS) and all(
+                abs(delta - other) > MIN_SPACING * other for other in finalists
+            ):
                 finalists.append(delta)
         # A quick estimate is nearest where δ is small: what is proved there ends the search at the others early.
         return sorted(finalists) if self._steady else finalists
@@ -359,7 +364,8 @@ class _TargetSearch:
     def _solve(self, epsilon: float, delta: float) -> Solution:
         problem = self._problem
         target = Problem(problem.K, problem.voter, Privacy(epsilon, delta), problem.affected)
-        solution, self._rows = solve_warm(target, self._objective, rows=self._rows)
+        shape: Shape = "monotone" if self._several_points else "free"
+        solution, self._rows = solve_warm(target, self._objective, shape, rows=self._rows)
         return solution
 
     def _proved_cost(self, epsilon: float, delta: float) -> tuple[Solution, float]:

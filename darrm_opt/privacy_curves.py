@@ -358,11 +358,12 @@ def profile_problem(
 
 def _remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
     """Return a stated curve, or refuse one that names a file or takes long to compute."""
-    if isinstance(statement, str) and not (_CALL.fullmatch(statement.strip()) or _POINTS.fullmatch(statement.strip())):
-        raise InvalidInput("profile", statement, FORMS.partition(", or a file")[0])
+    if isinstance(statement, str):
+        call = _CALL.fullmatch(statement)
+        if call is None and not _POINTS.fullmatch(statement.strip()):
+            raise InvalidInput("profile", statement, FORMS.partition(", or a file")[0])
+        statement = statement if call is None else _object_of(*call.groups(), text=statement)
     advice = "Compute its points, and state these."
-    if isinstance(statement, str) and statement.strip().startswith("dp_sgd"):
-        raise InvalidInput("profile", statement, 'dp_sgd as an object: {"dp_sgd": {"noise_multiplier": …}}')
     numbers = statement.get("dp_sgd") if isinstance(statement, dict) else None
     if isinstance(numbers, dict):
         if not numbers.get("steps", 0) <= MAX_REMOTE_STEPS:
@@ -404,11 +405,15 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 
 def _from_text(text: str) -> PrivacyCurve | PrivacyProfile:
     call = _CALL.fullmatch(text)
-    if call is None:
-        return parse_profile(text) if _POINTS.fullmatch(text) else PrivacyProfile(_points_of_file(text))
-    name, inside = call.groups()
+    if call is not None:
+        return _from_object(_object_of(*call.groups(), text=text))
+    return parse_profile(text) if _POINTS.fullmatch(text) else PrivacyProfile(_points_of_file(text))
+
+
+def _object_of(name: str, inside: str, *, text: str) -> dict[str, Any]:
+    """Return the object that states the same as ``name(inside)``."""
     if name == "rdp":
-        return rdp(_points_in(inside))
+        return {name: _points_in(inside)}
     if name not in CURVES:
         raise InvalidInput("profile", text, FORMS, f"Curves are {', '.join([*CURVES, 'rdp'])}.")
     names = CURVES[name][1]
@@ -419,7 +424,7 @@ def _from_text(text: str) -> PrivacyCurve | PrivacyProfile:
         if key not in names or key in numbers:
             raise InvalidInput("profile", text, f"{name}({', '.join(names)})")
         numbers[key] = _number(value, text)
-    return _from_object({name: numbers})
+    return {name: numbers}
 
 
 def _number(text: str, statement: str) -> float:

@@ -16,7 +16,8 @@ const STEPS = [1, 2, 5, 10];
  *
  * @param {HTMLElement} box whose size the chart takes
  * @param {{x: string, y: string, lines: {name: string, x: number[], y: (number|null)[]}[], hidden: Set<string>,
- *   range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number}} plot lines in drawing order
+ *   range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number, region?: number[][]}} plot lines in
+ *   drawing order, on a region with these corners
  */
 export function chart(box, plot) {
   box.plot = plot;
@@ -44,6 +45,7 @@ function paint(box) {
       { class: "chart", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
       ...axes(plot, across, up, frame),
       ...(plot.at === undefined ? [] : [svg("line", { class: "target", x1: across(plot.at), x2: across(plot.at), y1: frame.top, y2: frame.bottom })]),
+      ...(plot.region ? [svg("polygon", { class: "region", "fill-opacity": 0.15, points: plot.region.map(([x, y]) => `${across(x).toFixed(2)},${up(y).toFixed(2)}`).join(" ") })] : []),
       ...lines.map((line) => series(line, plot, across, up)),
       svg("g", { class: "pointed" }),
     ),

@@ -5,6 +5,7 @@ import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
 import { assumed, guarantee, percent, plain, roundedUp } from "./numbers.js";
+import { votersOf } from "./state.js";
 
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const MIN_DELTA = 1e-9;
@@ -56,11 +57,11 @@ function forget() {
 
 /** Returns the voters and the budget that are on the page, as the API has them. */
 export function request() {
-  const { K, epsilon, Delta, affected, target_epsilon: target, delta } = current.answer.problem;
+  const { target_epsilon: target, delta } = current.answer.problem;
   const value = (name, fallback) => (byId(name).value.trim() === "" ? fallback : number(byId(name).value.trim()));
   const draw = Object.fromEntries(DRAW.filter((name) => value(name, "") !== "").map((name) => [name, value(name, "")]));
   return {
-    K, epsilon, Delta, affected, objective: current.state.objective,
+    ...votersOf(current.answer.problem, current.state), objective: current.state.objective,
     queries: value("queries", 1), total_epsilon: value("total_epsilon", target), total_delta: value("total_delta", delta || MIN_DELTA),
     fresh: byId("fresh").checked, ...draw,
   };

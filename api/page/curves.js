@@ -11,6 +11,9 @@ const CURVES = {
   cost: { label: "total ε", symbol: "circle", dash: "solid" },
   first: { label: "first design", symbol: "circle", dash: "solid" },
   second: { label: "second design", symbol: "square", dash: "dash" },
+  p_most: { label: "largest p", symbol: "circle", dash: "solid" },
+  p_least: { label: "least p", symbol: "circle", dash: "solid" },
+  p_alone: { label: "largest p by the last point alone", symbol: "square", dash: "dash" },
   majority: { label: "plain majority", symbol: "cross", dash: "longdashdot" },
 };
 

@@ -13,7 +13,7 @@ const plots = new WeakMap(); // what each figure shows
  *
  * @param {HTMLElement} figure
  * @param {{title: string, of: string, x: string, y: string, about: string, lines: {name: string, x: number[], y: (number|null)[]}[],
- *   hidden: Set<string>, range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number, heads?: Function}} plot
+ *   hidden: Set<string>, range?: number[], ceiling?: number, markers?: boolean, whole?: boolean, at?: number, region?: number[][], heads?: Function}} plot
  */
 export function draw(figure, plot) {
   const lines = ordered(plot.lines.map(({ name }) => name)).map((name) => plot.lines.find((line) => line.name === name));

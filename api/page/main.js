@@ -15,6 +15,7 @@ import * as inverse from "./inverse.js";
 import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
 import * as plan from "./plan.js";
+import * as region from "./region.js";
 import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
 import * as statement from "./statement.js";
 import * as take from "./take.js";
@@ -156,12 +157,15 @@ function follow(event) {
 
 /** Shows the fields that have a meaning with what the others say. */
 function arrange() {
-  const direct = isNotPrivate(byId("epsilon").value.trim());
+  const stated = byId("profile").value.trim() !== "";
+  const direct = stated || isNotPrivate(byId("epsilon").value.trim());
   const [byM, byEpsilon] = form.querySelectorAll("input[name=target]");
   byM.disabled = direct;
   if (direct) byEpsilon.checked = true;
   form.querySelector("[data-field=m]").hidden = chosen("target") !== "m";
   form.querySelector("[data-field=target_epsilon]").hidden = chosen("target") === "m";
+  for (const name of ["epsilon", "Delta"]) form.querySelector(`[data-field=${name}]`).hidden = stated;
+  byId("epsilon-hint").hidden = byId("inverse").hidden = stated;
   objective.arrange();
   inverse.arrange();
 }
@@ -326,6 +330,7 @@ function present() {
   statement.offer(answer);
   designs.list();
   tradeoff.offer(answer, state, hidden());
+  region.offer(answer);
   compare.offer(answer, state);
   plan.offer(answer);
   plots();

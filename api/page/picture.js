@@ -9,6 +9,7 @@ const PAINT = [
   [".grid", "stroke", "--line"],
   ["text", "fill", "--muted"],
   [".target", "stroke", "--muted"],
+  [".region", "fill", "--curve-p_most"],
 ];
 
 /** Returns the buttons that save a figure; `shown` says what is drawn there at that time. */

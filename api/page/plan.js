@@ -17,8 +17,8 @@ export function prepare(readBudget) {
 }
 
 /** Forgets the advice for other voters than those of an answer. */
-export function offer({ problem: { K, epsilon, Delta, affected } }) {
-  const now = JSON.stringify([K, epsilon, Delta, affected]);
+export function offer({ problem: { K, epsilon, Delta, profile, affected } }) {
+  const now = JSON.stringify([K, epsilon, Delta, profile, affected]);
   if (now !== votersText) forget();
   votersText = now;
 }

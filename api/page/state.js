@@ -4,7 +4,7 @@
 
 /** Fields of the problem, in the order of the URL, with what the API takes for one that is left out. */
 const PROBLEM = {
-  K: "", m: "", target_epsilon: "", epsilon: "", Delta: "0", delta: "", affected: "", objective: "rectangular", shape: "free",
+  K: "", m: "", target_epsilon: "", epsilon: "", Delta: "0", profile: "", delta: "", affected: "", objective: "rectangular", shape: "free",
 };
 
 /** How it is shown: which error, which curves are hidden, the budget of the comparison, and the votes among classes. */
@@ -77,7 +77,7 @@ export function fill(state) {
     const field = document.getElementById(name);
     if (field) field.value = inputText(name, state[name]);
   }
-  check("target", state.target_epsilon || isNotPrivate(state.epsilon) ? "target_epsilon" : "m");
+  check("target", state.target_epsilon || state.profile || isNotPrivate(state.epsilon) ? "target_epsilon" : "m");
   check("shape", state.shape);
   check("measure", state.measure);
 }
@@ -97,10 +97,16 @@ export function read(previous) {
     const field = document.getElementById(name);
     if (field) state[name] = field.value.trim() || USUAL[name];
   }
+  if (state.profile) [state.epsilon, state.Delta] = ["", USUAL.Delta]; // which are its last point
   state[chosen("target") === "m" ? "target_epsilon" : "m"] = "";
   state.shape = chosen("shape") ?? "free";
   state.measure = chosen("measure") ?? "tv_error";
   return state;
+}
+
+/** Returns the voters of an answer as the API has them: by what they state, where that is a profile. */
+export function votersOf({ K, epsilon, Delta, affected }, { profile }) {
+  return profile ? { K, profile, affected } : { K, epsilon, Delta, affected };
 }
 
 /** Returns the value of the radio button that is chosen, or undefined. */

@@ -2,6 +2,7 @@
 
 import { byId, make } from "./elements.js";
 import { guarantee, plain } from "./numbers.js";
+import { voterGuarantee } from "./words.js";
 
 let current = null; // the answer on the page
 
@@ -22,8 +23,8 @@ export function offer(answer) {
 
 async function fill() {
   const answer = current;
-  const { K, epsilon, Delta, target_epsilon: target, delta, affected } = answer.problem;
-  const voter = epsilon === "inf" ? "not private" : guarantee(epsilon, Delta);
+  const { K, epsilon, target_epsilon: target, delta, affected } = answer.problem;
+  const voter = epsilon === "inf" ? "not private" : voterGuarantee(answer.problem);
   const rows = [
     ["Guarantee", `${guarantee(target, delta)} of one released bit`],
     ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
@@ -44,14 +45,15 @@ async function fill() {
 
 /** Returns the text whose hash names a design, as `darrm statement` has it: keys in order, no spaces, numbers as Python writes them. */
 function design({ gamma, problem: { K, affected, ...reals } }) {
-  const { Delta, delta, epsilon, m, target_epsilon: target } = Object.fromEntries(Object.entries(reals).map(([name, value]) => [name, real(value)]));
-  const problem = `{"Delta":${Delta},"K":${K},"affected":${affected},"delta":${delta},"epsilon":${epsilon},"m":${m},"target_epsilon":${target}}`;
+  const { Delta, delta, epsilon, m, profile, target_epsilon: target } = Object.fromEntries(Object.entries(reals).map(([name, value]) => [name, real(value)]));
+  const problem = `{"Delta":${Delta},"K":${K},"affected":${affected},"delta":${delta},"epsilon":${epsilon},"m":${m},${profile ? `"profile":${profile},` : ""}"target_epsilon":${target}}`;
   const mechanism = `{"format":2,"fresh":false,"gamma":[${gamma.map(real)}],"kind":"darrm noise function","problem":${problem}}`;
   return `{"budget":[${target},${delta}],"mechanism":${mechanism},"releases":1,"sampling":null}`;
 }
 
 /** Returns a real number as Python writes it in JSON; what is none stays as it is. */
 function real(value) {
+  if (Array.isArray(value)) return `[${value.map(real)}]`;
   if (typeof value !== "number") return JSON.stringify(value);
   const [digits, power] = value.toExponential().split("e");
   if (value !== 0 && (power < -4 || power >= 16)) return `${digits}e${power[0]}${power.slice(1).padStart(2, "0")}`;

@@ -75,16 +75,20 @@ async function csv(state) {
 }
 
 function python({ problem, objective, shape }) {
-  const { K, m, epsilon, Delta, target_epsilon: target, delta, affected } = problem;
+  const { K, m, epsilon, Delta, profile, target_epsilon: target, delta, affected } = problem;
   const epsilonText = epsilon === "inf" ? 'float("inf")' : epsilon;
   const parameters = [`K=${K}`, `m=${m ?? "None"}`, `epsilon=${epsilonText}`, `Delta=${Delta}`, `delta=${delta}`];
   if (affected !== K) parameters.push(`affected=${affected}`);
   if (m === null) parameters.push(`target_epsilon=${target}`);
+  const points = profile?.map((point) => `(${point.join(", ")})`).join(", ");
   return [
-    "from darrm_opt import Problem, solve",
+    `from darrm_opt import ${profile ? "Privacy, " : ""}Problem, solve`,
     "from darrm_opt.release import PrivateVote",
+    ...(profile ? ["from darrm_opt.voters import PrivacyProfile"] : []),
     "",
-    `problem = Problem.from_allowance(${parameters.join(", ")})`,
+    profile
+      ? `problem = Problem(${K}, PrivacyProfile([${points}]), Privacy(${target}, ${delta}), affected=${affected})`
+      : `problem = Problem.from_allowance(${parameters.join(", ")})`,
     `solution = solve(problem, objective=${JSON.stringify(objective)}, shape="${shape}")`,
     "print(solution.gamma)",
     "",

@@ -4,7 +4,7 @@ import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
 import { Cancelled, answered } from "./follow.js";
 import { percent, plain } from "./numbers.js";
-import { toQuery } from "./state.js";
+import { toQuery, votersOf } from "./state.js";
 import { MEASURE_NAMES, problemName } from "./words.js";
 
 const AT_ONCE = 5; // seconds: what costs less is worked out without being asked for
@@ -57,9 +57,9 @@ function costsLittle() {
 }
 
 function request() {
-  const { K, epsilon, Delta, affected, target_epsilon: target } = current.answer.problem;
+  const { K, target_epsilon: target } = current.answer.problem;
   const { delta, objective, shape } = current.state;
-  const body = { K, epsilon, Delta, affected, objective, shape };
+  const body = { ...votersOf(current.answer.problem, current.state), objective, shape };
   if (delta !== "") body.delta = Number(delta);
   if (current.answer.problem.m !== null) return { asked: body, steps: Math.ceil((K + 1) / 2) };
   const targets = Array.from({ length: STEPS }, (_, step) => (target * (step + 1)) / (STEPS / 2));

@@ -1,11 +1,12 @@
 // An answer of /v1/gamma in plain words. Only texts come from here; where they stand is decided elsewhere.
 
+import { chain } from "./chain.js";
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
 /** Names a problem within a file name: what tells it from others of as many voters. */
-export function problemName({ K, m, epsilon, Delta, target_epsilon: target, delta, affected }) {
+export function problemName({ K, m, epsilon, Delta, profile, target_epsilon: target, delta, affected }) {
   const reach = affected === K ? "" : `-affected${affected}`;
-  return `K${K}-${m === null ? `target${target}` : `m${m}`}-epsilon${epsilon}-Delta${Delta}-delta${delta}${reach}`;
+  return `K${K}-${m === null ? `target${target}` : `m${m}`}-epsilon${epsilon}-Delta${Delta}-delta${delta}${reach}${profile ? `-points${profile.length}` : ""}`;
 }
 
 /** Returns the one sentence that says what was designed. */
@@ -41,8 +42,13 @@ export function proof(answer) {
   ];
 }
 
-function claim({ K, epsilon, Delta, target_epsilon: target, delta, affected }) {
-  const voters = epsilon === "inf" ? "need not be private at all" : `are each ${guarantee(epsilon, Delta)}`;
+/** Returns what a voter states: each of its points holds. */
+export function voterGuarantee({ epsilon, Delta, profile = [[epsilon, Delta]] }) {
+  return profile.map((point) => guarantee(...point)).join(", ") + (profile.length > 1 ? " at once" : "");
+}
+
+function claim({ K, epsilon, Delta, profile, target_epsilon: target, delta, affected }) {
+  const voters = epsilon === "inf" ? "need not be private at all" : `are each ${voterGuarantee({ epsilon, Delta, profile })}`;
   const reach = affected === K ? "may change the answers of all of them" : `changes the answers of at most ${affected} of them`;
   const times = `at most e^${roundedUp(target)} = ${roundedUp(Math.exp(target))} times as likely as on the other`;
   const plus = delta === 0 ? "" : `, plus ${roundedUp(delta, 3)}`;
@@ -78,11 +84,22 @@ const MOVES = {
   down_from_one: (x, y, Delta) => `never say 0 on the one, and with chance ${Delta} on the other`,
 };
 
-function worst({ epsilon, Delta }, { worst_corners: corners, worst_value: value, limit }) {
+/** Returns the two chances of a corner of a profile, as `upper_3` names it; undefined for other corners. */
+function chancesAt(corner, profile) {
+  const [, side, place] = /^(upper|lower)_(\d+)$/.exec(corner) ?? [];
+  if (!side || !profile) return undefined;
+  const pair = chain(profile).filter(([other, p]) => other !== p)[place - 1];
+  return (side === "upper" ? pair.toReversed() : pair).map((chance) => plain(chance));
+}
+
+function worst({ epsilon, Delta, profile }, { worst_corners: corners, worst_value: value, limit }) {
   const shrink = epsilon === "inf" ? 0 : Math.exp(-epsilon);
   const [x, y] = [(1 + Delta * shrink) / (1 + shrink), ((1 - Delta) * shrink) / (1 + shrink)].map((chance) => plain(chance));
   const groups = Object.entries(corners).filter(([, voters]) => voters > 0);
-  const texts = groups.map(([corner, voters]) => `${voters} ${MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`}`);
+  const texts = groups.map(([corner, voters]) => {
+    const chances = chancesAt(corner, profile);
+    return `${voters} ${chances ? MOVES.xy(...chances) : (MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`)}`;
+  });
   return `Of the voters, ${texts.join("; ")}. There the privacy constraint is ${plain(Math.max(0, limit - value), 2)} below its limit, ${plain(limit, 7)}.`;
 }
 

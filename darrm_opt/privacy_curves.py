@@ -329,8 +329,6 @@ def profile_problem(
     delta: float | None = None,
     affected: int | None = None,
     points: int = DEFAULT_POINTS,
-    *,
-    remote: bool = False,
 ) -> Problem:
     """Return the problem of voters that state a profile.
 
@@ -342,22 +340,26 @@ def profile_problem(
             pure.
         affected: how many voters one record can influence; None for all.
         points: as in `PrivacyCurve.profile`.
-        remote: whether the statement comes from elsewhere: then it names no file, and takes no long computation.
 
     Raises:
         InvalidInput: naming the argument.
     """
     if target_epsilon is None:
         raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", "With a profile, m has no meaning.")
-    stated = _remote_curve(statement) if remote else stated_curve(statement)
+    target_epsilon = real_number(target_epsilon, "target_epsilon", "a number of nats, at least 0", least=0)
+    stated = stated_curve(statement)
     if isinstance(stated, PrivacyCurve):
         delta = (UNSTATED_DELTA if stated.pure == math.inf else 0.0) if delta is None else delta
         stated = stated.profile(Privacy(0.0, delta), points)
     return Problem(K, stated, Privacy(target_epsilon, stated.delta if delta is None else delta), affected)
 
 
-def _remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
-    """Return a stated curve, or refuse one that names a file or takes long to compute."""
+def remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
+    """Return what a statement from elsewhere states; as `stated_curve`, but it names no file and takes no long time.
+
+    Raises:
+        InvalidInput: as `stated_curve`, or DP-SGD of more than `MAX_REMOTE_STEPS` steps or too little noise.
+    """
     if isinstance(statement, str):
         call = _CALL.fullmatch(statement)
         if call is None and not _POINTS.fullmatch(statement.strip()):

@@ -18,6 +18,7 @@ from api.errors.problem_details import (
     PROBLEM_TYPES,
     URN,
     FieldError,
+    FieldErrors,
     FieldProblem,
     ProblemDetails,
     TooManyJobs,
@@ -46,6 +47,9 @@ def problem_of(err: DarrmError) -> ProblemDetails:
     # where the store is, is the operator's business
     text = "Try again later; the server's log says what is wrong." if name == "cache-unavailable" else str(err)
     field, extensions = "", dict[str, Any]()
+    if isinstance(err, FieldErrors):
+        errors = [error for complaint in err.complaints for error in problem_of(complaint).errors or ()]
+        return _details(name, text, errors)
     match err:
         case FieldError():
             field = err.field

@@ -76,6 +76,14 @@ class FieldError(DarrmError):
         super().__init__(str(complaint))
 
 
+class FieldErrors(DarrmError):
+    """Several fields are not valid, each by itself."""
+
+    def __init__(self, complaints: list[InvalidInput | FieldError]) -> None:
+        self.complaints = complaints
+        super().__init__(" ".join(map(str, complaints)))
+
+
 URN = "urn:darrm-opt:problem:"
 """Prefix of every type's URI."""
 
@@ -105,7 +113,7 @@ _TABLE = (
     ProblemType("head-too-large", 431, "The request line and headers are too large."),
     ProblemType("not-ready", 503, "The server cannot give answers at the moment."),
     # The request itself.
-    ProblemType("invalid-input", 422, "A field of the request is not valid.", (InvalidInput, FieldError)),
+    ProblemType("invalid-input", 422, "A field of the request is not valid.", (InvalidInput, FieldError, FieldErrors)),
     ProblemType("backend-unavailable", 422, "The solver asked for cannot be used here.", (BackendUnavailable,)),
     ProblemType("not-private", 422, "The noise function is not private.", (NotPrivate,)),
     ProblemType("not-proven", 422, "The noise function can be neither proved private nor refuted.", (NotProven,)),

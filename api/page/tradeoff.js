@@ -58,10 +58,10 @@ function costsLittle() {
 
 function request() {
   const { K, target_epsilon: target } = current.answer.problem;
-  const { delta, objective, shape } = current.state;
+  const { delta, objective, shape, profile } = current.state;
   const body = { ...votersOf(current.answer.problem, current.state), objective, shape };
   if (delta !== "") body.delta = Number(delta);
-  if (current.answer.problem.m !== null) return { asked: body, steps: Math.ceil((K + 1) / 2) };
+  if (current.answer.problem.m !== null && !profile) return { asked: body, steps: Math.ceil((K + 1) / 2) };
   const targets = Array.from({ length: STEPS }, (_, step) => (target * (step + 1)) / (STEPS / 2));
   return { asked: { ...body, target_epsilons: target > 0 ? targets : [0.25, 0.5, 1, 2] }, steps: STEPS };
 }

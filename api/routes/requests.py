@@ -152,15 +152,15 @@ def from_query(model: type[Model]) -> Callable[[Request], Coroutine[Any, Any, Mo
         if sum(text.count(",") for name, text in pairs if name in _numeric_fields(model) | _list_fields(model)) >= most:
             raise RequestValidationError([{"type": "too_many_entries", "loc": ("query",), "input": most}])
         misread = [(name, part) for name, text in pairs if name in _numeric_fields(model) for part in _misread(text)]
-        if misread:
-            raise RequestValidationError(
-                [{"type": "number", "loc": ("query", n), "input": part} for n, part in misread]
-            )
+        wrong: list[Any] = [{"type": "number", "loc": ("query", name), "input": part} for name, part in misread]
         try:
-            return model.model_validate_strings(dict(pairs))
+            understood = model.model_validate_strings(dict(pairs))
         except ValidationError as err:
-            errors = err.errors(include_url=False)
-            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in errors]) from err
+            wrong += [{**error, "loc": ("query", *error["loc"])} for error in err.errors(include_url=False)]
+            raise RequestValidationError(wrong) from err
+        if wrong:
+            raise RequestValidationError(wrong)
+        return understood
 
     return read
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
-from api.schemas.design import ProblemAnswer, design_of, nats, objective_of
+from api.schemas.design import ProblemAnswer, design_of, nats, objective_of, with_all_errors
 from api.schemas.fields import (
     ACCEPTED,
     Affected,
@@ -54,6 +54,7 @@ class BudgetFields(RequestModel):
         FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
     ] = 0.0
 
+    @with_all_errors
     def total(self) -> Privacy:
         """Return the privacy of all releases; refuse a number of them, or of the total, that is out of its range."""
         check_queries(self.queries)

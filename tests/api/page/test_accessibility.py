@@ -86,7 +86,13 @@ def printed(visit: Visit) -> None:
     visit.tab.emulate_media(media="print")
 
 
+def profile(visit: Visit) -> None:
+    visit.go("?K=5&target_epsilon=0.3&profile=0%3A0.013%2C0.1%3A1e-5")
+    visit.tab.wait_for_selector("#region-figure .region", state="attached")
+
+
 STATES = {
+    "profile": profile,
     "designed": designed,
     "compared": compared,
     "classes": classes,

@@ -41,7 +41,9 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.answers.statement import statement_of_record
 from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.voters import PrivacyProfile
 
+PROFILE_QUERY = "K=5&target_epsilon=0.25&profile=0%3A0.013%2C0.1%3A1e-5&affected=4"
 PAPER_QUERY = "K=11&m=3&epsilon=0.1"
 
 pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
@@ -111,6 +113,9 @@ def test_warnings_are_shown(visit: Visit) -> None:
         ("delta", "2", "delta = 2.0 is not valid"),
         ("affected", "12", "affected = 12 is not valid"),
         ("objective", "rectangle", "objective"),
+        ("profile", "0:0.013, 0.1", "expected points such as 0:0.013,0.1:1e-5"),
+        ("profile", "gaussian(-1)", "expected a shift in standard deviations"),
+        ("profile", "/etc/hostname", "a curve"),
     ],
 )
 def test_bad_input_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
@@ -123,6 +128,86 @@ def test_bad_input_is_told_at_its_field(form: Visit, name: str, value: str, said
     assert not form.tab.is_visible(f"#{name}-error")
     assert form.tab.get_attribute(f"#{name}", "aria-invalid") is None
     assert not form.tab.is_visible("#trouble")
+
+
+def test_every_field_that_is_wrong_is_marked(visit: Visit) -> None:
+    visit.go("?K=0&m=2&epsilon=-1&delta=3")
+    for name, said in (("K", "K = 0"), ("epsilon", "epsilon = -1"), ("delta", "delta = 3")):
+        assert said in visit.text(f"#{name}-error")
+        assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
+    assert visit.tab.locator("#problem [aria-invalid=true]").count() == 3
+    _expected_complaint(visit, 422)
+    visit.fill("K", "5")
+    assert visit.tab.locator("#problem [aria-invalid=true]").count() == 2
+    _expected_complaint(visit, 422)
+
+
+PROFILES = {
+    "0:0.013, 0.1:1e-5": [[0.0, 0.013], [0.1, 1e-5]],
+    "0:0.2,0.5:0": [[0.0, 0.2], [0.5, 0.0]],
+    "0.1:0.001, 0.4:0": [[0.1, 0.001], [0.4, 0.0]],
+    "gaussian(0.0325)": None,
+    "dp_sgd(13.7, 0.05, 100)": None,
+}
+
+
+@pytest.mark.parametrize("stated", PROFILES)
+def test_what_else_a_voter_knows_is_asked_and_its_region_drawn(visit: Visit, stated: str) -> None:
+    visit.go("?K=5&target_epsilon=0.3&epsilon=0.1&Delta=1e-5")
+    alone = _api(visit.server, "K=5&target_epsilon=0.3&epsilon=0.1&Delta=1e-5")
+    assert not visit.tab.is_visible("#region-figure")
+    visit.fill("profile", stated)
+    assert not visit.tab.is_visible("#epsilon")
+    assert not visit.tab.is_visible("#inverse")
+    assert visit.tab.is_disabled("input[name=target][value=m]")
+    assert visit.query() == {"K": "5", "target_epsilon": "0.3", "profile": stated}
+    answer = _api(visit.server, urlsplit(visit.tab.url).query)
+    problem = answer["problem"]
+    if PROFILES[stated]:
+        assert problem["profile"] == PROFILES[stated]
+    assert answer["gamma"] != alone["gamma"]
+    # The corners of the region are those of the voter's polygon, at their place on both axes.
+    corners = visit.tab.get_attribute("#region-figure .region", "points").split()
+    drawn = [tuple(map(float, corner.split(","))) for corner in corners]
+    upper = [(float(other), float(p)) for other, p in PrivacyProfile(problem["profile"]).chain()]
+    lower = [(1 - other, 1 - p) for other, p in upper]
+    expected = upper + lower
+    assert len(drawn) == len(expected)
+    (left, bottom), (right, top) = drawn[0], drawn[len(upper) - 1]
+    for (x, y), (other, p) in zip(drawn, expected, strict=True):
+        assert x == pytest.approx(left + other * (right - left), abs=0.02)
+        assert y == pytest.approx(bottom + p * (top - bottom), abs=0.02)
+    said = visit.text("#region-figure .about")
+    assert f"{len(problem['profile'])} points" in said
+    assert f"its {2 * len(upper) - 2} corners" in said
+    visit.tab.click("#proof summary")
+    assert "at once" in visit.text("#certificate")
+    assert "are at" not in visit.text("#certificate")  # every corner is told by its chances
+    # A link shows the same, and without the field the page is as it was.
+    url = visit.tab.url
+    visit.go("?K=3&m=1&epsilon=0.1")
+    assert not visit.tab.is_visible("#region-figure")
+    visit.tab.goto(url)
+    visit.wait()
+    assert visit.tab.input_value("#profile") == stated
+    assert visit.tab.is_visible("#region-figure")
+
+
+def test_plans_and_targets_take_what_a_voter_knows(visit: Visit) -> None:
+    visit.go("?K=11&target_epsilon=0.3&profile=0%3A0.013%2C0.1%3A1e-5&queries=2&total_epsilon=0.7&total_delta=1e-3")
+    visit.tab.wait_for_selector("#compared table")
+    with visit.tab.expect_request("**/v1/plan") as asked:
+        visit.tab.click("#plan-ask")
+    assert {"K": 11, "profile": "0:0.013,0.1:1e-5"}.items() <= asked.value.post_data_json.items()
+    assert "epsilon" not in asked.value.post_data_json
+    visit.tab.wait_for_selector("#planned .headline")
+    visit.tab.wait_for_selector("#utility-figure .series .line", state="attached")
+    links = visit.tab.locator("#utility-figure table a").evaluate_all("(all) => all.map((one) => one.search)")
+    assert links
+    assert all("profile=0%3A0.013%2C0.1%3A1e-5" in link for link in links)
+    visit.go("?K=5&target_epsilon=0.25&profile=0%3A0.13%2C0.1%3A1e-5")  # whose first point adds nothing
+    visit.tab.wait_for_selector("#utility-figure .series .line", state="attached")
+    assert not visit.tab.is_visible("#region-figure")
 
 
 def assert_error_at(visit: Visit, name: str, said: str) -> None:
@@ -228,7 +313,11 @@ def test_table_shows_every_digit(visit: Visit) -> None:
 
 def test_python_snippet_runs_and_agrees(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", "memory")
-    for query in ("K=5&m=2&epsilon=0.1&Delta=1e-5&shape=monotone", "K=5&epsilon=inf&target_epsilon=0.5&affected=2"):
+    for query in (
+        "K=5&m=2&epsilon=0.1&Delta=1e-5&shape=monotone",
+        "K=5&epsilon=inf&target_epsilon=0.5&affected=2",
+        PROFILE_QUERY,
+    ):
         visit.go(f"?{query}")
         visit.tab.check("input[name=form][value=python]")
         visit.tab.wait_for_selector("#text:has-text('darrm_opt')")
@@ -575,7 +664,13 @@ def test_print_is_black_on_white_and_whole(visiting: Visiting) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["K=11&m=3&epsilon=0.1", "K=4&m=1.5&epsilon=0.1&Delta=1e-5&delta=2e-3", "K=3&epsilon=inf&target_epsilon=2"]
+    "query",
+    [
+        "K=11&m=3&epsilon=0.1",
+        "K=4&m=1.5&epsilon=0.1&Delta=1e-5&delta=2e-3",
+        "K=3&epsilon=inf&target_epsilon=2",
+        PROFILE_QUERY,
+    ],
 )
 def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(
     visiting: Visiting, tmp_path: Path, query: str

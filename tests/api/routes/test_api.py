@@ -449,3 +449,35 @@ def test_a_real_server_answers_over_a_socket(server: str) -> None:
     with refused.value as error:
         assert (error.code, error.headers["content-type"]) == (422, MEDIA_TYPE)
         assert json.load(error)["field"] == "K"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "fields"),
+    [
+        ("gamma", {"K": 0, "epsilon": -1, "m": 3}, {"K", "epsilon"}),
+        (
+            "gamma",
+            {"K": 3, "epsilon": 0.1, "m": -3, "Delta": 2, "delta": 2, "objective": "x", "gap": 2},
+            {"m", "Delta", "delta", "objective", "gap"},
+        ),
+        ("gamma", {"K": 0, "m": 1, "epsilon": 0.1, "objective": "histogram(1,2,3)"}, {"K"}),
+        ("gamma", {"K": 5, "affected": 12, "m": 1, "epsilon": 0.1, "delta": 3}, {"affected", "delta"}),
+        ("gamma", {"K": 11, "profile": "0:x", "target_epsilon": -1}, {"profile", "target_epsilon"}),
+        ("gamma", {"K": 11, "profile": "0:0.1,0.1:1e-5", "m": 1}, {"m"}),
+        ("verify", {"K": 1, "epsilon": -1, "m": -1, "gamma": [1, 1]}, {"epsilon", "m"}),
+        (
+            "plan",
+            {"K": 3, "epsilon": 1, "queries": 0, "total_epsilon": -1, "total_delta": 2},
+            {"queries", "total_epsilon", "total_delta"},
+        ),
+        ("compare", {"K": 0, "epsilon": -1, "total_epsilon": 1, "total_delta": 0.1}, {"K", "epsilon"}),
+    ],
+)
+def test_every_field_that_is_not_valid_is_told(
+    client: TestClient, path: str, body: dict[str, Any], fields: set[str]
+) -> None:
+    answer = client.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 422
+    assert {error["field"] for error in answer.json()["errors"]} == fields
+    for error in answer.json()["errors"]:
+        assert error["detail"] in answer.json()["detail"]

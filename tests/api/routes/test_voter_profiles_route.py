@@ -90,6 +90,8 @@ def test_a_plan_is_that_of_the_core(client: TestClient) -> None:
         ("profile", {"profile": {"dp_sgd": {"noise_multiplier": 0.01, "sampling_probability": 0.1, "steps": 10}}}),
         ("profile", {"profile": {"dp_sgd": {"noise_multiplier": 1, "sampling_probability": 0.1, "steps": 10**9}}}),
         ("profile", {"profile": "dp_sgd(0.01,0.1,10)"}),
+        ("profile", {"profile": "0:0.1,0.1:2"}),
+        ("profile", {"profile": "-1:0.1"}),
         ("target_epsilon", {"profile": POINTS, "target_epsilon": None}),
     ],
 )

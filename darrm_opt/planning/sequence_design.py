@@ -307,7 +307,8 @@ class _SequenceSearch:
             if self._program.utility(seed) <= best.utility:
                 break
             candidates = [seed]
-            if not self._stop():
+            # a region of many lines takes long where a profile has several points
+            if not self._stop() and len(self._problem.voter.points) == 1:
                 lines = NoisyMajority(seed, self._problem).profile.lines
                 candidates.insert(0, self._program.best_within(lines, self._stop))
             for design in map(self._design_of, candidates):

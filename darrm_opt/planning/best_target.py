@@ -123,6 +123,7 @@ def best_target(
         The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that
         were trained once the solution's problem takes them as not private, unless the models together are within the
         total: then no noise is needed, and γ_opt at the total keeps the majority wherever one release may.
+        Of voters that state several points of a profile it is the best monotone γ, whose proof takes far less time.
 
     Guarantees:
         The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger

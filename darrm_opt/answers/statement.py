@@ -25,7 +25,6 @@ from darrm_opt.errors import DeltaTooSmall, InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.noise import NoiseFunction
@@ -266,12 +265,8 @@ def concentrated(mechanism: VoteMechanism, releases: int) -> float | None:
     with suppress(DeltaTooSmall):
         pure = mechanism.cost(1, 0.0).epsilon
         found += [releases * Fraction(pure) ** 2 / 2] if pure < math.inf else []
-    if isinstance(mechanism, NoisyMaximum):
-        moved = Fraction(mechanism.affected) ** 2  # r votes leave one count and join others: ‖Δ‖₂² ≤ 2r²
-        rho = moved / Fraction(mechanism.sigma) ** 2
-        if mechanism.check_sigma is not None:  # of the largest count, which moves by r
-            rho += moved / (2 * Fraction(mechanism.check_sigma) ** 2)
-        found.append(releases * rho)
+    if mechanism.concentration is not None:
+        found.append(releases * mechanism.concentration)
     return float_above(min(found)) if found else None
 
 

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -137,6 +138,11 @@ class VoteMechanism(ABC):
     @property
     def models(self) -> tuple[Privacy, int] | None:
         """None: each release is charged."""
+        return None
+
+    @property
+    def concentration(self) -> Fraction | None:
+        """ρ such that one release is ρ-zCDP by its noise; None where that is not known."""
         return None
 
     @property

@@ -207,6 +207,15 @@ class NoisyMaximum(VoteMechanism):
             labels[counts.max(axis=1) + check < self.threshold] = ABSTENTION
         return labels
 
+    @property
+    def concentration(self) -> Fraction:
+        """ρ of the zCDP of one release: r votes leave one count and join others, so that ‖Δ‖₂² ≤ 2r²."""
+        moved = Fraction(self.affected) ** 2
+        rho = moved / Fraction(self.sigma) ** 2
+        if self.check_sigma is not None:  # of the largest count, which moves by r
+            rho += moved / (2 * Fraction(self.check_sigma) ** 2)
+        return rho
+
     def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels."""
         labels = releases if self.cap is None else min(releases, self.cap)

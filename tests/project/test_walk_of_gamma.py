@@ -8,7 +8,7 @@ import sys
 
 from support.paths import ROOT
 
-MAX_FILES = 31
+MAX_FILES = 32
 """Files of the product that one request enters in the process that serves; those of its solver process not counted."""
 
 MAX_MOVES = 145

@@ -43,7 +43,9 @@ def test_the_answer_in_words() -> None:
     three = run("cost", "permute_and_flip", "--K", "11", "--classes", "3", "--rate", "0.1", "--delta", "1e-5").stdout
     assert three.startswith("Permute-and-flip at 0.1 nats a vote. ")
     checked = ("--sigma", "9", "--check", "threshold=5,sigma=9", "--delta", "0")
-    none = run("cost", "gnmax", "--K", "11", "--classes", "3", *checked).stdout
+    listed = run("cost", "gnmax", "--K", "11", "--classes", "3", *checked).stdout
+    assert listed.endswith("by the account laws.\n")
+    none = run("cost", "gnmax", "--K", "1000", "--classes", "10", *checked).stdout
     assert "No account proves a finite ε at δ = 0. None holds for every threshold of a check." in none
 
 

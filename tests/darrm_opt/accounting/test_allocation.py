@@ -25,6 +25,7 @@ from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import SLACK_SHARE
 from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
+from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.noise import Array
@@ -202,7 +203,9 @@ def test_what_is_not_covered_is_refused() -> None:
         neighbours=["replace-one"],
         labels=[2],
     )
-    refuses(Sampling, {"records": 10, "sample": 3}, among=[5], times=[2])
+    for name in ("among", "times"):
+        with pytest.raises(InvalidInput, match=f"^{name} cannot be combined with poisson. It is for random-allocation"):
+            Sampling(10, 3, **{name: 2})
 
 
 def test_records_say_how_often_and_old_ones_are_read() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.darrm_runner import refused, run, run_json
+from support.darrm_runner import refused, run
 
 SMALL = ("--K", "5", "--epsilon", "0.1")
 

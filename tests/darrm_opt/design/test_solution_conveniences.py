@@ -70,7 +70,7 @@ def test_what_is_taken_from_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     SOLUTION.save(path)
     record = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(record | {"upper_bound": 1.0}), encoding="utf-8")
+    path.write_text(json.dumps(record | {"upper_bound": 1.0, "gap": 1.0 - record["utility"]}), encoding="utf-8")
     loaded = Solution.load(path)
     assert (loaded.upper_bound, loaded.utility) == (1.0, SOLUTION.utility)
     assert Solution.load.__doc__ is not None

@@ -74,9 +74,8 @@ except ValueError as err:
 
 
 def test_a_package_brings_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    session = page.split("```pycon\n")[1].split("```")[0].splitlines()
-    (tmp_path / "their_package.py").write_text("\n".join(line[4:] for line in session), encoding="utf-8")
+    example = (ROOT / "examples" / "own_mechanism.py").read_text(encoding="utf-8")
+    (tmp_path / "their_package.py").write_text(example, encoding="utf-8")
     information = tmp_path / "their_package-1.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1\n")

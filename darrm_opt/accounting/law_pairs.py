@@ -33,6 +33,9 @@ PROBABILITY_ERROR = 2.0**-40
 """Relative error of a probability computed from noise, 9e-13: an exponential errs by its exponent, at most 700, in
 ulps."""
 
+DIFFERENCES = 2**14
+"""Differences of probabilities that are taken at a time: as many as a cache holds."""
+
 LEAK = "one release may leak with that probability, rounding included"
 """Why no ε is proved of one release at a δ."""
 
@@ -61,8 +64,12 @@ class LawPairs:
         q = q * (1 - ULP)
         slopes = np.exp(epsilons) * (1 - 2 * ULP) - p.shape[1] * rare * (1 + 4 * ULP)
         p, q = np.ascontiguousarray(p.T), np.ascontiguousarray(q.T)  # sums over answers are fast along columns
-        excesses = [float(np.maximum(p - slope * q, 0.0).sum(axis=0).max()) for slope in slopes.tolist()]
-        return np.asarray(np.minimum(1.0, np.array(excesses) * (1 + 2 * p.shape[0] * ULP)))
+        excesses, many = np.empty(slopes.size), max(1, DIFFERENCES // p.shape[1])
+        for start in range(0, slopes.size, many):
+            some = slopes.ravel()[start : start + many, np.newaxis]
+            totals = sum(np.maximum(on_data - some * other, 0.0) for on_data, other in zip(p, q, strict=True))
+            excesses[start : start + many] = np.max(totals, axis=1)
+        return np.asarray(np.minimum(1.0, excesses * (1 + 2 * p.shape[0] * ULP))).reshape(slopes.shape)
 
     def epsilon(self, delta: float) -> float:
         """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up."""

@@ -53,6 +53,7 @@ SETTINGS = {
     "DARRM_SOLVERS": "1",
     "DARRM_LEASE_SECONDS": "3",
     "DARRM_WAIT_SECONDS": "5",
+    "DARRM_SHORT_SECONDS": "0",  # every design is a job
     "DARRM_MAX_VOTERS": "101",
 }
 

@@ -33,7 +33,7 @@ problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 other = Problem.from_allowance(K=9, m=3, epsilon=0.1)
 cached_solve(problem, store=store)
 if how == "limit":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (260_000, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (320_000, resource.RLIM_INFINITY))
 told = {"refused": ""}
 for number in range(2_000):
     text = f"{number} " * 1_000

@@ -39,7 +39,7 @@ def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path
     _, admin = create_key(tmp_path / "keys.json", "boss", "admin")
     path = tmp_path / "audit.jsonl"
     settings = {"DARRM_KEYS": "keys.json", "DARRM_AUDIT_LOG": str(path), "DARRM_TRUSTED_PROXIES": "127.0.0.1"}
-    with serving(tmp_path, **settings) as service:
+    with serving(tmp_path, DARRM_SHORT_SECONDS="0", **settings) as service:  # every design is a job, and has its name
         answer = service.ask(GAMMA, X_API_Key=text, X_Forwarded_For="10.9.8.7").json()
         service.ask(GAMMA, X_API_Key=text)  # from the response cache
         service.ask(f"/v1/gamma/{answer['id']}", X_API_Key=text)

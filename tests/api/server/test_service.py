@@ -30,13 +30,16 @@ pytestmark = [
 ]
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SECONDS = {"K": 301, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
+SECONDS = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
 """A problem that takes some seconds, and many rounds."""
 
-MINUTES = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
+MINUTES = {"K": 2001, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
 """One that is never waited for."""
 
 LARGE = {"DARRM_MAX_VOTERS": "2001", "DARRM_WAIT_SECONDS": "60"}
+
+JOBS = {"DARRM_SHORT_SECONDS": "0"}
+"""Every design is a job, also a short one."""
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ def asked_until_there(url: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(url: str, tmp_path: Path) -> None:
     asked = {**SECONDS, "K": 51}
-    with service(url, tmp_path, **LARGE, DARRM_WORKERS="2", DARRM_SOLVERS="1", DARRM_LEASE_SECONDS="60") as opened:
+    with service(url, tmp_path, **LARGE, **JOBS, DARRM_WORKERS="2", DARRM_SOLVERS="1", DARRM_LEASE_SECONDS="60") as opened:
 
         def ask(_: int) -> dict[str, Any]:
             return asked_until_there(opened.url, asked)
@@ -183,7 +186,7 @@ def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path
 
 
 def test_the_time_limit_gives_the_best_so_far_with_its_gap(url: str, tmp_path: Path) -> None:
-    with service(url, tmp_path, DARRM_TIME_LIMIT="1e-6", DARRM_WAIT_SECONDS="60") as opened:
+    with service(url, tmp_path, **JOBS, DARRM_TIME_LIMIT="1e-6", DARRM_WAIT_SECONDS="60") as opened:
         for _ in range(2):
             answer = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
             assert (answer["status"], answer["cached"]) == ("time limit", False)

@@ -27,7 +27,13 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
-HOW = {"DARRM_SOLVERS": "1", "DARRM_WAIT_SECONDS": "5", "DARRM_READY_SECONDS": "0", "DARRM_LEASE_SECONDS": "5"}
+HOW = {
+    "DARRM_SOLVERS": "1",
+    "DARRM_SHORT_SECONDS": "0",  # every design is a job
+    "DARRM_WAIT_SECONDS": "5",
+    "DARRM_READY_SECONDS": "0",
+    "DARRM_LEASE_SECONDS": "5",
+}
 SECONDS = {"K": 75, "m": 5, "epsilon": 0.1, "Delta": 1e-5}
 
 

@@ -433,7 +433,7 @@ def test_ctrl_c_ends_it_in_order(tmp_path: Path) -> None:
 
 
 def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_WAIT_SECONDS="60") as service, service.connect() as waiting:
+    with serving(tmp_path, DARRM_WAIT_SECONDS="60", DARRM_SHORT_SECONDS="0") as service, service.connect() as waiting:
         assert service.ask("/healthz").status == 200
         waiting.sendall(f"GET {SLOW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         until(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body)

@@ -179,7 +179,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("empty",), "No such command 'cache empty'. There are ls, tag, stats, check, prune, migrate."),
+        (("empty",), "No such command 'cache empty'. There are ls, tag, stats, check, prune, rm, migrate."),
         (("ls", "--limit", "0"), "--limit: 0 is not valid: expected a whole number from 1 to 1000000000."),
         (("ls", "--limit", "many"), "--limit: 'many' is not valid"),
         (("prune", "--days", "-1"), "--days: -1 is not valid: expected a number of days, at least 0."),

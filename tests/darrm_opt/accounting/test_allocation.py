@@ -203,9 +203,10 @@ def test_what_is_not_covered_is_refused() -> None:
         neighbours=["replace-one"],
         labels=[2],
     )
-    for name in ("among", "times"):
+    given: dict[str, Any]
+    for name, given in (("among", {"among": 5}), ("times", {"times": 2})):
         with pytest.raises(InvalidInput, match=f"^{name} cannot be combined with poisson. It is for random-allocation"):
-            Sampling(10, 3, **{name: 2})
+            Sampling(10, 3, **given)
 
 
 def test_records_say_how_often_and_old_ones_are_read() -> None:

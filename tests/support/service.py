@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,10 @@ class Service:
 
     def kill(self) -> None:
         """End it as a power cut does, with all its workers: none has time for anything."""
-        tree = children()
-        for pid in (self.process.pid, *tree.get(self.process.pid, [])):
+        for pid in family(self.process.pid):  # workers are children of the process that they are forked from
             if not _is_of_pool(pid):  # solver processes must end by themselves
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.process.communicate()
         self.client.close()
 

@@ -203,8 +203,8 @@ def test_what_is_not_covered_is_refused() -> None:
         neighbours=["replace-one"],
         labels=[2],
     )
-    given: dict[str, Any]
-    for name, given in (("among", {"among": 5}), ("times", {"times": 2})):
+    for name in ("among", "times"):
+        given: dict[str, Any] = {name: 5}
         with pytest.raises(InvalidInput, match=f"^{name} cannot be combined with poisson. It is for random-allocation"):
             Sampling(10, 3, **given)
 

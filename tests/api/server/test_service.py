@@ -85,7 +85,9 @@ def asked_until_there(url: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(url: str, tmp_path: Path) -> None:
     asked = {**SECONDS, "K": 51}
-    with service(url, tmp_path, **LARGE, **JOBS, DARRM_WORKERS="2", DARRM_SOLVERS="1", DARRM_LEASE_SECONDS="60") as opened:
+    with service(
+        url, tmp_path, **LARGE, **JOBS, DARRM_WORKERS="2", DARRM_SOLVERS="1", DARRM_LEASE_SECONDS="60"
+    ) as opened:
 
         def ask(_: int) -> dict[str, Any]:
             return asked_until_there(opened.url, asked)

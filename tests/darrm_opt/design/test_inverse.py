@@ -129,8 +129,11 @@ def test_progress_counts_the_solves() -> None:
         ({}, "an agreement in"),
         ({"utility": 0.9, "agreement": 0.9}, "and not both"),
         ({"agreement": 0.5}, r"agreement = 0.5 .* a probability in \(0.5, 1\]"),
-        ({"utility": 0.9, "m": 2}, "m cannot be given: the search is for m"),
-        ({"utility": 0.9, "parameter": "epsilon", "m": 1}, "epsilon = 0.1 .* is what is searched for"),
+        ({"utility": 0.9, "m": 2}, "m is the quantity that is searched for"),
+        (
+            {"utility": 0.9, "parameter": "epsilon", "m": 1},
+            "epsilon is the quantity that is searched for: leave it out",
+        ),
         ({"utility": 0.9, "parameter": "epsilon", "epsilon": None}, "m is missing: expected a privacy allowance"),
         ({"utility": 0.9, "parameter": "delta"}, "parameter = 'delta' .* 'm', 'target_epsilon' or 'epsilon'"),
         ({"utility": 0.9, "digits": 1}, "digits = 1 .* 2 to 10"),

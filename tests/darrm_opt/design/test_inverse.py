@@ -129,7 +129,7 @@ def test_progress_counts_the_solves() -> None:
         ({}, "an agreement in"),
         ({"utility": 0.9, "agreement": 0.9}, "and not both"),
         ({"agreement": 0.5}, r"agreement = 0.5 .* a probability in \(0.5, 1\]"),
-        ({"utility": 0.9, "m": 2}, "m is the quantity that is searched for"),
+        ({"utility": 0.9, "m": 2}, "m cannot be given: the search is for m"),
         (
             {"utility": 0.9, "parameter": "epsilon", "m": 1},
             "epsilon is the quantity that is searched for: leave it out",

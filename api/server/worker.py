@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -187,9 +188,11 @@ class _WorkerSlot:
 def _start_environment() -> Iterator[None]:
     """Let the process that workers are forked from, which the first of them starts, have this environment.
 
-    It looks for its first imports, such as socket, outside the current folder, and has no threads of OpenBLAS.
+    It looks for its first imports, such as socket, outside the current folder, and has no threads of OpenBLAS. It finds
+    this package `api`, which an installation keeps out of site-packages, and before a project's own of that name.
     """
-    wanted = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+    path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    wanted = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(path), "OPENBLAS_NUM_THREADS": "1"}
     previous = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

@@ -30,8 +30,10 @@ T = TypeVar("T")
 
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
 
-SLOW = "/v1/gamma?K=101&m=20&epsilon=0.1&Delta=1e-2&objective=shared(1,1)+agreement"
+SLOW = "/v1/gamma?K=2001&m=3&epsilon=0.1&Delta=1e-2"
 """Takes seconds to solve."""
+
+LARGE = {"DARRM_MAX_VOTERS": "2001"}
 
 
 @pytest.fixture(scope="module")
@@ -433,7 +435,7 @@ def test_ctrl_c_ends_it_in_order(tmp_path: Path) -> None:
 
 
 def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_WAIT_SECONDS="60", DARRM_SHORT_SECONDS="0") as service, service.connect() as waiting:
+    with serving(tmp_path, DARRM_WAIT_SECONDS="60", **LARGE) as service, service.connect() as waiting:
         assert service.ask("/healthz").status == 200
         waiting.sendall(f"GET {SLOW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         until(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body)
@@ -450,7 +452,7 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
 
 
 def test_connections_that_are_all_answered_at_the_moment_make_no_room(tmp_path: Path) -> None:
-    limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6"}
+    limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6"} | LARGE
     settings = {"DARRM_TRUSTED_PROXIES": "127.0.0.3", "DARRM_MAX_STREAMS": "40"}
     with serving(tmp_path, DARRM_WAIT_SECONDS="0", **limits, **settings) as service, contextlib.ExitStack() as stack:
         id = service.ask(SLOW).json()["id"]
@@ -486,7 +488,7 @@ def test_connections_that_are_all_answered_at_the_moment_make_no_room(tmp_path: 
 
 def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
     keys = [create_key(tmp_path / "keys.json", name)[1] for name in ("greedy", "polite")]
-    limits = {"DARRM_MAX_STREAMS": "6", "DARRM_MAX_CONCURRENT_REQUESTS": "8", "DARRM_WAIT_SECONDS": "0"}
+    limits = {"DARRM_MAX_STREAMS": "6", "DARRM_MAX_CONCURRENT_REQUESTS": "8", "DARRM_WAIT_SECONDS": "0"} | LARGE
     with serving(tmp_path, DARRM_KEYS=str(tmp_path / "keys.json"), **limits) as service:
         id = service.ask(SLOW, X_API_Key=keys[0]).json()["id"]
 

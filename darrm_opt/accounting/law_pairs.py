@@ -62,7 +62,8 @@ class LawPairs:
         p, q = self.bounds
         p = np.where(p > rare, p * (1 + ULP), 0.0)
         q = q * (1 - ULP)
-        slopes = np.exp(epsilons) * (1 - 2 * ULP) - p.shape[1] * rare * (1 + 4 * ULP)
+        # δ at a larger ε is no more; and e^ε that overflows makes inf·0 of an answer that is impossible.
+        slopes = np.exp(np.minimum(epsilons, MAX_TARGET_EPSILON)) * (1 - 2 * ULP) - p.shape[1] * rare * (1 + 4 * ULP)
         p, q = np.ascontiguousarray(p.T), np.ascontiguousarray(q.T)  # sums over answers are fast along columns
         excesses, many = np.empty(slopes.size), max(1, DIFFERENCES // p.shape[1])
         for start in range(0, slopes.size, many):

@@ -26,7 +26,10 @@ def are_on() -> bool:
 
 def spans_of(*paths: str, headers: dict[str, str] | None = None) -> list[ReadableSpan]:
     memory = InMemorySpanExporter()
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60.0))) as client, traces.traced(memory):
+    with (
+        TestClient(create_app(Settings(cache_url="memory", wait_seconds=60.0, short_seconds=0.0))) as client,
+        traces.traced(memory),
+    ):
         for path in paths:
             client.get(path, headers=headers)
     return list(memory.get_finished_spans())

@@ -154,3 +154,8 @@ def test_epsilon_at_a_delta_is_the_loss_that_is_left_to_the_unit() -> None:
 def test_noise_has_a_chance_for_each_number_of_ones_and_one_of_a_tie() -> None:
     for losses, K, exact in (([0.5, 0.25], 2, [0.25, 0.5, 0.75]), ([0.375, 0.25], 3, [0.25, 0.375, 0.625, 0.75])):
         assert [float(each) for each in BitPairs.of_noise(losses, K, 1).chances] == exact
+
+
+def test_delta_at_a_loss_beyond_the_doubles_is_that_of_the_largest_one() -> None:
+    laws = LawPairs([[0.5, 0.5, 0.0]], [[0.25, 0.0, 0.75]])
+    assert laws.deltas(np.array([500.0, 710.0, 1e6])).tolist() == pytest.approx([0.5] * 3)

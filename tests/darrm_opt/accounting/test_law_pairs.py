@@ -157,5 +157,5 @@ def test_noise_has_a_chance_for_each_number_of_ones_and_one_of_a_tie() -> None:
 
 
 def test_delta_at_a_loss_beyond_the_doubles_is_that_of_the_largest_one() -> None:
-    laws = LawPairs([[0.5, 0.5, 0.0]], [[0.25, 0.0, 0.75]])
+    laws = LawPairs(np.array([[0.5, 0.5, 0.0]]), np.array([[0.25, 0.0, 0.75]]))
     assert laws.deltas(np.array([500.0, 710.0, 1e6])).tolist() == pytest.approx([0.5] * 3)

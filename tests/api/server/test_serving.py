@@ -572,7 +572,10 @@ def test_a_killed_supervisor_leaves_its_port_and_no_folder(tmp_path: Path) -> No
     (tmp_path / "temporary").mkdir()
     surroundings = {"TMPDIR": str(tmp_path / "temporary"), "DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'store.sqlite'}"}
     with serving(tmp_path, "--workers", "2", **surroundings) as service:
-        assert service.ask("/healthz").status == 200
+        for _ in range(50):  # on a busy machine a worker may be replaced as it starts, and resets what it accepted
+            with contextlib.suppress(ConnectionResetError):
+                assert service.ask("/healthz").status == 200
+                break
         assert list((tmp_path / "temporary").glob("darrm-*"))
         workers, port = workers_of(service.process.pid), service.address[1]
         with service.connect() as kept:  # of a client in the middle of its request

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_POINTS = 5
 """Points that are chosen from a curve unless the caller says how many."""
 
-LEAST_DELTA = 1e-12
+MIN_DELTA = 1e-12
 """Least δ at which a point is chosen."""
 
 UNSTATED_DELTA = 1e-6
@@ -116,7 +116,7 @@ class PrivacyCurve:
 
     def _boundary(self, p_prime: float) -> float:
         """Return T(p′), by golden section: e^ε·p′ + δ(ε) has one minimum, as δ is convex in e^ε."""
-        low, high, ratio = 0.0, min(self.pure, self._last_epsilon(LEAST_DELTA)), (math.sqrt(5) - 1) / 2
+        low, high, ratio = 0.0, min(self.pure, self._last_epsilon(MIN_DELTA)), (math.sqrt(5) - 1) / 2
 
         def height(epsilon: float) -> float:
             return math.exp(epsilon) * p_prime + self.delta(epsilon)
@@ -136,7 +136,7 @@ class PrivacyCurve:
 
     def _last_epsilon(self, delta: float) -> float:
         """Return about the least ε with δ(ε) ≤ ``delta`` [nats]."""
-        least = max(delta, LEAST_DELTA) if self.pure == math.inf else delta
+        least = max(delta, MIN_DELTA) if self.pure == math.inf else delta
         low, high = 0.0, min(self.pure, 1.0)
         while high < self.pure and self.delta(high) > least:
             low, high = high, min(2 * high, self.pure)

@@ -550,7 +550,7 @@ class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
             with options_named(delta="Delta"):
                 return Privacy(number(self.epsilon), number(self.Delta))
         parts = number(self.queries if self.fresh else self.affected or self.K)
-        # what is no number of queries or voters is for the core to refuse
+        # The core refuses an invalid number of queries or voters.
         share = self.total.delta / parts if isinstance(parts, int) and parts > 0 else self.total.delta
         return self.stated_voter(share / DELTA_PART)
 

@@ -65,7 +65,8 @@ def adaptive_epsilon(pairs: Sequence[LawPairs], releases: int, delta: float) -> 
 
 def _largest_loss(p: Array, q: Array) -> float:
     known = (p > 0) & (q > 0)
-    return float(np.abs(np.log(p[known] / q[known])).max(initial=0.0))
+    # a difference of logarithms: the quotient of two doubles may overflow
+    return float(np.abs(np.log(p[known]) - np.log(q[known])).max(initial=0.0))
 
 
 Move = tuple[float, list[tuple[int, float, float]]]

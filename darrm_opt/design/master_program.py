@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import LEAST_TOLERANCE, WarmStart, open_backend
+from darrm_opt.design.backends import MIN_TOLERANCE, WarmStart, open_backend
 from darrm_opt.design.constraint import STEP_ERROR, Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.objective import LinearGoal
 from darrm_opt.design.separation.result import WorstCase
@@ -152,7 +152,7 @@ class MasterProgram:
         backend: str,
         *,
         by_knots: bool = False,
-        tolerance: float = LEAST_TOLERANCE,
+        tolerance: float = MIN_TOLERANCE,
     ) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
         self._columns = goal.weights.size

@@ -16,7 +16,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from darrm_opt.design.backends import BACKENDS, LEAST_TOLERANCE
+from darrm_opt.design.backends import BACKENDS, MIN_TOLERANCE
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent
@@ -186,14 +186,14 @@ class Solver:
         self._has_tried_monotone = shape == "monotone"
         by_knots = problem.K >= LARGE_K
         # rows of many voters are nearly parallel: a feasibility much finer than the gap is out of reach, or takes long
-        feasibility = min(max(FEASIBILITY_SHARE * tolerance, LEAST_TOLERANCE), MAX_FEASIBILITY)
+        feasibility = min(max(FEASIBILITY_SHARE * tolerance, MIN_TOLERANCE), MAX_FEASIBILITY)
         self.program = MasterProgram(
             self.constraint,
             self.goal.goal,
             shape,
             backend,
             by_knots=by_knots,
-            tolerance=feasibility if by_knots else LEAST_TOLERANCE,
+            tolerance=feasibility if by_knots else MIN_TOLERANCE,
         )
         on_round = None if watcher is None else lambda: watcher(self._progress())
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)

@@ -226,7 +226,7 @@ def _questions(content: Any, options: ProblemOptions) -> Iterator[Question]:
 
 
 def _numbers(gamma: list[Any]) -> list[Any]:
-    """Return the numbers of a bare list; a list that has another form is told of as a γ."""
+    """Return the numbers of a bare list; a list of another form is refused as a γ."""
     from darrm_opt.untrusted import typed
 
     flat = gamma and all(not isinstance(value, list) for value in gamma)

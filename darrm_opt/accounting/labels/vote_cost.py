@@ -216,7 +216,7 @@ MAX_STEPS = 10**6
 MANY_STEPS = 10_000
 """Values from which they are summed at once; the errors of their exponents are within those of so many steps."""
 
-LEAST_EXPONENT = -700.0
+MIN_EXPONENT = -700.0
 """Least logarithm of a chance that is a normal double."""
 
 MAX_EXPONENT = 600.0
@@ -245,7 +245,7 @@ def _growths(sigma: float, low: int, high: int) -> Array:
     x = np.arange(start, high + 1, dtype=np.float64)
     exponents = -x * x / (2 * sigma * sigma)
     # All at once where no chance is subnormal: a sum of n positive numbers errs by n ulps, and so does the recursion.
-    if x.size > MANY_STEPS and exponents.min() > LEAST_EXPONENT:
+    if x.size > MANY_STEPS and exponents.min() > MIN_EXPONENT:
         chances = np.exp(exponents)
         return np.asarray(np.log1p(chances[low - start :] / np.cumsum(chances)[low - start - 1 : -1]))
     ratios = np.exp((2 * x[1:] - 1) / (2 * sigma * sigma)).tolist()  # p(x − 1)/p(x)

@@ -84,11 +84,11 @@ class Backend(Protocol):
         """Give back what the solver holds, at the latest when the program is forgotten: nothing is solved any more."""
 
 
-LEAST_TOLERANCE = 1e-10
+MIN_TOLERANCE = 1e-10
 """Primal and dual feasibility by default; the least HiGHS accepts."""
 
 
-def open_backend(name: str, entries: int, tolerance: float = LEAST_TOLERANCE) -> Backend:
+def open_backend(name: str, entries: int, tolerance: float = MIN_TOLERANCE) -> Backend:
     """Return an empty program on the named solver, of a feasibility within the tolerance (or the solver's least)."""
     if name not in BACKENDS:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import LEAST_TOLERANCE, Outcome, WarmStart, row_scale
+from darrm_opt.design.backends import MIN_TOLERANCE, Outcome, WarmStart, row_scale
 from darrm_opt.design.backends.highs import new_highs
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
@@ -66,7 +66,7 @@ class Cvxpy:
         self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:
-        program = Cvxpy(start.columns.size, LEAST_TOLERANCE)
+        program = Cvxpy(start.columns.size, MIN_TOLERANCE)
         program.add(rows, limits)
         self.close()
         return program

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,7 +157,7 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
 class _WorkerSlot:
     """One worker slot and its present process."""
 
-    process: ForkServerProcess
+    process: ForkServerProcess | SpawnProcess
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
         self._arguments = (settings, listening)
@@ -176,11 +176,14 @@ class _WorkerSlot:
         if self.has_started and self.process.exitcode == UNKNOWN_END and self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGTERM)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["api.server.preload"])
-        self.process = context.Process(target=run_worker, args=self._arguments)
+        multiprocessing.set_forkserver_preload(["api.server.preload"])
         with _start_environment():
-            self.process.start()
+            try:
+                self.process = ForkServerProcess(target=run_worker, args=self._arguments)
+                self.process.start()
+            except OSError:  # its socket's path would be too long: TMPDIR has a long name
+                self.process = SpawnProcess(target=run_worker, args=self._arguments)
+                self.process.start()
         self._start_time = time.monotonic()
 
 
@@ -205,7 +208,7 @@ def _start_environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stop_workers(processes: list[ForkServerProcess], seconds: float) -> None:
+def _stop_workers(processes: list[ForkServerProcess | SpawnProcess], seconds: float) -> None:
     """Stop the workers gracefully; those still alive at the deadline are killed."""
     deadline = time.monotonic() + seconds
     for process in processes:

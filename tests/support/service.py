@@ -133,8 +133,9 @@ def gone(pids: list[int], seconds: float = 30) -> None:
 def workers_of(pid: int) -> list[int]:
     """Return the workers of a server: the processes that answer requests, where it has several."""
     tree = children()
+    spawned = [child for child in tree.get(pid, []) if b"multiprocessing.spawn" in command_line(child)]
     origins = [child for child in tree.get(pid, []) if _is(child, WORKER, "multiprocessing.forkserver")]
-    return [worker for origin in origins for worker in tree.get(origin, [])]
+    return spawned + [worker for origin in origins for worker in tree.get(origin, [])]
 
 
 def _is_of_pool(pid: int) -> bool:

@@ -157,7 +157,9 @@ SAMPLED = {"queries": 50, "total_epsilon": 3.0, "total_delta": 1e-5, "records": 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", solvers=1, rate=0, short_seconds=10))) as opened:
+    with TestClient(
+        create_app(Settings(cache_url="memory", solvers=1, rate=0, short_seconds=60, wait_seconds=60))
+    ) as opened:
         yield opened
 
 

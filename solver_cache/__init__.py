@@ -1,6 +1,7 @@
 """Cache of solutions: solved once, stored, and re-proved whenever they are read.
 
-Importing this package is cheap: SQLAlchemy is imported by `open_store`, and not for `off`.
+Importing this package is cheap, and a SQLite file of answers is read and written without SQLAlchemy, which jobs, lists
+of designs and PostgreSQL import on first use.
 
 >>> from darrm_opt import Problem
 >>> from solver_cache import cached_solve, open_store

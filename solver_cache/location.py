@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,8 +79,26 @@ def cache_url(environment: Mapping[str, str]) -> str:
     return f"sqlite:///{user_cache_path('darrm-opt', appauthor=False) / 'cache.sqlite'}"
 
 
-def parse_url(url: str) -> tuple[URL, bool]:
-    """Return the URL with a SQLite path made absolute, and whether it is opened for reading only (``?mode=ro``)."""
+@dataclass(frozen=True)
+class Location:
+    """Where a database is."""
+
+    shown: str  # its URL without a password
+    dialect: str  # "sqlite" or "postgresql"
+    read_only: bool
+    path: Path | None = None  # the file of a SQLite database, absolute
+    engine_url: URL | None = None  # what SQLAlchemy connects to, for PostgreSQL
+
+
+_FILE_URL = re.compile(r"sqlite:///([^?]+)(?:\?mode=(rw|ro))?")
+"""URL of a SQLite file, as nearly all are; SQLAlchemy parses any other."""
+
+
+def parse_url(url: str) -> Location:
+    """Return where a database URL points to, and whether it is opened for reading only (``?mode=ro``)."""
+    file_url = _FILE_URL.fullmatch(url)
+    if file_url and url.isprintable() and not file_url[1].startswith(("file:", ":memory:")):
+        return _file_location(file_url[1], read_only=file_url[2] == "ro")
     with needed_by("The store of answers"):
         from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -89,23 +108,30 @@ def parse_url(url: str) -> tuple[URL, bool]:
         location = make_url(url)
     except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
         raise CacheError(repr(_redact_text(url)), "this is not a database URL", ACCEPTED) from None
-    if location.get_backend_name() not in SUPPORTED:
-        raise CacheError(redacted(location), f"{location.get_backend_name()} is not supported", ACCEPTED)
+    dialect = location.get_backend_name()
+    if dialect not in SUPPORTED:
+        raise CacheError(redacted(location), f"{dialect} is not supported", ACCEPTED)
     mode = location.query.get("mode", "rw")
     if mode not in {"rw", "ro"}:
         raise CacheError(
             redacted(location), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing."
         )
     location, read_only = location.difference_update_query(["mode"]), mode == "ro"
-    if location.get_backend_name() != "sqlite":
-        return location, read_only
+    shown = redacted(location.update_query_dict({"mode": "ro"}) if read_only else location)
+    if dialect != "sqlite":
+        return Location(shown, dialect, read_only, engine_url=location)
     if location.database in {None, "", ":memory:"}:
-        raise CacheError(
-            redacted(location), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'."
-        )
+        raise CacheError(shown, "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
     if str(location.database).startswith("file:"):
-        raise CacheError(redacted(location), "SQLite's own file: notation is not supported", ACCEPTED)
-    return location.set(database=str(Path(str(location.database)).expanduser().absolute())), read_only
+        raise CacheError(shown, "SQLite's own file: notation is not supported", ACCEPTED)
+    if location.query:
+        raise CacheError(shown, "SQLite takes no option but mode", ACCEPTED)
+    return _file_location(str(location.database), read_only=read_only)
+
+
+def _file_location(name: str, *, read_only: bool) -> Location:
+    path = Path(name).expanduser().absolute()
+    return Location(f"sqlite:///{path}{'?mode=ro' if read_only else ''}", "sqlite", read_only, path)
 
 
 def redacted(location: URL) -> str:

@@ -13,29 +13,24 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.record import CORE, FORMAT, DesignSpec, canonical_json, digest, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
-from darrm_opt.tables import record as tables
-from darrm_opt.tables.groups import GroupProblem
-from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
-from darrm_opt.tables.solver import TableSolution
 from darrm_opt.untrusted import UNREADABLE, json_value
 
 if TYPE_CHECKING:
+    from darrm_opt.tables.record import TableSpec
+    from darrm_opt.tables.solver import TableSolution
     from solver_cache.database.jobs import State
 
-Answer = Solution | TableSolution
+Answer: TypeAlias = "Solution | TableSolution"
 """What a row holds."""
 
-Spec = DesignSpec | TableSpec
+Spec: TypeAlias = "DesignSpec | TableSpec"
 """What was asked; its key is that of the row."""
-
-MAX_OBJECTIVE = 500
-"""Longest text of a table's objective that lists show and indices hold; of a longer one they have the hash."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +51,23 @@ class Kind:
 
 def kind_of_record(record: Any) -> Kind:
     """Return the kind that a record says it is; that of γ where it says none."""
-    is_table = isinstance(record, dict) and record.get("kind") in tables.KINDS
-    return TABLE if is_table else GAMMA
+    if not (isinstance(record, dict) and "kind" in record):
+        return GAMMA
+    from darrm_opt.tables.record import KINDS
+
+    return table_kind() if record["kind"] in KINDS else GAMMA
 
 
 def kind_of(item: Answer | Spec) -> Kind:
     """Return the kind of an answer or of a question."""
-    return TABLE if isinstance(item, TableSolution | TableSpec) else GAMMA
+    return GAMMA if isinstance(item, Solution | DesignSpec) else table_kind()
+
+
+def table_kind() -> Kind:
+    """Return the kind of tables, whose code no γ needs."""
+    from solver_cache.table_kind import TABLE
+
+    return TABLE
 
 
 def is_shape(text: Any) -> bool:
@@ -72,7 +77,7 @@ def is_shape(text: Any) -> bool:
 
 def question_record(spec: Spec) -> dict[str, Any]:
     """Return a question as plain data: the problem, the objective, and the shape of a γ."""
-    if isinstance(spec, TableSpec):
+    if not isinstance(spec, DesignSpec):
         return spec.record
     return {"problem": problem_record(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
 
@@ -112,64 +117,7 @@ def _gamma_columns(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
-    return table_solution_record(solution)
-
-
-def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
-    problem = tables.problem_from_record(record["problem"])
-    goal = tables.objective_record(problem, tables.objective_from_record(problem, record))
-    if isinstance(problem, GroupProblem):
-        objective = f"{canonical_json(goal)} groups {' '.join(map(str, problem.groups))}"
-        # of the least private of them, one by one
-        voter = max(g.voter.epsilon for g in problem.groups), max(g.voter.delta for g in problem.groups)
-    else:
-        objective, voter = f"{goal['prior']} {goal['ties']} price={goal['price']!r}", (math.inf, 0.0)
-    return {
-        "voters": problem.K,
-        "voter_epsilon": voter[0],
-        "voter_delta": voter[1],
-        "affected": problem.affected,
-        "target_epsilon": problem.target.epsilon,
-        "target_delta": problem.target.delta,
-        "objective": objective if len(objective) <= MAX_OBJECTIVE else f"sha256:{digest(objective)}",
-        "shape": f"{problem.classes} classes" + (" or none" if problem.abstention else ""),
-        "utility": record["utility"],
-    }
-
-
-def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a table's record. Table files name them as for γ, whose m a table has not."""
-    asked, proof = _table_asked(record), record["certificate"]
-    limit, margin = asked["target_delta"], proof["margin"]
-    # Edges are proved in whole numbers: the largest value that was found is the bound.
-    error = proof.get("error", 0.0)
-    return {
-        "K": asked["voters"],
-        "m": None,
-        "epsilon": asked["voter_epsilon"],
-        "Delta": asked["voter_delta"],
-        "affected": asked["affected"],
-        "target_epsilon": asked["target_epsilon"],
-        "delta": limit,
-        **{name: asked[name] for name in ("objective", "shape", "utility")},
-        "upper_bound": record["upper_bound"],
-        "gap": max(0.0, record["upper_bound"] - record["utility"]),
-        "gamma": record["values"],
-        "certificate": "corners" if "corners" in proof else "edges",
-        # As a γ's certificate has them: bound = largest value found + what rounding may hide, and limit − bound =
-        # margin.
-        "bound": limit - margin,
-        "limit": limit,
-        "margin": margin,
-        "error_bound": error,
-        "worst_value": limit - margin - error,
-        "version": record["version"],
-    }
-
-
 GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, reprove, _gamma_asked, _gamma_columns)
-TABLE = Kind(tables.FORMAT, TableSpec.of, _table_record, read_table, reprove_table, _table_asked, _table_columns)
 
 
 Decision = Literal["hit", "miss", "damaged", "stale"]

@@ -8,27 +8,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Status, Watcher
 from darrm_opt.design.solver import Method, Shape, check_choices, solve
 from darrm_opt.problem import Problem
 from darrm_opt.record import CORE, DesignSpec, canonical_json, digest
-from darrm_opt.tables.groups import TableProblem
-from darrm_opt.tables.objective import TableObjective
-from darrm_opt.tables.priors import PluralityPrior
-from darrm_opt.tables.record import TableSpec
-from darrm_opt.tables.solver import TableSolution, solve_table
 from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, row_of
 from solver_cache.store import NoStore, Store
 from solver_cache.validate import Validation, validate_row
 
+if TYPE_CHECKING:
+    from darrm_opt.tables.groups import TableProblem
+    from darrm_opt.tables.objective import TableObjective
+    from darrm_opt.tables.priors import PluralityPrior
+    from darrm_opt.tables.record import TableSpec
+    from darrm_opt.tables.solver import TableSolution
+
 _LOG = logging.getLogger("solver_cache")
 
 
-A_co = TypeVar("A_co", bound=Answer, covariant=True)
+A_co = TypeVar("A_co", bound="Answer", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,9 @@ def cached_table(
         InvalidInput: as `solve_table`.
         CacheError: the store cannot be read.
     """
+    from darrm_opt.tables.record import TableSpec
+    from darrm_opt.tables.solver import solve_table
+
     spec = TableSpec(problem, objective)
     return _cached_or_solved(
         spec, store, lambda: solve_table(problem, spec.objective, backend=backend, time_limit=time_limit)

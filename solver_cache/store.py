@@ -276,8 +276,6 @@ def open_store(url: str) -> Store:
     if url == OFF:
         return NoStore()
     with needed_by("The store of answers"):
-        from filelock import FileLock  # noqa: F401 — whether it is there
+        from solver_cache.database.store import DatabaseStore
 
-        from solver_cache.database.store import DatabaseStore  # half a second: SQLAlchemy
-
-    return DatabaseStore(url)
+        return DatabaseStore(url)

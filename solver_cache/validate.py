@@ -15,19 +15,21 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import NotPrivate
 from darrm_opt.record import CORE, DesignSpec, digest
 from darrm_opt.reprove import ReproofFailed
-from darrm_opt.tables.record import TableSpec
-from darrm_opt.tables.solver import TableSolution
 from darrm_opt.untrusted import json_value
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record, row_of
 from solver_cache.store import Store
 
-A_co = TypeVar("A_co", bound=Answer, covariant=True)
+if TYPE_CHECKING:
+    from darrm_opt.tables.record import TableSpec
+    from darrm_opt.tables.solver import TableSolution
+
+A_co = TypeVar("A_co", bound="Answer", covariant=True)
 
 
 @dataclass(frozen=True)

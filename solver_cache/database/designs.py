@@ -19,9 +19,10 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
 from darrm_opt.record import CORE
-from solver_cache.database.connection import Database, insert_new, is_among
+from solver_cache.database.connection import Database
+from solver_cache.database.engine import insert_new, is_among
 from solver_cache.database.jobs import PAGE_SIZE
-from solver_cache.database.schema import SOLUTIONS, TAGS
+from solver_cache.database.tables import SOLUTIONS, TAGS
 from solver_cache.model import SearchColumns, is_shape
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

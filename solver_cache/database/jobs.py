@@ -28,8 +28,9 @@ from sqlalchemy import Connection, Double, Select, Update, and_, delete, exists,
 from sqlalchemy.sql.elements import ColumnElement
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.database.connection import Database, insert_new, is_among, replace_row, server_time
-from solver_cache.database.schema import JOB_CLIENTS, JOB_TURNS, JOBS, WEBHOOKS
+from solver_cache.database.connection import Database
+from solver_cache.database.engine import insert_new, is_among, replace_row, server_time
+from solver_cache.database.tables import JOB_CLIENTS, JOB_TURNS, JOBS, WEBHOOKS
 from solver_cache.model import MAX_LEASE_SECONDS, check_lease
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]

@@ -1,4 +1,4 @@
-"""Schema of the database: its tables, and the migrations from older versions.
+"""Schema of the database: the migrations that make its tables, from nothing or from an older version.
 
 The version is the number of migrations done. A migration is a few statements, for the tables as they were then, and
 never changed once released; all that are missing run in one transaction, which both databases extend to the tables
@@ -14,104 +14,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, inspect, text
-
+from solver_cache.database.statements import Statements
 from solver_cache.model import SearchColumns, columns_of
-
-METADATA = MetaData()
-
-SOLUTIONS = Table(
-    "darrm_solutions",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("core", Integer, nullable=False),
-    Column("record", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("created", Text, nullable=False),  # UTC, ISO 8601; for people, nothing depends on it
-    Column("voters", Integer),
-    Column("voter_epsilon", Double),
-    Column("voter_delta", Double),
-    Column("affected", Integer),
-    Column("target_epsilon", Double),
-    Column("target_delta", Double),
-    Column("objective", Text),
-    Column("shape", Text),
-    Column("utility", Double),
-)
-"""Kept answers: a `solver_cache.model.Row` each, and behind it what its record says was asked (`solver_cache.model`),
-for searches; NULL where it does not say."""
-
-JOBS = Table(
-    "darrm_jobs",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("request", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("lease_until", Double, nullable=False),
-    Column("progress", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("result", Text, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("updated", Double, nullable=False),
-    Column("client", Text, nullable=False),
-    Column("seconds", Double, nullable=False),
-    Column("trace", Text, nullable=False),
-)
-"""Work that can be waited for: a `solver_cache.database.jobs.Job` each."""
-
-CLAIMS = Table(
-    "darrm_claims",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
-    Column("lease_until", Double, nullable=False),
-)
-"""Leases on the keys of answers that are being solved."""
-
-JOB_CLIENTS = Table(
-    "darrm_job_clients",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("client", Text, primary_key=True),
-)
-"""Clients of each job: whoever submitted it and has not taken that back."""
-
-JOB_TURNS = Table(
-    "darrm_job_turns",
-    METADATA,
-    Column("client", Text, primary_key=True),
-    Column("served", Double, nullable=False),
-)
-"""When each client's job was taken last [s since 1970-01-01 UTC]."""
-
-WEBHOOKS = Table(
-    "darrm_webhooks",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("job", Text, nullable=False),
-    Column("client", Text, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("due", Double, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("updated", Double, nullable=False),
-)
-"""Who is told when a job ends: a `solver_cache.database.webhooks.Webhook` each."""
-
-
-TAGS = Table(
-    "darrm_design_tags",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("tag", Text, primary_key=True),
-    Column("created", Text, nullable=False),
-)
-"""Tags of stored answers, by content key (`solver_cache.database.designs`): beside the rows, which no tag can touch."""
 
 
 class DamagedSchema(Exception):
@@ -122,21 +26,19 @@ FILLED = 500
 """Rows held in memory while columns are filled."""
 
 
-def fill(connection: Connection) -> int:
-    """Fill the columns of `SOLUTIONS` that are read from its records, where they are empty; return how many rows."""
+def fill(statements: Statements) -> int:
+    """Fill the columns that are read from the records of answers, where they are empty; return how many rows."""
     names = tuple(SearchColumns.__dataclass_fields__)
-    page = text(
-        "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
-    )
+    page = "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
     values = ", ".join(f"{name} = :{name}" for name in names)
-    update = text(f"UPDATE darrm_solutions SET {values} WHERE key = :at")  # noqa: S608 — names of our own
+    update = f"UPDATE darrm_solutions SET {values} WHERE key = :at"  # noqa: S608 — names of our own
     last_key, count = "", 0
     while True:
-        rows = connection.execute(page, {"last": last_key, "limit": FILLED}).all()
+        rows = statements.rows(page, last=last_key, limit=FILLED)
         parameters = [{"at": key, **columns_of(str(record))} for key, record in rows]
         parameters = [columns for columns in parameters if columns["voters"] is not None]
         if parameters:
-            connection.execute(update, parameters)
+            statements.change(update, parameters)
         count += len(parameters)
         if len(rows) < FILLED:
             return count
@@ -147,7 +49,7 @@ def fill(connection: Connection) -> int:
 
 NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 
-MIGRATIONS: tuple[tuple[str | Callable[[Connection], int], ...], ...] = (
+MIGRATIONS: tuple[tuple[str | Callable[[Statements], int], ...], ...] = (
     (
         (
             "CREATE TABLE darrm_solutions (key TEXT NOT NULL PRIMARY KEY, core INTEGER NOT NULL, record TEXT NOT NULL, "
@@ -239,11 +141,17 @@ class NewerSchema(Exception):
     """The database was made by a newer version of this program."""
 
 
-def schema_version(connection: Connection) -> int:
+_SCHEMA_TABLE = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'darrm_schema'",
+    "postgresql": "SELECT name FROM to_regclass('darrm_schema') name WHERE name IS NOT NULL",
+}
+
+
+def schema_version(statements: Statements) -> int:
     """Return the version of the schema; 0 where there is none yet."""
-    if not inspect(connection).has_table("darrm_schema"):
+    if not statements.rows(_SCHEMA_TABLE[statements.dialect]):
         return 0
-    version = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
+    [(version,)] = statements.rows("SELECT max(version) FROM darrm_schema")
     if version is None:
         return 0
     if not isinstance(version, int):  # SQLite keeps anything anywhere
@@ -253,15 +161,15 @@ def schema_version(connection: Connection) -> int:
     return version
 
 
-def migrate(connection: Connection) -> int:
+def migrate(statements: Statements) -> int:
     """Bring the database to the present schema, inside the caller's transaction; return the version found."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-    connection.execute(text("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)"))
-    version = schema_version(connection)
+    if statements.dialect == "postgresql":
+        statements.rows("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY_LOCK)
+    statements.rows("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)")
+    version = schema_version(statements)
     for step in itertools.chain.from_iterable(MIGRATIONS[version:]):
-        connection.execute(text(step)) if isinstance(step, str) else step(connection)
+        statements.rows(step) if isinstance(step, str) else step(statements)
     # Written even where nothing changed: a place that can only be read says so now, and not after a long solve.
-    connection.execute(text("DELETE FROM darrm_schema"))
-    connection.execute(text("INSERT INTO darrm_schema (version) VALUES (:version)"), {"version": len(MIGRATIONS)})
+    statements.rows("DELETE FROM darrm_schema")
+    statements.rows("INSERT INTO darrm_schema (version) VALUES (:version)", version=len(MIGRATIONS))
     return version

@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 
 from sqlalchemy import Select, delete, func, or_, select, update
 
-from solver_cache.database.connection import Database, insert_new, server_time
+from solver_cache.database.connection import Database
+from solver_cache.database.engine import insert_new, server_time
 from solver_cache.database.jobs import FINAL_STATES, Job, job_of
-from solver_cache.database.schema import JOBS, WEBHOOKS
+from solver_cache.database.tables import JOBS, WEBHOOKS
 
 MAX_DELAY_SECONDS = 86_400.0
 """Longest time between two attempts [s]; a later due time was written by a clock that was wrong."""

@@ -24,8 +24,9 @@ import solver_cache.database.connection
 from darrm_opt import Problem, verify
 from darrm_opt.record import digest
 from solver_cache import CacheError, DesignSpec, Row, Store, cached_solve, check, open_store, validate_row
-from solver_cache.database.connection import insert_new
-from solver_cache.database.schema import MIGRATIONS, SOLUTIONS
+from solver_cache.database.engine import insert_new
+from solver_cache.database.schema import MIGRATIONS
+from solver_cache.database.tables import SOLUTIONS
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 REQUEST = DesignSpec(PROBLEM)
@@ -118,8 +119,8 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
     url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
     open_store(url).close()
 
-    def configure(connection: sqlite3.Connection, record: object) -> None:
-        real(connection, record)
+    def configure(connection: sqlite3.Connection) -> None:
+        real(connection)
         connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
 
     real = solver_cache.database.connection._configure
@@ -131,8 +132,8 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         store.put(Row("a", 1, "small", digest("small")))
-        with store._database.engine.connect() as connection:  # type: ignore[attr-defined]  # the database's own limit
-            connection.exec_driver_sql("PRAGMA max_page_count = 8")
+        with store._database.statements() as statements:  # type: ignore[attr-defined]
+            statements.rows("PRAGMA max_page_count = 8")  # the database's own limit
         with pytest.raises(CacheError, match=r"database or disk is full\. Make room there"):
             store.put(Row("b", 1, "x" * 1_000_000, ""))
         assert [row.key for row in store.rows()] == ["a"]
@@ -167,12 +168,29 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
         open_store(f"sqlite:///{path}")
 
 
+@pytest.mark.parametrize("options", ["?timeout=9", "?mode=ro&timeout=9"])
+def test_a_file_takes_no_option_but_its_mode(options: str, tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="SQLite takes no option but mode"):
+        open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}{options}")
+
+
 def test_a_making_that_was_cut_short_is_completed(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     with closing(sqlite3.connect(path)) as plain:
         plain.execute("PRAGMA journal_mode = WAL")  # and then the process died
     with closing(open_store(f"sqlite:///{path}")) as store:
         assert list(store.rows()) == []
+
+
+def test_jobs_in_a_file_load_the_dialect_of_sqlite_alone(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom solver_cache import open_store\nstore = open_store(sys.argv[1])\n"
+        "assert 'sqlalchemy' not in sys.modules\nstore.jobs.submit('1', 'gamma', '{}')\n"
+        "assert 'sqlalchemy.dialects.sqlite' in sys.modules\n"
+        "assert 'sqlalchemy.dialects.postgresql' not in sys.modules\n"
+    )
+    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    subprocess.run([sys.executable, "-c", script, url], cwd=ROOT, check=True, timeout=60)
 
 
 def test_the_insert_is_spelt_for_each_database() -> None:

@@ -17,7 +17,7 @@ from support.stores import STORE_URLS
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Store, open_store
 from solver_cache.database.jobs import STATES, Jobs
-from solver_cache.database.schema import JOBS
+from solver_cache.database.tables import JOBS
 from solver_cache.model import MAX_LEASE_SECONDS
 
 DATABASES = ("sqlite", "postgresql")
@@ -345,7 +345,7 @@ class Clock:
 @pytest.fixture
 def jumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Jobs, Clock]]:
     clock = Clock()
-    monkeypatch.setattr("solver_cache.database.connection.time.time", clock)
+    monkeypatch.setattr("solver_cache.database.engine.time.time", clock)
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         yield store.jobs, clock
 

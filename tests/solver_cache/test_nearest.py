@@ -324,9 +324,10 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
             )
             connection.exec_driver_sql("ANALYZE")
         explain = "EXPLAIN " if name == "postgresql" else "EXPLAIN QUERY PLAN "
-        query = str(candidates_query(WANTED).compile(database.engine, compile_kwargs={"literal_binds": True}))
-        with database.reading() as connection:
-            plan = "\n".join(" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + query))
+        query, values = candidates_query(WANTED)
+        with database.statements() as statements:
+            lines = statements.rows(explain + query.format(after=""), **values)
+        plan = "\n".join(" ".join(map(str, line)) for line in lines)
         assert "darrm_solutions_asked" in plan
         assert "Sort" not in plan
         assert "TEMP B-TREE" not in plan

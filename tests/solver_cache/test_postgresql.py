@@ -83,7 +83,7 @@ def test_what_is_not_there_is_named(name: str, user: str, text: str) -> None:
 
 
 def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver_cache.database.connection.CONNECTING_SECONDS", 2)
+    monkeypatch.setattr("solver_cache.database.engine.CONNECTING_SECONDS", 2)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(1)  # connections come about, and nobody ever says a word

@@ -17,7 +17,7 @@ from support.refusals import refused
 from darrm_opt.record import digest
 from solver_cache import CORE, CacheError, NoStore, Row, Store, open_store
 from solver_cache.database.connection import Database
-from solver_cache.database.schema import CLAIMS
+from solver_cache.database.tables import CLAIMS
 from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult
 
 

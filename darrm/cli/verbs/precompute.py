@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
@@ -189,8 +188,8 @@ def open_target(url: str, *, dry_run: bool) -> Store:
     if url in {OFF, MEMORY} and not dry_run:
         raise InvalidInput("url", url, "a store that lasts", "A table that does not last is of no use.")
     if dry_run and url not in {OFF, MEMORY}:
-        location, _ = parse_url(url)
-        if location.get_backend_name() == "sqlite" and not Path(location.database or "").exists():
+        path = parse_url(url).path
+        if path is not None and not path.exists():
             return open_cache(MEMORY, reading=False)
     return open_cache(url, reading=dry_run)
 

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -101,6 +102,17 @@ def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
         "fractions",
     }
     assert not loaded & (slow | {"platformdirs", "solver_cache"})
+
+
+def test_an_answer_is_stored_and_found_without_what_it_does_not_need(tmp_path: Path) -> None:
+    place = {"DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'cache.sqlite'}"}
+    loaded = told_at_exit("*sys.modules", tmp_path, ["solve", *SMALL], place).split()
+    assert {"sqlite3", "highspy"} <= {*loaded}
+    loaded += told_at_exit("*sys.modules", tmp_path, ["solve", *SMALL], place).split()  # the file exists by now
+    assert not {name.split(".")[0] for name in loaded} & {"sqlalchemy", "platformdirs", "psycopg"}
+    assert not [name for name in loaded if name.startswith("darrm_opt.tables.")]
+    [row] = sqlite3.connect(tmp_path / "cache.sqlite").execute("SELECT count(*) FROM darrm_solutions")
+    assert row == (1,)
 
 
 @pytest.mark.parametrize(

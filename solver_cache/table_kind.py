@@ -1,0 +1,75 @@
+"""The kind of stored answer that is a table: how it is written, read, proved again and found."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from darrm_opt.record import canonical_json, digest
+from darrm_opt.tables import record as tables
+from darrm_opt.tables.groups import GroupProblem
+from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
+from darrm_opt.tables.solver import TableSolution
+from solver_cache.model import Kind
+
+MAX_OBJECTIVE = 500
+"""Longest text of a table's objective that lists show and indices hold; of a longer one they have the hash."""
+
+
+def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    return table_solution_record(solution)
+
+
+def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
+    problem = tables.problem_from_record(record["problem"])
+    goal = tables.objective_record(problem, tables.objective_from_record(problem, record))
+    if isinstance(problem, GroupProblem):
+        objective = f"{canonical_json(goal)} groups {' '.join(map(str, problem.groups))}"
+        # of the least private of them, one by one
+        voter = max(g.voter.epsilon for g in problem.groups), max(g.voter.delta for g in problem.groups)
+    else:
+        objective, voter = f"{goal['prior']} {goal['ties']} price={goal['price']!r}", (math.inf, 0.0)
+    return {
+        "voters": problem.K,
+        "voter_epsilon": voter[0],
+        "voter_delta": voter[1],
+        "affected": problem.affected,
+        "target_epsilon": problem.target.epsilon,
+        "target_delta": problem.target.delta,
+        "objective": objective if len(objective) <= MAX_OBJECTIVE else f"sha256:{digest(objective)}",
+        "shape": f"{problem.classes} classes" + (" or none" if problem.abstention else ""),
+        "utility": record["utility"],
+    }
+
+
+def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a table's record. Table files name them as for γ, whose m a table has not."""
+    asked, proof = _table_asked(record), record["certificate"]
+    limit, margin = asked["target_delta"], proof["margin"]
+    # Edges are proved in whole numbers: the largest value that was found is the bound.
+    error = proof.get("error", 0.0)
+    return {
+        "K": asked["voters"],
+        "m": None,
+        "epsilon": asked["voter_epsilon"],
+        "Delta": asked["voter_delta"],
+        "affected": asked["affected"],
+        "target_epsilon": asked["target_epsilon"],
+        "delta": limit,
+        **{name: asked[name] for name in ("objective", "shape", "utility")},
+        "upper_bound": record["upper_bound"],
+        "gap": max(0.0, record["upper_bound"] - record["utility"]),
+        "gamma": record["values"],
+        "certificate": "corners" if "corners" in proof else "edges",
+        # As a γ's certificate has them: bound = largest value found + what rounding may hide, and limit − bound =
+        # margin.
+        "bound": limit - margin,
+        "limit": limit,
+        "margin": margin,
+        "error_bound": error,
+        "worst_value": limit - margin - error,
+        "version": record["version"],
+    }
+
+
+TABLE = Kind(tables.FORMAT, TableSpec.of, _table_record, read_table, reprove_table, _table_asked, _table_columns)

@@ -35,24 +35,19 @@ from darrm_opt.decimals import (
     out_of_range,
 )
 from darrm_opt.errors import InvalidInput, UnsafeArithmetic
+from darrm_opt.fields import FIELDS
 
-MAX_TARGET_EPSILON = 500.0
-"""Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
+MAX_TARGET_EPSILON = FIELDS["target_epsilon"].limits["most"]
+"""Largest target ε [nats]."""
 
 NEARLY_A_COIN = 0.2
 """Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of
 the cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
 
-FRESH = (
-    "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
-    "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
-)
-"""What ``fresh`` means: the sentence of the command line, the page and the documentation."""
+FRESH = FIELDS["fresh"].description
 
 MAX_VOTERS = 10**6
 """Most voters of a problem: many more than can be solved, and few enough for arrays of that size."""
-
-_WHOLE = "a whole number of voters, at least 1"
 
 _ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
 _LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
@@ -139,7 +134,7 @@ class Problem:
         target = _canonical_target(target)
         if affected is None or isinstance(affected, AllVoters):
             affected = K
-        affected = whole_number(affected, "affected", "a whole number of voters, at least 1")
+        affected = whole_number(affected, "affected", FIELDS["affected"].accepted)
         if affected > K:
             raise InvalidInput(
                 "affected", affected, f"at most K = {K} voters", "A record cannot influence more voters than there are."
@@ -263,7 +258,7 @@ def a_problem(value: Any) -> Problem:
 
 def number_of_voters(value: Any) -> int:
     """Return ``value`` as a number of voters, 1 to `MAX_VOTERS`."""
-    K = whole_number(value, "K", _WHOLE)
+    K = whole_number(value, "K", FIELDS["K"].accepted)
     if K > MAX_VOTERS:
         raise InvalidInput("K", K, f"at most {MAX_VOTERS} voters")
     return K
@@ -345,11 +340,11 @@ def _number_of(value: Any) -> Any:
 
 
 def _epsilon(value: Any, argument: str) -> float:
-    return real_number(value, argument, "a number of nats, at least 0 (inf: not private)", least=0) + 0.0  # no -0.0
+    return real_number(value, argument, FIELDS["epsilon"].accepted, least=0) + 0.0  # no -0.0
 
 
 def _probability(value: Any, argument: str) -> float:
-    return real_number(value, argument, "a probability in [0, 1)", least=0, below=1) + 0.0
+    return real_number(value, argument, FIELDS["delta"].accepted, least=0, below=1) + 0.0
 
 
 def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | None) -> float:
@@ -366,7 +361,7 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
     if target_epsilon is not None:
         return _protects(_epsilon(target_epsilon, "target_epsilon"))
-    allowance = real_number(m, "m", "a privacy allowance, a real number above 0", above=0, below=math.inf)
+    allowance = real_number(m, "m", FIELDS["m"].accepted, above=0, below=math.inf)
     # The decimal grid of `Problem` takes 3·0.1 for 0.3: m = 3 and a target of 0.3 are one problem.
     return _protects(allowance * epsilon)
 

@@ -25,10 +25,11 @@ from api.errors.problem_details import (
     WorkLimitExceeded,
     problem_type_of,
 )
-from api.schemas.fields import ACCEPTED, OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN, field_of
+from api.schemas.fields import DECLARED, LIMITS, OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN, field_of
 from darrm_opt.answers import SAMPLING
-from darrm_opt.decimals import out_of_range
+from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate
+from darrm_opt.fields import Field as Declared
 
 _LOG = logging.getLogger("api")
 
@@ -141,11 +142,24 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     if error["type"] in _NAME_ERRORS:
         samples = field in SAMPLING and error["type"] == "extra_forbidden"
         return field, f"{field} {_NAME_ERRORS[error['type']]}." + (f" {SAMPLES_ARE_TAKEN}" if samples else "")
-    accepted = ACCEPTED[field]
+    context, value = error.get("ctx", {}), error["input"]
+    if "text" in context:
+        return field, context["text"]
+    name = str(path[-1]) if len(path) > 1 and path[-1] in DECLARED else field
+    accepted = _accepted(DECLARED[name], context)
+    argument = field if name == field else f"{field}[{path[1]}].{name}"
     if error["type"] == "missing":
-        return field, f"{field} is missing: expected {accepted}."
-    advice = out_of_range(error["input"]) if isinstance(error["input"], str) else ""
-    return field, str(InvalidInput(field, error["input"], accepted, advice))
+        return field, f"{argument} is missing: expected {accepted}."
+    if context.keys() & {*LIMITS, "bound"} and isinstance(value, str):  # of a query
+        value = number_in(value)
+    advice = out_of_range(value) if isinstance(value, str) else ""
+    return field, str(InvalidInput(argument, value, accepted, advice))
+
+
+def _accepted(field: Declared, context: dict[str, Any]) -> str:
+    """Return what a field accepts, with the limits that this request sets."""
+    limits = {ours: context[theirs] for theirs, ours in LIMITS.items() if theirs in context}
+    return str(context.get("expected") or field.of(**limits).accepted)
 
 
 _WHOLE_ERRORS = frozenset({"json_invalid", "coded", "too_many_fields", "too_many_entries"})

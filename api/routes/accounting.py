@@ -51,7 +51,6 @@ router = create_router("accounting")
 async def compose(params: ComposeRequest, request: Request, service: Service) -> Response:
     """Account for Q releases by every sound account; the best is the least of them."""
     require_json(request)
-    params.check()
     record: dict[str, Any] | None = None
     gamma: list[float] | None = None
     if params.K is None:

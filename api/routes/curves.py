@@ -27,7 +27,6 @@ from api.schemas.curves import (
     TradeoffAnswer,
     TradeoffRequest,
 )
-from api.schemas.fields import ACCEPTED, MAX_POINTS
 from api.service.design_service import DesignService, Pending
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import (
@@ -37,7 +36,6 @@ from darrm_opt.answers.running_time import (
     profile_seconds,
     tradeoff_seconds,
 )
-from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record
@@ -59,8 +57,6 @@ router = create_router("curves")
 async def error_curve(params: CurveRequest, request: Request, service: Service) -> Response:
     """Compare γ_opt with every baseline that is as private, where all voters share one p."""
     form = negotiated_form(request)
-    if not 2 <= params.points <= MAX_POINTS:
-        raise InvalidInput("points", params.points, ACCEPTED["points"])
     # Certified first, and stored: many curves are of one γ.
     answer = await service.design(params)
     if isinstance(answer, Pending):
@@ -172,7 +168,6 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     """Find the least δ at each ε′, for γ_opt or for a given γ, private or not."""
     form = negotiated_form(request)
     service.check_voters(params.K)
-    params.check()
     fields: dict[str, Any] = {"id": None, "nearest": None}
     if params.gamma is None:
         # A γ that is not given is the best one, found as by `POST /v1/gamma`: stored, or a job.

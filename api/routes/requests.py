@@ -26,11 +26,11 @@ from starlette.exceptions import HTTPException
 from api.errors.problem_details import ClientDisconnected, NotCached
 from api.observability import audit
 from api.responses import json_response, pending_response
-from api.schemas.fields import MAX_POINTS
 from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.decimals import number_in, out_of_range
+from darrm_opt.fields import MAX_POINTS
 from solver_cache.solve import load_record
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{64}")

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
-from api.schemas.design import ProblemAnswer, design_of, nats, objective_of, with_all_errors
+from api.schemas.design import ProblemAnswer, design_of, nats, objective_of
 from api.schemas.fields import (
-    ACCEPTED,
     Affected,
     AllocationAnswer,
     Allowance,
     AnswerModel,
     Backend,
     Fresh,
+    MovedVotes,
     ObjectiveText,
     OptionalGamma,
     OptionalVoterEpsilon,
@@ -28,21 +28,22 @@ from api.schemas.fields import (
     TargetEpsilon,
     VoterDelta,
     Voters,
-    described,
+    about,
 )
 from darrm_opt.answers import DRAW
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
+from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import MAX_CLASSES
-from darrm_opt.planning.question import MAX_QUERIES
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
 from darrm_opt.record import DesignSpec
 
-Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MAX_QUERIES)]
+Queries = Annotated[int, about("queries")]
 
+TotalEpsilon = Annotated[FiniteFloat, about("total_epsilon")]
 
-TotalEpsilon = Annotated[FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)]
+TotalDelta = Annotated[FiniteFloat, about("total_delta")]
 
 
 class BudgetFields(RequestModel):
@@ -50,16 +51,10 @@ class BudgetFields(RequestModel):
 
     queries: Queries = 1
     total_epsilon: TotalEpsilon
-    total_delta: Annotated[
-        FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
-    ] = 0.0
+    total_delta: TotalDelta = 0.0
 
-    @with_all_errors
     def total(self) -> Privacy:
-        """Return the privacy of all releases; refuse a number of them, or of the total, that is out of its range."""
-        check_queries(self.queries)
-        check_total_epsilon(self.total_epsilon)
-        probability(self.total_delta, "total_delta")
+        """Return the privacy of all releases."""
         return Privacy(self.total_epsilon, self.total_delta)
 
 
@@ -72,14 +67,9 @@ class TotalRequest(BudgetFields):
     profile: StatedProfile = None
     affected: Affected = None
     fresh: Fresh = False
-    n: Annotated[
-        int | None,
-        described(
-            "Records in the dataset, where each voter is a model trained on a subsample of them [records].", minimum=2
-        ),
-    ] = None
-    subsample_size: Annotated[int | None, described("Records drawn for one model, with n [records].", minimum=1)] = None
-    replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
+    n: Annotated[int | None, about("n")] = None
+    subsample_size: Annotated[int | None, about("subsample_size")] = None
+    replacement: Annotated[bool, about("replacement")] = True
 
     def draw(self) -> dict[str, Any]:
         """Return how the voters' subsamples are drawn; `sampling` is a field of every such request."""
@@ -96,7 +86,7 @@ def prior_of(text: str, K: int | None = None) -> Objective:
     """Return the objective of a text whose prior says how votes fall; with K, one that is valid for so many voters."""
     objective = objective_of(text, "prior")
     if not isinstance(objective, Objective):
-        raise InvalidInput("prior", text, ACCEPTED["prior"])
+        raise InvalidInput("prior", text, FIELDS["prior"].accepted)
     try:
         if K is not None:
             objective.check_voters(K)
@@ -113,7 +103,7 @@ class ComposeRequest(RequestModel):
     know the very γ are asked too.
     """
 
-    K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None
+    K: Annotated[int | None, about("K")] = None
     m: Allowance = None
     epsilon: OptionalVoterEpsilon = None
     Delta: VoterDelta = 0.0
@@ -127,51 +117,19 @@ class ComposeRequest(RequestModel):
     gamma: OptionalGamma = None
     queries: Queries = 1
     fresh: Fresh = False
-    slack: Annotated[FiniteFloat, described("δ′ of the closed form [probability].", minimum=0, exclusiveMaximum=1)] = (
-        1e-4
+    slack: Annotated[FiniteFloat, about("slack")] = 1e-4
+    total_delta: Annotated[FiniteFloat | None, about("total_delta", otherwise="by default 1 − (1−δ)^Q (1−slack)")] = (
+        None
     )
-    total_delta: Annotated[
-        FiniteFloat | None,
-        described(
-            "δ of all releases together [probability]; by default 1 − (1−δ)^Q (1−slack).", minimum=0, exclusiveMaximum=1
-        ),
-    ] = None
-
-    def check(self) -> None:
-        """Refuse numbers of the account that are out of range."""
-        check_queries(self.queries)
-        probability(self.slack, "slack")
-        if self.total_delta is not None:
-            probability(self.total_delta, "total_delta")
 
     def each(self) -> tuple[float, float]:
         """Return (ε, δ) of one release, where no problem is given."""
         for name in ("m", "affected", "target_epsilon", "gamma", "fresh", "Delta", "profile"):
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
-        if not 0 <= nats(self.epsilon) <= MAX_TARGET_EPSILON:
-            accepted = f"a number of nats from 0 to {MAX_TARGET_EPSILON:g}"
-            raise InvalidInput("epsilon", self.epsilon, accepted)
-        return nats(self.epsilon), probability(0.0 if self.delta is None else self.delta, "delta")
-
-
-def check_queries(queries: int) -> None:
-    """Refuse a number of releases that is none."""
-    if not 1 <= queries <= MAX_QUERIES:
-        raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MAX_QUERIES}")
-
-
-def check_total_epsilon(epsilon: float) -> None:
-    """Refuse an ε of all releases that is out of its range."""
-    if not 0 < epsilon <= MAX_TARGET_EPSILON:
-        raise InvalidInput("total_epsilon", epsilon, ACCEPTED["total_epsilon"])
-
-
-def probability(value: float, field: str) -> float:
-    """Return ``value`` if it is in [0, 1)."""
-    if not 0 <= value < 1:
-        raise InvalidInput(field, value, ACCEPTED[field])
-    return value
+        if not nats(self.epsilon) <= MAX_TARGET_EPSILON:
+            raise InvalidInput("epsilon", self.epsilon, FIELDS["epsilon"].of(most=MAX_TARGET_EPSILON, says="").accepted)
+        return nats(self.epsilon), 0.0 if self.delta is None else self.delta
 
 
 class AccountAnswer(AnswerModel):
@@ -223,41 +181,24 @@ class MechanismRequest(SampledRequest):
 
     mechanism: Annotated[
         str,
-        Field(
-            max_length=100,
-            description=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server.",
-        ),
+        about("mechanism", words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server"),
     ]
     K: Voters
-    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_CLASSES)] = 2
-    affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
+    classes: Annotated[int, about("classes", most=MAX_CLASSES)] = 2
+    affected: MovedVotes = 1
     queries: Queries = 1
-    total_epsilon: Annotated[
-        FiniteFloat | None,
-        described("ε of all releases together: find the parameter [nats].", exclusiveMinimum=0, maximum=500),
-    ] = None
-    total_delta: Annotated[
-        FiniteFloat | None,
-        described(
-            "δ of all releases together, with total_epsilon; by default 0 [probability].", minimum=0, exclusiveMaximum=1
-        ),
-    ] = None
-    curve: Annotated[
-        bool, Field(description="Whether ε over δ and over the number of releases is wanted too: some 20 accounts.")
-    ] = False
+    total_epsilon: Annotated[FiniteFloat | None, about("total_epsilon", otherwise="given: find the parameter")] = None
+    total_delta: Annotated[FiniteFloat | None, about("total_delta", otherwise="with total_epsilon, by default 0")] = (
+        None
+    )
+    curve: Annotated[bool, about("curve")] = False
 
     def argument(self) -> dict[str, Any]:
         """Return the argument of the computation (`darrm_opt.answers.accounting.find_cost`)."""
-        check_queries(self.queries)
         try:
             mechanism_class(self.mechanism)
         except InvalidInput as err:
             raise FieldError("mechanism", err) from err
-        if self.total_epsilon is not None:
-            check_total_epsilon(self.total_epsilon)
-        for name in ("delta", "total_delta"):
-            if (value := getattr(self, name, None)) is not None:
-                probability(value, name)
         self.as_sampling()
         return {name: getattr(self, name, None) for name in CostRequest.model_fields}
 
@@ -268,23 +209,13 @@ class CostRequest(MechanismRequest):
     Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
     """
 
-    parameter: Annotated[
-        FiniteFloat | None,
-        Field(
-            description="Its parameter: σ or scale of noise in votes, rate of selection in nats a vote, or its like."
-        ),
-    ] = None
+    parameter: Annotated[FiniteFloat | None, about("parameter")] = None
     delta: Annotated[
-        FiniteFloat | None,
-        described("δ of all releases together, with parameter [probability].", minimum=0, exclusiveMaximum=1),
+        FiniteFloat | None, about("delta", words="δ of all releases together", otherwise="with parameter")
     ] = None
-    threshold: Annotated[
-        FiniteFloat | None, described("Least noisy count for which a class is released, with parameter [votes].")
-    ] = None
-    check_sigma: Annotated[
-        FiniteFloat | None, described("σ of the noise on the count that is checked [votes].", minimum=0)
-    ] = None
-    cap: Annotated[int | None, described("Most classes that are released [labels].", minimum=1)] = None
+    threshold: Annotated[FiniteFloat | None, about("threshold")] = None
+    check_sigma: Annotated[FiniteFloat | None, about("check_sigma")] = None
+    cap: Annotated[int | None, about("cap")] = None
 
 
 class CalibrateRequest(MechanismRequest):

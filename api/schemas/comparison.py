@@ -8,25 +8,27 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Field, FiniteFloat, Tag
 
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest, prior_of
-from api.schemas.design import ProblemAnswer, check_time_limit, objective_of
+from api.schemas.design import ProblemAnswer, objective_of
 from api.schemas.fields import (
-    ACCEPTED,
     OF_GROUPS,
     OF_VOTERS,
+    Affected,
     AnswerModel,
     Fresh,
-    MovedVotes,
+    LabelPrice,
     ObjectiveText,
     ProfileAnswer,
     SampledRequest,
     Ties,
-    described,
+    TimeLimit,
+    about,
 )
-from api.schemas.plurality import Groups, LeastAccuracy, PluralityOptionsRequest, check_search, voter_groups
+from api.schemas.plurality import Groups, LeastAccuracy, PluralityOptionsRequest, check_accuracy, voter_groups
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.answers import drawn_bags
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.planning.question import Question
@@ -47,34 +49,33 @@ class CompareRequest(TotalRequest):
 
     total_delta: Annotated[
         FiniteFloat,
-        described(
-            "δ of all releases together [probability]; above 0, as Gaussian noise, and rounding, leak a little.",
-            minimum=0,
-            exclusiveMaximum=1,
-        ),
+        about("total_delta", otherwise="above 0, as Gaussian noise, and rounding, leak a little"),
     ]
     sampling: Annotated[
         Draw,
-        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
+        about(
+            "sampling",
+            words="Without replacement, how the subsamples are drawn: each afresh, or all of them at once",
+            longest=None,
+        ),
     ] = "independent"
     objective: ObjectiveText = "rectangular"
     prior: Annotated[
         str | None,
-        Field(
-            max_length=20_000,
-            description="How votes fall, for the accuracy: the text of an objective with a prior, such as "
-            "histogram(9,1,0,2) for measured votes; by default the objective's own.",
-            examples=["shared(2,5)"],
+        about(
+            "prior",
+            words="How votes fall, for the accuracy: the text of an objective with a prior, such as "
+            "histogram(9,1,0,2) for measured votes",
+            otherwise="by default the objective's own",
         ),
     ] = None
 
     def check(self) -> None:
-        """Refuse numbers of the budget, a prior, or a draw, that are out of range."""
-        self.total()
+        """Refuse a prior that says nothing of votes."""
         if self.prior is not None:
             prior_of(self.prior)
         if self.prior is None and not isinstance(objective_of(self.objective), Objective):
-            raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
+            raise InvalidInput("prior", None, FIELDS["prior"].accepted, f"{self.objective} has no prior of its own.")
 
     def spec(self) -> DesignSpec:
         """Return a design for these voters, at some target of no account."""
@@ -155,19 +156,15 @@ class CompareAnswer(AnswerModel):
 
 Drawn = Annotated[
     Draw | Scheme | None,
-    Field(
-        description="With n and without replacement, how the subsamples are drawn: independent (the default) or "
-        "disjoint. With records, how these are drawn: poisson (the default), without-replacement, "
-        "random-allocation, each-voter or each-voter-with-replacement."
+    about(
+        "sampling",
+        words="With n and without replacement, how the subsamples are drawn: independent (the default) or disjoint. "
+        "With records, how these are drawn: poisson (the default), without-replacement, random-allocation, each-voter "
+        "or each-voter-with-replacement",
+        longest=None,
     ),
 ]
 """How subsamples or a sample are drawn, which are never both there."""
-
-
-SearchLimit = Annotated[
-    FiniteFloat | None,
-    described("About how long to search [s]: then the plan is what was found, all of it proved.", exclusiveMinimum=0),
-]
 
 
 class ReleasePlanRequest(TotalRequest, SampledRequest):
@@ -180,24 +177,18 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
     sampling: Drawn = None
     prior: Annotated[
         str,
-        Field(
-            max_length=20_000,
-            description="How votes fall: the text of an objective with a prior, such as shared(2,5), or "
-            "histogram(9,1,0,2) for votes that were counted.",
-            examples=["shared(2,5)"],
+        about(
+            "prior",
+            words="How votes fall: the text of an objective with a prior, such as shared(2,5), or histogram(9,1,0,2) "
+            "for votes that were counted",
         ),
     ] = "rectangular"
-    least_accuracy: Annotated[
-        FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
-    ] = 0.6
-    time_limit: SearchLimit = None
+    least_accuracy: Annotated[FiniteFloat, about("least_accuracy")] = 0.6
+    time_limit: TimeLimit = None
 
     def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target."""
         total = self.total()
-        if not 0.5 <= self.least_accuracy < 1:
-            raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
-        check_time_limit(self.time_limit)
         # Refused by the request, and not by a job minutes later.
         prior_of(self.prior, self.K)
         sampling, spec = self.as_sampling(), self.voters_spec()
@@ -241,25 +232,27 @@ class GroupPlanRequest(BudgetFields):
     """
 
     groups: Groups
-    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
-    affected: MovedVotes = None
+    classes: Annotated[int, about("classes", most=MAX_GROUP_CLASSES)] = 2
+    affected: Affected = None
     fresh: Fresh = False
     prior: Annotated[
         str | None,
-        Field(
-            max_length=20_000,
-            description="How votes fall, as text; null: dirichlet(1), for voters that are all alike their default.",
-            examples=["dirichlet(2)"],
+        about(
+            "prior",
+            words="How votes fall, as text",
+            otherwise="null: dirichlet(1), for voters that are all alike their default",
+            example="dirichlet(2)",
         ),
     ] = None
     ties: Ties = "excluded"
-    price: Annotated[FiniteFloat, described("Cost of a wrong label [labels].", minimum=0)] = 0.0
+    price: LabelPrice = 0.0
     least_accuracy: LeastAccuracy = None
-    time_limit: SearchLimit = None
+    time_limit: TimeLimit = None
 
     def alike(self) -> ReleasePlanRequest | PluralityOptionsRequest | None:
         """Return the same request by K and epsilon where the voters are all alike, and count alike; else None."""
         total, abstention = self.total(), self.price > 0
+        check_accuracy(self.least_accuracy, self.classes)
         if len({group.weight for group in self.groups}) > 1:
             return None
         voters = voter_groups(self.groups)
@@ -275,7 +268,6 @@ class GroupPlanRequest(BudgetFields):
 
     def problem(self) -> GroupProblem:
         """Return the problem of the groups, the total its target."""
-        check_search(self.least_accuracy, self.classes, self.time_limit)
         voters, abstention = voter_groups(self.groups), self.price > 0
         return GroupProblem(self.classes, voters, self.total(), self.affected, abstention=abstention)
 

@@ -9,10 +9,7 @@ from pydantic import Field, FiniteFloat
 
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, design_of, nats
 from api.schemas.fields import (
-    ACCEPTED,
     ALL_BASELINES,
-    MAX_ALLOWANCES,
-    MAX_POINTS,
     STOP_AT_FIRST,
     Affected,
     Allowance,
@@ -29,14 +26,15 @@ from api.schemas.fields import (
     StatedProfile,
     VoterDelta,
     Voters,
-    described,
+    about,
+    number_of,
     one_of,
 )
 from darrm_opt.answers.curves import allowance_grid
-from darrm_opt.design.sweep import DIGITS, MAX_DIGITS, MIN_DIGITS, Parameter, problem_at
+from darrm_opt.design.sweep import DIGITS, Parameter, problem_at
 from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.fields import FIELDS
 from darrm_opt.planning.baselines import BASELINES
-from darrm_opt.problem import MAX_TARGET_EPSILON
 from darrm_opt.record import DesignSpec
 
 DEFAULT_ALLOWANCES = 25
@@ -45,11 +43,11 @@ DEFAULT_ALLOWANCES = 25
 Baseline = Annotated[str, one_of(ALL_BASELINES), Field(json_schema_extra={"enum": [*ALL_BASELINES]})]
 
 Baselines = Annotated[
-    Annotated[list[Baseline], STOP_AT_FIRST, InQueryWords, Field(max_length=20)] | None,
-    Field(
-        description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
-        f"{', '.join(BASELINES)}.",
-        examples=[["laplace", "randomized_response"]],
+    Annotated[list[Baseline], STOP_AT_FIRST, InQueryWords] | None,
+    about(
+        "baselines",
+        words="What γ_opt is compared with, each in the form that is proved private for the problem",
+        otherwise=f"by default {', '.join(BASELINES)}",
     ),
 ]
 
@@ -57,9 +55,7 @@ Baselines = Annotated[
 class CurveRequest(DesignRequest):
     """An error curve to draw: γ_opt beside the baselines."""
 
-    points: Annotated[
-        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=MAX_POINTS)
-    ] = 101
+    points: Annotated[int, about("points", words="Number of p from 0.5 to 1, evenly spaced")] = 101
     baselines: Baselines = None
 
 
@@ -109,29 +105,14 @@ class TradeoffRequest(RequestModel):
     delta: ReleaseDelta = None
     affected: Affected = None
     ms: Annotated[
-        Annotated[
-            list[Annotated[FiniteFloat, Field(json_schema_extra={"exclusiveMinimum": 0})]],
-            STOP_AT_FIRST,
-            InQueryNumbers,
-            Field(min_length=1, max_length=MAX_ALLOWANCES),
-        ]
-        | None,
-        Field(description="Privacy allowances, each above 0."),
+        Annotated[list[Annotated[FiniteFloat, number_of("ms")]], STOP_AT_FIRST, InQueryNumbers] | None, about("ms")
     ] = None
-    m_from: Annotated[FiniteFloat | None, described("Least allowance of a range.", exclusiveMinimum=0)] = None
-    m_to: Annotated[FiniteFloat | None, described("Largest allowance of a range.", exclusiveMinimum=0)] = None
-    m_points: Annotated[
-        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MAX_ALLOWANCES)
-    ] = 25
+    m_from: Annotated[FiniteFloat | None, about("m_from")] = None
+    m_to: Annotated[FiniteFloat | None, about("m_to")] = None
+    m_points: Annotated[int, about("m_points")] = DEFAULT_ALLOWANCES
     target_epsilons: Annotated[
-        Annotated[
-            list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 500})]],
-            STOP_AT_FIRST,
-            InQueryNumbers,
-            Field(min_length=1, max_length=MAX_ALLOWANCES),
-        ]
-        | None,
-        Field(description="ε of the release, instead of allowances [nats]."),
+        Annotated[list[Annotated[FiniteFloat, number_of("target_epsilons")]], STOP_AT_FIRST, InQueryNumbers] | None,
+        about("target_epsilons"),
     ] = None
     objective: ObjectiveText = "rectangular"
     shape: Shape = "free"
@@ -162,13 +143,11 @@ class TradeoffRequest(RequestModel):
 
     def _range(self) -> list[float]:
         for name in ("m_from", "m_to"):
-            if (value := getattr(self, name)) is None or not value > 0:
-                raise InvalidInput(name, value, ACCEPTED[name])
+            if getattr(self, name) is None:
+                raise InvalidInput(name, None, FIELDS[name].accepted)
         start, end, count = float(self.m_from or 0), float(self.m_to or 0), self.m_points
         if end < start:
-            raise InvalidInput("m_to", end, ACCEPTED["m_to"])
-        if not 1 <= count <= MAX_ALLOWANCES:
-            raise InvalidInput("m_points", count, ACCEPTED["m_points"])
+            raise InvalidInput("m_to", end, FIELDS["m_to"].accepted)
         return [start + (end - start) * i / max(count - 1, 1) for i in range(count)]
 
 
@@ -219,31 +198,12 @@ class ProfileRequest(DesignRequest):
 
     gamma: OptionalGamma = None
     epsilons: Annotated[
-        Annotated[
-            list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": -500, "maximum": 500})]],
-            STOP_AT_FIRST,
-            InQueryNumbers,
-            Field(min_length=1, max_length=MAX_POINTS),
-        ]
-        | None,
-        Field(description="Where δ is wanted [nats], of either sign; instead of points."),
+        Annotated[list[Annotated[FiniteFloat, number_of("epsilons")]], STOP_AT_FIRST, InQueryNumbers] | None,
+        about("epsilons"),
     ] = None
     points: Annotated[
-        int,
-        described(
-            "Number of ε′, evenly spaced from 0 to one and a half times the target ε [points].",
-            minimum=2,
-            maximum=MAX_POINTS,
-        ),
+        int, about("points", words="Number of ε′, evenly spaced from 0 to one and a half times the target ε")
     ] = 16
-
-    def check(self) -> None:
-        """Refuse numbers of which ε′ are wanted that are out of range."""
-        if not 2 <= self.points <= MAX_POINTS:
-            raise InvalidInput("points", self.points, ACCEPTED["points"])
-        if any(abs(epsilon) > MAX_TARGET_EPSILON for epsilon in self.epsilons or ()):
-            accepted = f"a list of 1 to {MAX_POINTS} numbers of nats within ±{MAX_TARGET_EPSILON:g}"
-            raise InvalidInput("epsilons", self.epsilons, accepted)
 
 
 class ProfileAnswer(AnswerModel):
@@ -271,35 +231,17 @@ class LeastRequest(RequestModel):
     """
 
     K: Voters
-    parameter: Annotated[Parameter, Field(description="What is searched for.")] = "m"
-    utility: Annotated[
-        FiniteFloat | None,
-        described("Wanted share of the noiseless utility; or give agreement.", exclusiveMinimum=0, maximum=1),
-    ] = None
-    agreement: Annotated[
-        FiniteFloat | None,
-        described(
-            "Wanted chance that the released bit is the majority that was voted, under the objective's prior "
-            "[probability]; the objective is then taken with that measure.",
-            exclusiveMinimum=0.5,
-            maximum=1,
-        ),
-    ] = None
+    parameter: Annotated[Parameter, about("parameter", words="What is searched for")] = "m"
+    utility: Annotated[FiniteFloat | None, about("utility")] = None
+    agreement: Annotated[FiniteFloat | None, about("agreement")] = None
     m: Allowance = None
-    epsilon: Annotated[
-        FiniteFloat | Literal["inf"] | None,
-        described(
-            "ε of one voter [nats]; 'inf': the voter is not private. Left out where it is searched for.", minimum=0
-        ),
-    ] = None
+    epsilon: Annotated[OptionalVoterEpsilon, about("epsilon", otherwise="left out where it is searched for")] = None
     Delta: VoterDelta = 0.0
     delta: ReleaseDelta = None
     affected: Affected = None
     objective: ObjectiveText = "rectangular"
     shape: Shape = "free"
-    digits: Annotated[int, described("Significant digits of the number.", minimum=MIN_DIGITS, maximum=MAX_DIGITS)] = (
-        DIGITS
-    )
+    digits: Annotated[int, about("digits")] = DIGITS
     backend: Backend = "highs"
 
     def spec(self) -> DesignSpec:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from api.errors.problem_details import FieldError, FieldErrors, WorkLimitExceeded
+from api.errors.problem_details import FieldError, WorkLimitExceeded
 from api.schemas.fields import (
-    ACCEPTED,
     Affected,
     Allowance,
     AnswerModel,
@@ -26,16 +23,17 @@ from api.schemas.fields import (
     Shape,
     StatedProfile,
     TargetEpsilon,
+    TimeLimit,
     VoterDelta,
     Voters,
-    described,
-    field_of,
+    about,
 )
 from api.tasks.design import DesignTask
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.fields import FIELDS
 from darrm_opt.privacy_curves import profile_problem, remote_curve
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
@@ -45,64 +43,6 @@ MAX_SCENARIO_VOTERS = 100_000
 
 Drawing them, before anything is queued, takes at most a tenth of a second.
 """
-
-
-_VALID: dict[str, Any] = {
-    "K": 1,
-    "m": 1.0,
-    "epsilon": 1.0,
-    "Delta": 0.0,
-    "profile": [[1.0, 0.0]],
-    "delta": None,
-    "affected": None,
-    "target_epsilon": 1.0,
-    "objective": "rectangular",
-    "time_limit": None,
-    "gap": None,
-    "queries": 1,
-    "total_epsilon": 1.0,
-    "total_delta": 0.0,
-}
-"""A valid value of each field: what else is not valid shows with it."""
-
-T = TypeVar("T")
-
-
-def with_all_errors(compute: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Return a method of a request that tells every field that is not valid, and not the first one alone.
-
-    It raises the error of one such field, and of several `FieldErrors`, each as it is with the others valid.
-    """
-
-    @wraps(compute)
-    def told(request: Any) -> T:
-        found: dict[str, InvalidInput | FieldError] = {}
-        mended, is_new = request, True
-        while is_new:
-            try:
-                computed = compute(mended)
-            except (InvalidInput, FieldError, FieldErrors) as err:
-                complaints = err.complaints if isinstance(err, FieldErrors) else [err]
-                fields = {
-                    one.field if isinstance(one, FieldError) else field_of(one.argument): one for one in complaints
-                }
-                # A field that was left out is not mended, but for the one of which the others follow.
-                mendable = {name for name in fields.keys() & _VALID.keys() if getattr(request, name) is not None}
-                is_new = fields.keys().isdisjoint(found) and fields.keys() <= mendable | {"epsilon"}
-                found |= {name: one for name, one in fields.items() if name not in found}
-                valid = {name: _VALID.get(name) for name in fields}
-                if "K" in valid:  # what is said of so many voters is judged with their number alone
-                    others = {"affected": None, "objective": _VALID["objective"]}
-                    valid |= {name: value for name, value in others.items() if hasattr(request, name)}
-                mended = mended.model_copy(update=valid)
-            else:
-                if not found:
-                    return computed
-                break
-        complaints = list(found.values())
-        raise complaints[0] if len(complaints) == 1 else FieldErrors(complaints)
-
-    return told
 
 
 class ProblemRequest(RequestModel):
@@ -117,7 +57,6 @@ class ProblemRequest(RequestModel):
     affected: Affected = None
     target_epsilon: TargetEpsilon = None
 
-    @with_all_errors
     def problem(self) -> Problem:
         """Return the problem that is asked."""
         if self.profile is not None:
@@ -148,24 +87,9 @@ class DesignRequest(ProblemRequest):
     shape: Shape = "free"
     method: Method = "auto"
     backend: Backend = "highs"
-    time_limit: Annotated[
-        FiniteFloat | None,
-        described(
-            "Longest solve that is wanted, if it is not solved already [s]; at most the server's own limit. "
-            "Then the best certified γ so far is the answer.",
-            exclusiveMinimum=0,
-        ),
-    ] = None
-    gap: Annotated[
-        FiniteFloat | None,
-        described(
-            "Gap at which the solve may end, if it is not solved already: an answer that is within it of the optimum.",
-            minimum=0,
-            exclusiveMaximum=1,
-        ),
-    ] = None
+    time_limit: TimeLimit = None
+    gap: Annotated[FiniteFloat | None, about("gap")] = None
 
-    @with_all_errors
     def spec(self) -> DesignSpec:
         """Return what the answer depends on; its content key is the id."""
         problem, objective = self.problem(), objective_of(self.objective)
@@ -175,14 +99,9 @@ class DesignRequest(ProblemRequest):
         except InvalidInput as err:
             raise FieldError("objective", err) from err
 
-    @with_all_errors
     def task(self) -> DesignTask:
         """Return the task of designing it."""
-        spec = self.spec()
-        check_time_limit(self.time_limit)
-        if self.gap is not None and not 0 <= self.gap < 1:
-            raise InvalidInput("gap", self.gap, ACCEPTED["gap"])
-        return DesignTask(spec, self.method, self.backend, self.time_limit, self.gap)
+        return DesignTask(self.spec(), self.method, self.backend, self.time_limit, self.gap)
 
 
 def _check_scenarios(objective: AnyObjective, K: int) -> None:
@@ -200,16 +119,10 @@ def design_of(params: RequestModel, **given: Any) -> DesignRequest:
     return DesignRequest(**{name: getattr(params, name) for name in names} | given)
 
 
-def check_time_limit(seconds: float | None) -> None:
-    """Refuse a limit that no search can keep."""
-    if seconds is not None and not seconds > 0:
-        raise InvalidInput("time_limit", seconds, ACCEPTED["time_limit"])
-
-
 def nats(epsilon: float | Literal["inf"] | None) -> float:
     """Return the ε [nats] of a request as a number."""
     if epsilon is None:
-        raise InvalidInput("epsilon", None, ACCEPTED["epsilon"])
+        raise InvalidInput("epsilon", None, FIELDS["epsilon"].accepted)
     return math.inf if epsilon == "inf" else epsilon
 
 
@@ -315,10 +228,7 @@ class VerifyRequest(ProblemRequest):
     """A γ, and the problem for which it should be private."""
 
     gamma: PostedGamma
-    arithmetic: Annotated[
-        Arithmetic,
-        Field(description="Doubles with a proven error bound, or ball arithmetic: slower, and independent."),
-    ] = "float"
+    arithmetic: Annotated[Arithmetic, about("arithmetic")] = "float"
 
 
 class VerifyAnswer(AnswerModel):

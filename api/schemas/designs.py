@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer, ProblemAnswer, nats
-from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
+from api.schemas.fields import EXAMPLES, AnswerModel, OptionalVoterEpsilon, PageRequest, about
 from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from darrm_opt.errors import InvalidInput
 from solver_cache.database.designs import TAG_PATTERN, DesignFilter, StoredDesign
@@ -36,16 +36,10 @@ DesignId = Annotated[
 class DesignsRequest(PageRequest):
     """Which stored designs to list."""
 
-    K: Annotated[
-        int | None,
-        described("Only designs for so many voters [voters].", minimum=1, maximum=LARGEST),
-        Field(ge=1, le=LARGEST),
-    ] = None
-    epsilon: Annotated[
-        FiniteFloat | Literal["inf"] | None, described("Only designs for voters with this ε [nats].", minimum=0)
-    ] = None
-    m: Annotated[FiniteFloat | None, described("Only designs with this allowance.", exclusiveMinimum=0)] = None
-    tag: Annotated[TagName | None, Field(description="Only designs with this tag.")] = None
+    K: Annotated[int | None, about("K", words="Only designs for this many voters", most=LARGEST)] = None
+    epsilon: Annotated[OptionalVoterEpsilon, about("epsilon", words="Only designs for voters with this ε")] = None
+    m: Annotated[FiniteFloat | None, about("m", words="Only designs with this allowance")] = None
+    tag: Annotated[TagName | None, about("tag")] = None
 
     def filter(self) -> DesignFilter:
         """Return the filter; raises InvalidInput for a tag of another form."""

@@ -1,7 +1,6 @@
-"""Fields of requests: those that several share, and what each field accepts, in the words of the core's own errors.
+"""Fields of requests: the types that pydantic makes of the declared fields, and their ranges, which it enforces.
 
-Types are checked here, strictly: in JSON, ``false`` and "11" are not numbers; NaN and infinities are rejected.
-The ranges are only *described* here; the core checks them, with the same text for every way in.
+Types are checked strictly: in JSON, ``false`` and "11" are not numbers; NaN and infinities are rejected.
 """
 
 from __future__ import annotations
@@ -11,39 +10,96 @@ from collections.abc import Callable, Collection
 from importlib.resources import files
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from darrm_opt.accounting.sampling import Sampling, Scheme
 from darrm_opt.answers import SAMPLING, sampling_of
 from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
-from darrm_opt.design.certificate import Arithmetic
-from darrm_opt.design.objective import forms
-from darrm_opt.design.sweep import MAX_DIGITS, MIN_DIGITS, Parameter
+from darrm_opt.design.objective import as_objective, forms
+from darrm_opt.errors import InvalidInput
+from darrm_opt.fields import FIELDS
+from darrm_opt.fields import Field as Declared
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES
-from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
+from darrm_opt.privacy_curves import remote_curve
 from solver_cache.database.designs import MAX_LISTED
-from solver_cache.database.jobs import PAGE_SIZE, State
+from solver_cache.database.jobs import PAGE_SIZE
 
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
 """Examples in the description of the API, by model; a test gets the answers from the application."""
 
-MAX_POINTS = 1001
-"""Most points of a curve: more than any screen shows."""
-
-MAX_ALLOWANCES = 101
-"""Most allowances of one trade-off."""
-
-MAX_GAMMA_LENGTH = 100_001
-"""Most entries of a posted γ that are read at all; the server's max_voters is far below."""
-
 ALL_BASELINES = (*BASELINES, *OTHER_BASELINES)
 """Names of the baselines, the default ones first."""
 
+_OF_SERVICE = (
+    Declared("id", "Id of a design", "text", says="64 hexadecimal digits"),
+    Declared("other", "Id of another one", "text", says="64 hexadecimal digits"),
+    Declared("state", "Only jobs in this state", "choice"),
+    Declared("limit", "At most this many entries on the page", "whole", least=1, most=MAX_LISTED),
+    Declared(
+        "after",
+        "Continue behind this id: the `next` of the page before",
+        "text",
+        longest=64,
+        says="the id of one that is stored",
+    ),
+    Declared(
+        "url",
+        "Address of a POST that reports the end of the job: https, at any port, without user name and password; its "
+        "host must resolve when it is registered. Answer it with any 2xx within the server's time limit; redirects are "
+        "not followed",
+        "text",
+        longest=2000,
+        says="https://HOST[:PORT][/PATH][?QUERY], the host public and found by DNS, without user name, password and "
+        "fragment",
+    ),
+    Declared("webhook", "Id of a webhook", "text", says="msg_ and 32 hexadecimal digits"),
+    Declared(
+        "tag",
+        "Only designs with this tag",
+        "text",
+        says="1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit",
+    ),
+    Declared(
+        "problems", "Problems, each as in POST /v1/gamma; the server bounds how many", "list", says="a list of problems"
+    ),
+)
 
-def described(text: str, **range_: Any) -> Any:
-    """Return a field with its description and the range that the core will check."""
-    return Field(description=text, json_schema_extra=range_)
+DECLARED = FIELDS | {field.name: field for field in _OF_SERVICE}
+"""Every field of a request: those of questions, and those of the service."""
+
+LIMITS = {"ge": "least", "gt": "above", "le": "most", "lt": "below"}
+"""Pydantic's names of the limits of a range, and ours."""
+
+
+def _limits(field: Declared) -> dict[str, Any]:
+    return {theirs: field.limits[ours] for theirs, ours in LIMITS.items() if ours in field.limits}
+
+
+def about(name: str, **changes: Any) -> Any:
+    """Return the declared field as pydantic's: words, and the range that it enforces; ``changes`` as of `Field.of`."""
+    field = DECLARED[name].of(**changes)
+    given = {} if field.infinite or field.kind == "list" else _limits(field)
+    if field.longest is not None:
+        given["max_length"] = field.longest
+    if field.items is not None:
+        given["min_length"], given["max_length"] = field.items
+    return Field(description=field.description, examples=None if field.example is None else [field.example], **given)
+
+
+def number_of(name: str) -> Any:
+    """Return the range of one number of a declared field: an entry of a list, or a finite ε."""
+    return Field(**_limits(DECLARED[name]))
 
 
 def one_of(names: Collection[str]) -> AfterValidator:
@@ -51,29 +107,36 @@ def one_of(names: Collection[str]) -> AfterValidator:
 
     def check(value: str) -> str:
         if value not in names:
-            raise ValueError  # without the value, which may have lone surrogates
+            raise PydanticCustomError("one_of", "unknown name", {"expected": f"one of {', '.join(names)}"})
         return value
 
     return AfterValidator(check)
 
 
-Voters = Annotated[int, described("Number of voters [voters].", minimum=1)]
+def _read_by(parse: Callable[[Any], Any]) -> AfterValidator:
+    """Return a validator that has the core read a text, whose refusal is the field's."""
 
-Allowance = Annotated[
-    FiniteFloat | None,
-    described(
-        "Privacy allowance: the release may cost m times one voter's ε. Left out where target_epsilon is given.",
-        exclusiveMinimum=0,
-    ),
-]
+    def check(value: Any) -> Any:
+        try:
+            if value is not None:
+                parse(value)
+        except InvalidInput as err:
+            raise PydanticCustomError("refused", "refused", {"text": str(err)}) from err
+        return value
 
-VoterEpsilon = Annotated[
-    FiniteFloat | Literal["inf"], described("ε of one voter [nats]; 'inf': the voter is not private.", minimum=0)
-]
+    return AfterValidator(check)
+
+
+Voters = Annotated[int, about("K")]
+
+Allowance = Annotated[FiniteFloat | None, about("m")]
+
+_Nats = Annotated[FiniteFloat, number_of("epsilon")]
+
+VoterEpsilon = Annotated[_Nats | Literal["inf"], about("epsilon")]
 
 OptionalVoterEpsilon = Annotated[
-    FiniteFloat | Literal["inf"] | None,
-    described("ε of one voter [nats]; 'inf': the voter is not private. Needed unless a profile is given.", minimum=0),
+    _Nats | Literal["inf"] | None, about("epsilon", otherwise="needed unless a profile is given")
 ]
 
 StatedProfile = Annotated[
@@ -81,15 +144,8 @@ StatedProfile = Annotated[
     | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
     | str
     | None,
-    Field(
-        max_length=1000,
-        description="What one voter states of its privacy, instead of epsilon and Delta: points [ε [nats], "
-        'δ [probability]] that hold at once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, '
-        '{"zcdp": {"rho": ρ}}, '
-        '{"rdp": [[α, ε], …]} or {"dp_sgd": {"noise_multiplier": σ, "sampling_probability": q, "steps": T}}; as text '
-        "0:0.013,0.1:1e-5 or gaussian(0.0325). m has no meaning with it.",
-        examples=[[[0, 0.013], [0.1, 1e-5]], {"gaussian": {"mu": 0.0325}}],
-    ),
+    about("profile"),
+    _read_by(remote_curve),
 ]
 
 ProfileAnswer = Annotated[
@@ -102,62 +158,39 @@ ProfileAnswer = Annotated[
 ]
 """Profile of a voter in an answer."""
 
-VoterDelta = Annotated[
-    FiniteFloat, described("Δ, failure probability of one voter [probability].", minimum=0, exclusiveMaximum=1)
-]
+VoterDelta = Annotated[FiniteFloat, about("Delta")]
 
-ReleaseDelta = Annotated[
-    FiniteFloat | None,
-    described(
-        "δ, failure probability of the release [probability]; by default 1 − (1−Δ)^m, or Δ where there is no m.",
-        minimum=0,
-        exclusiveMaximum=1,
-    ),
-]
+ReleaseDelta = Annotated[FiniteFloat | None, about("delta")]
 
-Affected = Annotated[
-    int | None, described("How many voters one record can influence [voters]; by default K.", minimum=1)
-]
+Affected = Annotated[int | None, about("affected")]
 
-Fresh = Annotated[bool, Field(description=FRESH)]
+MovedVotes = Annotated[int, about("affected", otherwise="")]
 
-MovedVotes = Annotated[int | None, described("How many votes one record can move [votes]; null: all.", minimum=1)]
+Fresh = Annotated[bool, about("fresh")]
 
-Ties = Annotated[
-    Literal["excluded", "any"],
-    Field(description="Votes without a single leader: left out, or any leader is right."),
-]
+Ties = Annotated[Literal["excluded", "any"], about("ties")]
 
-LabelPrice = Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)]
+LabelPrice = Annotated[FiniteFloat, about("price")]
 
-TargetEpsilon = Annotated[
-    FiniteFloat | None,
-    described(
-        "ε of the release [nats]; the only way for epsilon = 0 and epsilon = 'inf', where m has no meaning.",
-        minimum=0,
-        maximum=500,
-    ),
-]
+TargetEpsilon = Annotated[FiniteFloat | None, about("target_epsilon")]
+
+TimeLimit = Annotated[FiniteFloat | None, about("time_limit")]
 
 ObjectiveText = Annotated[
     str,
-    Field(
-        max_length=20_000,
-        description=f"What is maximised: {forms()}, followed by tv or agreement if not the usual measure; or "
-        "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101).",
-        examples=["rectangular", "shared(2,5)", "uniform(lower=0.7) agreement"],
+    about(
+        "objective",
+        words=f"What is maximised: {forms()}, followed by tv or agreement if not the usual measure; or "
+        "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101)",
     ),
+    _read_by(as_objective),
 ]
 
-Shape = Annotated[design.Shape, described("monotone: γ does not decrease with the majority; costs a little.")]
+Shape = Annotated[design.Shape, about("shape")]
 
-Method = Annotated[design.Method, described("How to solve, if it is not solved already: same answer.")]
+Method = Annotated[design.Method, about("method")]
 
-Backend = Annotated[
-    str,
-    one_of(BACKENDS),
-    described("Which solver, if it is not solved already: same answer.", enum=[*BACKENDS]),
-]
+Backend = Annotated[str, one_of(BACKENDS), about("backend"), Field(json_schema_extra={"enum": [*BACKENDS]})]
 
 
 def _in_query(read: Callable[[str], Any]) -> BeforeValidator:
@@ -186,18 +219,11 @@ InQueryNumbers = _in_query(_number)
 InQueryWords = _in_query(str)
 """Validator of a list of names, likewise."""
 
-_GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
+_Entries = Annotated[list[Annotated[FiniteFloat, number_of("gamma")]], STOP_AT_FIRST, InQueryNumbers]
 
-_Entries = Annotated[
-    list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 1})]],
-    STOP_AT_FIRST,
-    InQueryNumbers,
-    Field(max_length=MAX_GAMMA_LENGTH, json_schema_extra={"minItems": 2}),
-]
+PostedGamma = Annotated[_Entries, about("gamma")]
 
-PostedGamma = Annotated[_Entries, Field(description=_GAMMA)]
-
-OptionalGamma = Annotated[_Entries | None, Field(description=_GAMMA)]
+OptionalGamma = Annotated[_Entries | None, about("gamma")]
 
 
 class RequestModel(BaseModel):
@@ -205,42 +231,34 @@ class RequestModel(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
+    @field_validator("*")
+    @classmethod
+    def _bounded_by_another(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a number above that of the field which bounds it."""
+        bound = DECLARED[str(info.field_name)].at_most
+        if bound and value is not None and (most := info.data.get(bound)) is not None and value > most:
+            expected = f"at most {bound} = {most} {DECLARED[bound].unit}"
+            raise PydanticCustomError("at_most", "above another field", {"expected": expected, "bound": most})
+        return value
+
 
 class SampledRequest(RequestModel):
     """Base of requests about queries that may have a fresh sample of the records each."""
 
-    records: Annotated[
-        int | None, described("Records of which every query has a fresh, secret sample [records].", minimum=1)
-    ] = None
-    sample: Annotated[
-        int | None, described("Records drawn for one query (by each voter, with each-voter) [records].", minimum=1)
-    ] = None
+    records: Annotated[int | None, about("records")] = None
+    sample: Annotated[int | None, about("sample")] = None
     sampling: Annotated[
         str | None,
-        Field(
-            max_length=100,
-            description="How: poisson (the default), without-replacement, random-allocation, each-voter or "
-            "each-voter-with-replacement.",
+        about(
+            "sampling",
+            words="How: poisson (the default), without-replacement, random-allocation, each-voter or "
+            "each-voter-with-replacement",
         ),
     ] = None
-    neighbours: Annotated[
-        str | None,
-        Field(
-            max_length=100,
-            description="add-remove (the default with poisson, and possible there only) or replace-one.",
-        ),
-    ] = None
-    labels: Annotated[int | None, described("Labels that one sample serves: tokens of a text [labels].", minimum=1)] = (
-        None
-    )
-
-    among: Annotated[
-        int | None,
-        described("Queries in a row among which each record is spread, with random-allocation [releases].", minimum=1),
-    ] = None
-    times: Annotated[
-        int | None, described("In how many of those it is, with random-allocation; by default 1 [releases].", minimum=1)
-    ] = None
+    neighbours: Annotated[str | None, about("neighbours")] = None
+    labels: Annotated[int | None, about("labels")] = None
+    among: Annotated[int | None, about("among")] = None
+    times: Annotated[int | None, about("times")] = None
 
     def as_sampling(self) -> Sampling | None:
         """Return how records are drawn anew for every query."""
@@ -254,12 +272,8 @@ class SampledRequest(RequestModel):
 class PageRequest(RequestModel):
     """Base of requests for a list, page by page."""
 
-    limit: Annotated[
-        int, described("At most so many on the page.", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
-    ] = PAGE_SIZE
-    after: Annotated[
-        str | None, Field(description="Continue behind this id: the `next` of the page before.", max_length=64)
-    ] = None
+    limit: Annotated[int, about("limit")] = PAGE_SIZE
+    after: Annotated[str | None, about("after")] = None
 
 
 class AnswerModel(BaseModel):
@@ -285,80 +299,6 @@ class AllocationAnswer(SamplingAnswer):
     among: int = Field(description="Queries in a row among which each record is spread.")
     times: int = Field(description="In how many of those it is.")
 
-
-def _choice(names: tuple[str, ...]) -> str:
-    *first, final = (f"'{name}'" for name in names)
-    return f"{', '.join(first)} or {final}"
-
-
-ACCEPTED = {
-    "K": "a whole number of voters, at least 1",
-    "m": "a privacy allowance, a real number above 0",
-    "epsilon": "a number of nats, at least 0 (inf: not private)",
-    "profile": "points [epsilon, delta], or a curve such as {'gaussian': {'mu': 0.0325}}",
-    "Delta": "a probability in [0, 1)",
-    "delta": "a probability in [0, 1)",
-    "affected": "a whole number of voters, at least 1",
-    "target_epsilon": "a number of nats, at least 0",
-    "objective": "the text of an objective, such as rectangular or shared(2,5)",
-    "shape": _choice(get_args(design.Shape)),
-    "method": _choice(get_args(design.Method)),
-    "backend": f"one of {', '.join(BACKENDS)}",
-    "points": f"a whole number of points, from 2 to {MAX_POINTS}",
-    "baselines": f"a list of names among {', '.join(ALL_BASELINES)}",
-    "ms": f"a list of 1 to {MAX_ALLOWANCES} allowances, real numbers above 0",
-    "target_epsilons": f"a list of 1 to {MAX_ALLOWANCES} numbers of nats, at least 0",
-    "m_from": "a privacy allowance, a real number above 0",
-    "m_to": "a privacy allowance, a real number above m_from",
-    "m_points": f"a whole number of allowances, from 1 to {MAX_ALLOWANCES}",
-    "parameter": f"{_choice(get_args(Parameter))}; of a cost, a number",
-    "mechanism": "the name of a mechanism, such as laplace",
-    "threshold": "a number of votes",
-    "check_sigma": "a number of votes, at least 0",
-    "cap": "a whole number of labels, at least 1",
-    "records": "a whole number of records, at least 1",
-    "sample": "a whole number of records, at least 1, at most all",
-    "neighbours": "'add-remove' with poisson, or 'replace-one'",
-    "among": "a whole number of queries, at least 1, with random-allocation",
-    "times": "a whole number of queries, at least 1, at most among",
-    "labels": "a whole number of labels of one sample, at least 1",
-    "utility": "a share in (0, 1], or an agreement in (0.5, 1], and not both",
-    "agreement": "a probability in (0.5, 1]",
-    "digits": f"a whole number of digits, {MIN_DIGITS} to {MAX_DIGITS}",
-    "epsilons": f"a list of 1 to {MAX_POINTS} numbers of nats",
-    "gamma": "a list of K + 1 probabilities, symmetric",
-    "arithmetic": _choice(get_args(Arithmetic)),
-    "fresh": "true (fresh randomness in every answer) or false (trained once)",
-    "curve": "true or false",
-    "least_accuracy": "a probability in [0.5, 1)",
-    "time_limit": "null, or seconds above 0",
-    "gap": "null, or a number from 0 to below 1",
-    "problems": "a list of problems",
-    "queries": "a whole number of releases, at least 1",
-    "slack": "a probability in [0, 1)",
-    "total_epsilon": f"a number of nats above 0, at most {MAX_TARGET_EPSILON:g}",
-    "total_delta": "a probability in [0, 1)",
-    "n": "a number of records, at least 2",
-    "subsample_size": "a number of records, at least 1",
-    "replacement": "True or False",
-    "sampling": f"'independent' or 'disjoint'; with records a scheme: {', '.join(get_args(Scheme))}",
-    "id": "64 hexadecimal digits",
-    "state": f"one of {', '.join(get_args(State))}",
-    "limit": f"a whole number, from 1 to {MAX_LISTED}",
-    "after": "the id of one that is stored",
-    "url": "https://HOST[:PORT][/PATH][?QUERY], the host public and found by DNS, without user name, password and "
-    "fragment",
-    "webhook": "msg_ and 32 hexadecimal digits",
-    "tag": "1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit",
-    "other": "64 hexadecimal digits",
-    "classes": "a whole number of classes, at least 2",
-    "ties": "'excluded' or 'any'",
-    "price": "a number at least 0",
-    "abstention": "True or False",
-    "groups": "a list of 1 to 8 groups, each an object with K, epsilon and perhaps Delta",
-    "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
-}
-"""Accepted values by field."""
 
 _OBJECTIVE_PARAMETERS = {"lower", "upper", "tau", "a", "b", "counts", "measure", "parameters", "scenarios", "seed"}
 

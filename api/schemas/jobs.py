@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.access.clients import current_prefix
 from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
-from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel
+from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel, about
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import problem_from_record, problem_record
 from solver_cache.database.jobs import Job, State, damaged_job
@@ -38,7 +38,7 @@ JobKind = Annotated[
 class ListRequest(PageRequest):
     """Which jobs to list."""
 
-    state: Annotated[State | None, Field(description="Only jobs in this state.")] = None
+    state: Annotated[State | None, about("state")] = None
 
 
 class PendingAnswer(AnswerModel):
@@ -192,8 +192,8 @@ class BatchRequest(RequestModel):
 
     problems: Annotated[
         list[Any],
+        about("problems"),
         Field(
-            description="Problems, each as in POST /v1/gamma; the server bounds how many.",
             json_schema_extra={
                 "items": {
                     "anyOf": [
@@ -236,15 +236,7 @@ class WebhookRequest(RequestModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"url": EXAMPLES["WebhookAnswer"][0]["url"]}]})
 
-    url: Annotated[
-        str,
-        Field(
-            description="Address of a POST that tells the end of the job: https, at any port, without user name and "
-            "password; its host must resolve when it is registered. "
-            "Answer it with any 2xx within the server's time limit; redirects are not followed.",
-            max_length=2000,
-        ),
-    ]
+    url: Annotated[str, about("url")]
 
 
 class WebhookAnswer(AnswerModel):

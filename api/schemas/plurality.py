@@ -8,8 +8,9 @@ from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
 from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
-from api.schemas.design import check_time_limit, nats
+from api.schemas.design import nats
 from api.schemas.fields import (
+    Affected,
     AllocationAnswer,
     AnswerModel,
     LabelPrice,
@@ -18,35 +19,32 @@ from api.schemas.fields import (
     SampledRequest,
     SamplingAnswer,
     Ties,
+    TimeLimit,
+    VoterDelta,
+    VoterEpsilon,
     Voters,
-    described,
+    about,
 )
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
+from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
 from darrm_opt.tables.priors import is_class_prior, parse_prior
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.problem import MAX_CLASSES, PluralityProblem
 
 MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
 
 
-TableEpsilon = Annotated[FiniteFloat, described("ε of the release [nats].", minimum=0, maximum=500)]
+TableEpsilon = Annotated[FiniteFloat, about("target_epsilon", words="ε of the release")]
 
-TableDelta = Annotated[FiniteFloat, described("δ of the release [probability].", minimum=0, exclusiveMaximum=1)]
+TableDelta = Annotated[FiniteFloat, about("delta", otherwise="")]
 
-
-LeastAccuracy = Annotated[
-    FiniteFloat | None,
-    described("Below this an answer is of no use, from 1/classes on [probability].", exclusiveMaximum=1),
-]
-
-MAX_GROUPS = 8
-"""Most groups of a request."""
+LeastAccuracy = Annotated[FiniteFloat | None, about("least_accuracy", least=None, otherwise="from 1/classes on")]
 
 
 def target_of(epsilon: float, delta: float) -> Privacy:
@@ -61,15 +59,14 @@ class PluralityFields(RequestModel):
     """Voters that are not private, classes, how votes fall, and the price of a wrong answer."""
 
     K: Voters
-    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)]
-    affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
+    classes: Annotated[int, about("classes", most=MAX_CLASSES)]
+    affected: MovedVotes = 1
     prior: Annotated[
         str,
-        Field(
-            max_length=20_000,
-            description="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), "
-            "or histogram(…) of counts that were seen.",
-            examples=["favoured(0.4,0.6,0.8)", "dirichlet(0.5)", "histogram(3,1,1:5; 5,0,0:2)"],
+        about(
+            "prior",
+            words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
+            example="favoured(0.4,0.6,0.8)",
         ),
     ] = "dirichlet(1)"
     ties: Ties = "excluded"
@@ -91,14 +88,12 @@ class PluralityRequest(PluralityFields):
     target_epsilon: TableEpsilon
     delta: TableDelta = 0.0
     queries: Annotated[
-        int, described("Number of releases Q that share the target [releases].", minimum=1, maximum=MAX_RULE_QUERIES)
+        int, about("queries", words="Number of releases Q that share the target", most=MAX_RULE_QUERIES)
     ] = 1
-    abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
+    abstention: Annotated[bool, about("abstention")] = False
 
     def problem(self) -> PluralityProblem:
         """Return the problem of one release."""
-        if not 1 <= self.queries <= MAX_RULE_QUERIES:
-            raise InvalidInput("queries", self.queries, f"a whole number of releases from 1 to {MAX_RULE_QUERIES}")
         target = release_target(target_of(self.target_epsilon, self.delta), self.queries)
         return self.within(target, abstention=self.abstention)
 
@@ -107,26 +102,22 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     """Queries and a total: which mechanism for all of them is the best?"""
 
     least_accuracy: LeastAccuracy = None
-    time_limit: Annotated[
-        FiniteFloat | None,
-        described("About how long to search [s]: then the options are what was found, all proved.", exclusiveMinimum=0),
-    ] = None
+    time_limit: TimeLimit = None
 
     def problem(self) -> PluralityProblem:
         """Return the problem with the total as its target."""
         total, sampling = self.total(), self.as_sampling()
-        check_search(self.least_accuracy, self.classes, self.time_limit)
+        check_accuracy(self.least_accuracy, self.classes)
         if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
             prior_of(self.prior, self.K)
             return PluralityProblem(self.K, 2, total, self.affected)
         return self.within(total)
 
 
-def check_search(least_accuracy: float | None, classes: int, time_limit: float | None) -> None:
-    """Refuse an accuracy that is no more than a guess, or a limit that no search can keep: now, and not by a job."""
-    if least_accuracy is not None and not 1 / classes <= least_accuracy < 1:
-        raise InvalidInput("least_accuracy", least_accuracy, "a probability from 1/classes to below 1")
-    check_time_limit(time_limit)
+def check_accuracy(least_accuracy: float | None, classes: int) -> None:
+    """Refuse an accuracy that is no more than a guess."""
+    if least_accuracy is not None and least_accuracy < 1 / classes:
+        raise InvalidInput("least_accuracy", least_accuracy, FIELDS["least_accuracy"].accepted)
 
 
 class PluralityProblemAnswer(AnswerModel):
@@ -232,21 +223,12 @@ class GroupFields(RequestModel):
     """Voters that are alike."""
 
     K: Voters
-    epsilon: Annotated[
-        FiniteFloat | Literal["inf"], Field(description='ε of one voter\'s answer [nats]; "inf": it is not private.')
-    ]
-    Delta: Annotated[
-        FiniteFloat, described("Δ of one voter's answer [probability].", minimum=0, exclusiveMaximum=1)
-    ] = 0.0
-    weight: Annotated[
-        FiniteFloat, described("Worth of one vote where the plurality is taken [votes].", exclusiveMinimum=0)
-    ] = 1.0
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    weight: Annotated[FiniteFloat, about("weight")] = 1.0
 
 
-Groups = Annotated[
-    list[GroupFields],
-    Field(min_length=1, max_length=MAX_GROUPS, description="The voters, those of equal privacy together."),
-]
+Groups = Annotated[list[GroupFields], about("groups")]
 
 
 def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
@@ -263,23 +245,23 @@ def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
 class TableRequest(RequestModel):
     """Groups of voters, classes and a target: which release of their votes is the best?"""
 
-    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=MAX_GROUP_CLASSES)] = 2
+    classes: Annotated[int, about("classes", most=MAX_GROUP_CLASSES)] = 2
     groups: Groups
     target_epsilon: TableEpsilon
     delta: TableDelta = 0.0
-    affected: MovedVotes = None
+    affected: Affected = None
     objective: Annotated[
         str,
-        Field(
-            max_length=20_000,
-            description="What is maximised: a prior of the votes, as dirichlet(a), shared(a,b) or favoured(a,…), or "
-            "truth(a_1,…,a_G), the chance of each group that a vote is right.",
-            examples=["dirichlet(1)", "truth(0.6,0.9)"],
+        about(
+            "objective",
+            words="What is maximised: a prior of the votes, as dirichlet(a), shared(a,b) or favoured(a,…), or "
+            "truth(a_1,…,a_G), the chance of each group that a vote is right",
+            example="truth(0.6,0.9)",
         ),
     ] = "dirichlet(1)"
     ties: Ties = "excluded"
     price: LabelPrice = 0.0
-    abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
+    abstention: Annotated[bool, about("abstention")] = False
 
     def goal(self) -> TableObjective:
         """Return the objective."""

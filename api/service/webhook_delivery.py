@@ -20,7 +20,7 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from api.schemas.fields import ACCEPTED
+from api.schemas.fields import DECLARED
 from darrm_opt.errors import InvalidInput
 
 MAX_URL_LENGTH = 2000
@@ -111,7 +111,7 @@ def _literal(host: str) -> Address | None:
 
 def _invalid_url(text: str) -> InvalidInput:
     """Return the refusal of an address, which is not repeated beyond its scheme: it may hold a password."""
-    return InvalidInput("url", text.partition(":")[0][:10] + ":…", ACCEPTED["url"])
+    return InvalidInput("url", text.partition(":")[0][:10] + ":…", DECLARED["url"].accepted)
 
 
 def is_allowed(address: Address, networks: Sequence[Network], *, secure: bool) -> bool:

@@ -33,6 +33,7 @@ LAYERS = (
         "decimals",
         "durable_file",
         "errors",
+        "fields",
         "optional_packages",
         "process",
         "rounding",

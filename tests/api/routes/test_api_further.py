@@ -339,7 +339,7 @@ CANNOT_BE: dict[str, tuple[dict[str, Any], list[tuple[dict[str, Any], str]]]] = 
         {"K": 5, "epsilon": 0.1},
         [
             ({"ms": []}, "ms"),
-            ({"ms": [0]}, "m"),
+            ({"ms": [0]}, "ms"),
             ({"ms": [1] * 102}, "ms"),
             ({"ms": [1, "x"]}, "ms"),
             ({"ms": [1], "m_from": 1}, "m_from"),

@@ -1,0 +1,408 @@
+"""Fields of questions: the name, symbol, unit, range and words of each, declared once for every door.
+
+The service makes its types from this list and enforces the ranges, the command line takes its help and metavars from
+it, and the core the texts of its refusals. A question may narrow a range or add words (`Field.of`); it declares no
+field of its own. This module imports nothing of the core, so that help texts start fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Kind = Literal["whole", "real", "text", "choice", "flag", "list", "object"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """Field of a question.
+
+    >>> FIELDS["Delta"].accepted, FIELDS["points"].accepted
+    ('a probability in [0, 1)', 'a whole number of points from 2 to 1001')
+    >>> FIELDS["total_epsilon"].description
+    'ε of all releases together [nats].'
+    """
+
+    name: str  # in Python, JSON and, with hyphens, on the command line
+    words: str  # what it is
+    kind: Kind = "real"
+    unit: str = ""  # of the number, or of each number of a list
+    symbol: str = ""  # in equations
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    at_most: str = ""  # the field that bounds it from above
+    items: tuple[int, int] | None = None  # least and most entries of a list
+    longest: int | None = None  # most characters of a text
+    infinite: bool = False  # whether "inf" is accepted
+    noun: str = ""  # of what is accepted, if the unit does not say it
+    says: str = ""  # what is accepted, if noun and range do not say it
+    otherwise: str = ""  # what holds where it is left out
+    example: Any = None
+
+    def of(self, **changes: Any) -> Field:
+        """Return the field with another range, or other words, in one question."""
+        return replace(self, **changes)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The range of its numbers, by the names of `least`, `above`, `most` and `below`."""
+        named = {name: getattr(self, name) for name in ("least", "above", "most", "below")}
+        return {name: limit for name, limit in named.items() if limit is not None}
+
+    @property
+    def description(self) -> str:
+        """Words, unit, and what holds where it is left out."""
+        words = self.words
+        if self.unit:  # behind the first clause
+            end = min((place for mark in ";:" if (place := words.find(mark)) >= 0), default=len(words))
+            words = f"{words[:end]} [{self.unit}]{words[end:]}"
+        return f"{words}{f'; {self.otherwise}' if self.otherwise else ''}."
+
+    @property
+    def accepted(self) -> str:
+        """What is accepted, in words."""
+        return self.says or f"{self.noun or self._noun}{self._range}"
+
+    @property
+    def metavar(self) -> str:
+        """What the value is, as a help text shows it."""
+        if self.kind == "whole":
+            return "COUNT"
+        return {"nats": "NATS", "probability": "PROBABILITY", "s": "SECONDS", "votes": "VOTES"}.get(
+            self.unit, "NUMBER" if self.kind == "real" else "TEXT"
+        )
+
+    @property
+    def _noun(self) -> str:
+        if self.kind == "whole":
+            return f"a whole number of {self.unit}" if self.unit else "a whole number"
+        if self.kind == "flag":
+            return "true or false"
+        return {
+            "nats": "a number of nats",
+            "probability": "a probability",
+            "s": "seconds",
+            "votes": "a number of votes",
+        }.get(self.unit, "a number")
+
+    @property
+    def _range(self) -> str:
+        least, above, most, below = self.least, self.above, self.most, self.below
+        lower, upper = above if least is None else least, below if most is None else most
+        if self.unit == "probability" and lower is not None and upper is not None:
+            return f" in {'(' if least is None else '['}{lower:g}, {upper:g}{')' if most is None else ']'}"
+        if least is not None and most is not None:
+            return f" from {_number(least)} to {_number(most)}"
+        parts = [
+            f" above {_number(above)}"
+            if above is not None
+            else f", at least {_number(least)}"
+            if least is not None
+            else "",
+            f", at most {_number(most)}"
+            if most is not None
+            else f", below {_number(below)}"
+            if below is not None
+            else "",
+        ]
+        return "".join(parts)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"
+
+
+_NOUNS = {"nats": "a number of nats", "probability": "a probability", "s": "seconds", "votes": "a number of votes"}
+
+MAX_TARGET_EPSILON = 500.0
+"""Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
+
+MAX_POINTS = 1001
+"""Most points of a curve: more than any screen shows."""
+
+MAX_ALLOWANCES = 101
+"""Most allowances of one trade-off."""
+
+MAX_QUERIES = 10**9
+"""Most releases of a question."""
+
+MAX_GAMMA_LENGTH = 100_001
+"""Most entries of a γ that are read at all; the server's max_voters is far below."""
+
+MAX_TEXT = 20_000
+"""Most characters of an objective or a prior, which may list thousands of counts."""
+
+FRESH = (
+    "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
+    "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
+)
+"""What ``fresh`` means: the sentence of the command line, the page and the documentation."""
+
+_PROBABILITY: dict[str, Any] = {"unit": "probability", "least": 0, "below": 1}
+
+_DECLARED = (
+    # Voters, and the privacy of one release.
+    Field("K", "Number of voters", "whole", "voters", "K", least=1, example=11),
+    Field(
+        "epsilon",
+        "ε of one voter; 'inf': the voter is not private",
+        unit="nats",
+        symbol="ε",
+        least=0,
+        infinite=True,
+        says="a number of nats, at least 0 (inf: not private)",
+        example=0.1,
+    ),
+    Field("Delta", "Δ, failure probability of one voter", symbol="Δ", **_PROBABILITY, example=1e-5),
+    Field(
+        "profile",
+        "What one voter states of its privacy, instead of epsilon and Delta: points [ε [nats], δ [probability]] that "
+        'hold at once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, {"zcdp": {"rho": ρ}}, '
+        '{"rdp": [[α, ε], …]} or {"dp_sgd": {"noise_multiplier": σ, "sampling_probability": q, "steps": T}}; as text '
+        "0:0.013,0.1:1e-5 or gaussian(0.0325). m has no meaning with it",
+        "object",
+        longest=1000,
+        says="points [epsilon, delta], or a curve such as {'gaussian': {'mu': 0.0325}}",
+        example=[[0, 0.013], [0.1, 1e-5]],
+    ),
+    Field(
+        "affected",
+        "How many voters one record can influence",
+        "whole",
+        "voters",
+        "s",
+        least=1,
+        at_most="K",
+        otherwise="by default all",
+        example=1,
+    ),
+    Field(
+        "m",
+        "Privacy allowance: the release may cost m times one voter's ε. Left out where target_epsilon is given",
+        symbol="m",
+        above=0,
+        noun="a privacy allowance, a real number",
+        example=3,
+    ),
+    Field(
+        "target_epsilon",
+        "ε of the release; the only way for epsilon = 0 and epsilon = 'inf', where m has no meaning",
+        unit="nats",
+        symbol="mε",
+        least=0,
+        most=MAX_TARGET_EPSILON,
+        example=0.3,
+    ),
+    Field(
+        "delta",
+        "δ, failure probability of the release",
+        symbol="δ",
+        **_PROBABILITY,
+        otherwise="by default 1 − (1−Δ)^m, or Δ where there is no m",
+        example=1e-4,
+    ),
+    Field("fresh", FRESH.rstrip("."), "flag", says="true (fresh randomness in every answer) or false (trained once)"),
+    Field("classes", "Number of classes", "whole", "classes", "C", least=2, example=3),
+    Field(
+        "groups",
+        "The voters, those of equal privacy together",
+        "list",
+        items=(1, 8),
+        says="a list of 1 to 8 groups, each an object with K, epsilon and perhaps Delta",
+    ),
+    Field("weight", "Worth of one vote where the plurality is taken", unit="votes", above=0),
+    # A design.
+    Field(
+        "objective",
+        "What is maximised",
+        "text",
+        longest=MAX_TEXT,
+        says="the text of an objective, such as rectangular or shared(2,5)",
+        example="rectangular",
+    ),
+    Field(
+        "prior",
+        "How votes fall",
+        "text",
+        longest=MAX_TEXT,
+        says="the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
+        example="shared(2,5)",
+    ),
+    Field(
+        "shape",
+        "free: any γ; monotone: one that never falls as the majority grows, for a little less utility",
+        "choice",
+    ),
+    Field("method", "How to solve, if it is not solved already: same answer", "choice"),
+    Field(
+        "backend", "Which LP solver, if it is not solved already: same answer", "choice", says="the name of a solver"
+    ),
+    Field(
+        "time_limit",
+        "Longest search that is wanted: then the answer is the best that was found, all of it proved",
+        unit="s",
+        above=0,
+    ),
+    Field(
+        "gap", "Gap at which the solve may end, if it is not solved already: within it of the optimum", least=0, below=1
+    ),
+    Field("ties", "Votes without a single leader: left out, or any leader is right", "choice"),
+    Field("price", "Cost of a wrong label, in right ones", unit="labels", least=0, example=0.5),
+    Field("abstention", "Whether no class may be released", "flag"),
+    Field(
+        "gamma",
+        "γ(0..K); exactly symmetric, γ(l) = γ(K−l)",
+        "list",
+        "probability",
+        "γ",
+        least=0,
+        most=1,
+        items=(2, MAX_GAMMA_LENGTH),
+        says="a list of K + 1 probabilities, symmetric",
+    ),
+    Field(
+        "arithmetic",
+        "Doubles with a proven error bound, or ball arithmetic: slower, and independent",
+        "choice",
+    ),
+    # A total over many releases.
+    Field("queries", "Number of releases Q", "whole", "releases", "Q", least=1, most=MAX_QUERIES, example=100),
+    Field(
+        "total_epsilon",
+        "ε of all releases together",
+        unit="nats",
+        symbol="ε",
+        above=0,
+        most=MAX_TARGET_EPSILON,
+        example=1.0,
+    ),
+    Field("total_delta", "δ of all releases together", symbol="δ", **_PROBABILITY, example=1e-5),
+    Field("slack", "δ′ of the closed form", symbol="δ′", **_PROBABILITY, example=1e-4),
+    Field("least_accuracy", "Below this an answer is of no use", unit="probability", least=0.5, below=1),
+    # A mechanism.
+    Field(
+        "mechanism",
+        "Name of the mechanism",
+        "text",
+        longest=100,
+        says="the name of a mechanism, such as laplace",
+        example="laplace",
+    ),
+    Field("parameter", "Its parameter: σ or scale of noise in votes, rate of selection in nats a vote, or its like"),
+    Field("threshold", "Least noisy count for which a class is released, with parameter", unit="votes"),
+    Field("check_sigma", "σ of the noise on the count that is checked", unit="votes", symbol="σ", least=0),
+    Field("cap", "Most classes that are released", "whole", "labels", least=1),
+    Field(
+        "curve",
+        "Whether ε over δ and over the number of releases is wanted too: some 20 accounts",
+        "flag",
+    ),
+    # Voters that are trained on random subsamples.
+    Field(
+        "n",
+        "Records in the dataset, where each voter is a model trained on a subsample of them",
+        "whole",
+        "records",
+        "n",
+        least=2,
+    ),
+    Field("subsample_size", "Records drawn for one model, with n", "whole", "records", least=1),
+    Field("replacement", "Whether a record can be drawn twice within a subsample", "flag"),
+    # Records that are drawn anew for every query.
+    Field("records", "Records of which every query has a fresh, secret sample", "whole", "records", "n", least=1),
+    Field(
+        "sample",
+        "Records drawn for one query (by each voter, with each-voter)",
+        "whole",
+        "records",
+        "s",
+        least=1,
+        at_most="records",
+    ),
+    Field("sampling", "How the records, or the subsamples of the voters, are drawn", "choice", longest=100),
+    Field(
+        "neighbours",
+        "add-remove (the default with poisson, and possible there only) or replace-one",
+        "choice",
+        longest=100,
+        says="'add-remove' with poisson, or 'replace-one'",
+    ),
+    Field("labels", "Labels that one sample serves: tokens of a text", "whole", "labels", "T", least=1),
+    Field(
+        "among",
+        "Queries in a row among which each record is spread, with random-allocation",
+        "whole",
+        "releases",
+        "t",
+        least=1,
+    ),
+    Field(
+        "times",
+        "In how many of those it is, with random-allocation",
+        "whole",
+        "releases",
+        "k",
+        least=1,
+        at_most="among",
+        otherwise="by default 1",
+    ),
+    # Curves, and the inverse question.
+    Field("points", "Number of points, evenly spaced", "whole", "points", least=2, most=MAX_POINTS),
+    Field("baselines", "What γ_opt is compared with", "list", items=(0, 20), says="a list of names of baselines"),
+    Field(
+        "ms",
+        "Privacy allowances, each above 0",
+        "list",
+        above=0,
+        items=(1, MAX_ALLOWANCES),
+        says=f"a list of 1 to {MAX_ALLOWANCES} allowances, real numbers above 0",
+    ),
+    Field("m_from", "Least allowance of a range", above=0, noun="a privacy allowance, a real number"),
+    Field("m_to", "Largest allowance of a range", above=0, says="a privacy allowance, a real number above m_from"),
+    Field(
+        "m_points",
+        "How many allowances a range has, evenly spaced",
+        "whole",
+        least=1,
+        most=MAX_ALLOWANCES,
+        noun="a whole number of allowances",
+    ),
+    Field(
+        "target_epsilons",
+        "ε of the release, instead of allowances",
+        "list",
+        "nats",
+        least=0,
+        most=MAX_TARGET_EPSILON,
+        items=(1, MAX_ALLOWANCES),
+        says=f"a list of 1 to {MAX_ALLOWANCES} numbers of nats, at least 0",
+    ),
+    Field(
+        "epsilons",
+        "Where δ is wanted, of either sign; instead of points",
+        "list",
+        "nats",
+        "ε′",
+        least=-MAX_TARGET_EPSILON,
+        most=MAX_TARGET_EPSILON,
+        items=(1, MAX_POINTS),
+        says=f"a list of 1 to {MAX_POINTS} numbers of nats within ±{MAX_TARGET_EPSILON:g}",
+    ),
+    Field(
+        "utility", "Wanted share of the noiseless utility; or give agreement", above=0, most=1, says="a share in (0, 1]"
+    ),
+    Field(
+        "agreement",
+        "Wanted chance that the released bit is the majority that was voted, under the objective's prior; the "
+        "objective is then taken with that measure",
+        unit="probability",
+        above=0.5,
+        most=1,
+    ),
+    Field("digits", "Significant digits of the number", "whole", least=2, most=10, noun="a whole number of digits"),
+)
+
+FIELDS = {field.name: field for field in _DECLARED}
+"""Every field of a question, by its name."""

@@ -79,7 +79,7 @@ def test_every_field_is_declared_once() -> None:
 
 
 def test_a_request_narrows_a_range_and_never_widens_it() -> None:
-    told = {(field, limit): [] for _, _, field, limit, _ in CASES}
+    told: dict[tuple[str, str], list[float]] = {(field, limit): [] for _, _, field, limit, _ in CASES}
     for _, _, field, limit, value in CASES:
         told[field, limit].append(value)
     for (field, limit), values in told.items():

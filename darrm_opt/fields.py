@@ -7,6 +7,7 @@ field of its own. This module imports nothing of the core, so that help texts st
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -59,6 +60,13 @@ class Field:
             end = min((place for mark in ";:" if (place := words.find(mark)) >= 0), default=len(words))
             words = f"{words[:end]} [{self.unit}]{words[end:]}"
         return f"{words}{f'; {self.otherwise}' if self.otherwise else ''}."
+
+    @property
+    def help(self) -> str:
+        """Words and range, as a help text shows them; options stand for fields."""
+        words = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda name: f"--{name[0].replace('_', '-')}", self.words)
+        is_clause = self.kind == "real" and not {";", ":"} & {*words}
+        return f"{words},{self._range.removeprefix(',')}." if is_clause and self._range else f"{words}."
 
     @property
     def accepted(self) -> str:
@@ -147,7 +155,7 @@ _DECLARED = (
     Field("K", "Number of voters", "whole", "voters", "K", least=1, example=11),
     Field(
         "epsilon",
-        "ε of one voter; 'inf': the voter is not private",
+        "ε of one voter; inf: the voter is not private",
         unit="nats",
         symbol="ε",
         least=0,
@@ -188,7 +196,7 @@ _DECLARED = (
     ),
     Field(
         "target_epsilon",
-        "ε of the release; the only way for epsilon = 0 and epsilon = 'inf', where m has no meaning",
+        "ε of the release; needed where epsilon is 0 or inf, as m has no meaning there",
         unit="nats",
         symbol="mε",
         least=0,
@@ -280,7 +288,13 @@ _DECLARED = (
     ),
     Field("total_delta", "δ of all releases together", symbol="δ", **_PROBABILITY, example=1e-5),
     Field("slack", "δ′ of the closed form", symbol="δ′", **_PROBABILITY, example=1e-4),
-    Field("least_accuracy", "Below this an answer is of no use", unit="probability", least=0.5, below=1),
+    Field(
+        "least_accuracy",
+        "Below this an answer is of no use",
+        unit="probability",
+        below=1,
+        says="a probability from 1/classes to below 1",
+    ),
     # A mechanism.
     Field(
         "mechanism",

@@ -183,7 +183,7 @@ class ReleasePlanRequest(TotalRequest, SampledRequest):
             "for votes that were counted",
         ),
     ] = "rectangular"
-    least_accuracy: Annotated[FiniteFloat, about("least_accuracy")] = 0.6
+    least_accuracy: Annotated[FiniteFloat, about("least_accuracy", least=0.5)] = 0.6
     time_limit: TimeLimit = None
 
     def spec(self) -> DesignSpec:

@@ -44,7 +44,7 @@ TableEpsilon = Annotated[FiniteFloat, about("target_epsilon", words="ε of the r
 
 TableDelta = Annotated[FiniteFloat, about("delta", otherwise="")]
 
-LeastAccuracy = Annotated[FiniteFloat | None, about("least_accuracy", least=None, otherwise="from 1/classes on")]
+LeastAccuracy = Annotated[FiniteFloat | None, about("least_accuracy", otherwise="from 1/classes on")]
 
 
 def target_of(epsilon: float, delta: float) -> Privacy:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cache
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from darrm.cli.parser import EVERY_COMMAND, CommandOption
+from darrm.cli.parser import EVERY_COMMAND, CommandOption, Text
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.bagging import Bags
+    from darrm_opt.fields import Field
     from darrm_opt.problem import Privacy, Problem
     from darrm_opt.tables.groups import VoterGroup
     from darrm_opt.voters import PrivacyProfile
@@ -31,18 +33,39 @@ LARGE_EPSILON = 8.0
 PROBLEM = "The problem"
 _DESIGN = "The design"
 
+
+@cache  # one object, wherever an option is declared again
+def asked(
+    name: str, panel: str = "Options", otherwise: str = "", *, words: Text = "", values: Text = ""
+) -> CommandOption:
+    """Return a declared field (`darrm_opt.fields`) as an option, with its words and metavar unless others are given."""
+    # Read when help is shown: the core takes long to import.
+    return CommandOption(
+        f"--{name.replace('_', '-')}",
+        words or (lambda: _declared(name).help),
+        values or (lambda: _declared(name).metavar),
+        panel,
+        otherwise,
+    )
+
+
+def _declared(name: str) -> Field:
+    from darrm_opt.fields import FIELDS
+
+    return FIELDS[name]
+
+
+def meaning_of_fresh() -> str:
+    """Return what --fresh means."""
+    return _declared("fresh").description
+
+
 AsJson = Annotated[
     bool,
     CommandOption("--json", "Print the answer as JSON on stdout; everything else goes to stderr.", panel=EVERY_COMMAND),
 ]
 
-FRESH = (
-    "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
-    "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
-)
-"""What --fresh means: `darrm_opt.problem.FRESH`, which would take long to import."""
-
-Fresh = Annotated[bool, CommandOption("--fresh", FRESH)]
+Fresh = Annotated[bool, CommandOption("--fresh", meaning_of_fresh)]
 
 MissingVotes = Annotated[
     str | None,
@@ -111,14 +134,10 @@ _PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "
 class VoterOptions:
     """Options about the voters, as typed."""
 
-    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT", PROBLEM)] = None
-    epsilon: Annotated[
-        str | None, CommandOption("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", PROBLEM)
-    ] = None
-    Delta: Annotated[str, CommandOption("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", PROBLEM)] = "0"
-    affected: Annotated[
-        str | None, CommandOption("--affected", "How many voters one record can influence.", "COUNT", PROBLEM, "all K")
-    ] = None
+    K: Annotated[str | None, asked("K", PROBLEM)] = None
+    epsilon: Annotated[str | None, asked("epsilon", PROBLEM)] = None
+    Delta: Annotated[str, asked("Delta", PROBLEM)] = "0"
+    affected: Annotated[str | None, asked("affected", PROBLEM, "all K")] = None
     profile: Annotated[
         str | None,
         CommandOption(
@@ -179,24 +198,9 @@ class VoterOptions:
 class ProblemOptions(VoterOptions):
     """Problem options, as typed: the voters, and what the release may cost."""
 
-    m: Annotated[
-        str | None,
-        CommandOption(
-            "--m",
-            "Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
-            "NUMBER",
-            PROBLEM,
-        ),
-    ] = None
-    target_epsilon: Annotated[
-        str | None,
-        CommandOption(
-            "--target-epsilon", "ε of the release, instead of --m; needed where --epsilon is inf.", "NATS", PROBLEM
-        ),
-    ] = None
-    delta: Annotated[
-        str | None, CommandOption("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
-    ] = None
+    m: Annotated[str | None, asked("m", PROBLEM)] = None
+    target_epsilon: Annotated[str | None, asked("target_epsilon", PROBLEM)] = None
+    delta: Annotated[str | None, asked("delta", PROBLEM, "1 − (1−Δ)^m")] = None
 
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
@@ -213,9 +217,7 @@ class ProblemOptions(VoterOptions):
         return Problem(given["K"], voter, target, given["affected"])
 
 
-Method = Annotated[
-    str, CommandOption("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN)
-]
+Method = Annotated[str, asked("method", _DESIGN, values=methods)]
 
 
 @dataclass(frozen=True)
@@ -225,15 +227,9 @@ class SearchOptions:
     objective: Annotated[
         str, CommandOption("--objective", lambda: f"What is maximised: {objectives()}.", "TEXT", _DESIGN)
     ] = "rectangular"
-    shape: Annotated[
-        str,
-        CommandOption("--shape", "free: any γ; monotone: one that never falls as the majority grows.", shapes, _DESIGN),
-    ] = "free"
-    backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends, _DESIGN)] = "highs"
-    time_limit: Annotated[
-        str | None,
-        CommandOption("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),
-    ] = None
+    shape: Annotated[str, asked("shape", _DESIGN, values=shapes)] = "free"
+    backend: Annotated[str, asked("backend", _DESIGN, values=backends)] = "highs"
+    time_limit: Annotated[str | None, asked("time_limit", _DESIGN)] = None
 
 
 @dataclass(frozen=True)
@@ -331,25 +327,8 @@ def how_drawn() -> str:
 class SampleOptions:
     """How the records of every query are drawn anew, as typed."""
 
-    records: Annotated[
-        str | None,
-        CommandOption(
-            "--records",
-            "Where every query has a fresh, secret sample of the records: how many there are.",
-            "COUNT",
-            QUERIES,
-            "every record is in every query",
-        ),
-    ] = None
-    sample: Annotated[
-        str | None,
-        CommandOption(
-            "--sample",
-            "How many of the --records are drawn for a query, or by each voter with each-voter.",
-            "COUNT",
-            QUERIES,
-        ),
-    ] = None
+    records: Annotated[str | None, asked("records", QUERIES, "every record is in every query")] = None
+    sample: Annotated[str | None, asked("sample", QUERIES)] = None
     sampling: Annotated[str | None, CommandOption("--sampling", how_drawn, "SCHEME[,…]", QUERIES, "poisson")] = None
 
     def as_sampling(self) -> Sampling | None:
@@ -388,15 +367,9 @@ class SampleOptions:
 class TotalOptions:
     """Queries and the total that they share, as typed."""
 
-    queries: Annotated[
-        str, CommandOption("--queries", "Number of queries Q, each answered once.", "COUNT", QUERIES)
-    ] = "1"
-    total_epsilon: Annotated[
-        str | None, CommandOption("--total-epsilon", "ε of all answers together.", "NATS", QUERIES)
-    ] = None
-    total_delta: Annotated[
-        str | None, CommandOption("--total-delta", "δ of all answers together, in [0, 1).", "PROBABILITY", QUERIES, "0")
-    ] = None
+    queries: Annotated[str, asked("queries", QUERIES)] = "1"
+    total_epsilon: Annotated[str | None, asked("total_epsilon", QUERIES)] = None
+    total_delta: Annotated[str | None, asked("total_delta", QUERIES, "0")] = None
 
 
 @dataclass(frozen=True)
@@ -414,21 +387,8 @@ class WorthOptions:
         ),
     ] = None
     missing: MissingVotes = None
-    ties: Annotated[
-        str,
-        CommandOption(
-            "--ties",
-            "Votes of a prior of classes without a single leader: left out, or any leader is right.",
-            "excluded|any",
-            VOTES,
-        ),
-    ] = "excluded"
-    price: Annotated[
-        str,
-        CommandOption(
-            "--price", "Cost of a wrong label, in right ones; above 0, plans leave answers out.", "NUMBER", VOTES
-        ),
-    ] = "0"
+    ties: Annotated[str, asked("ties", VOTES, values="excluded|any")] = "excluded"
+    price: Annotated[str, asked("price", VOTES)] = "0"
 
 
 @dataclass(frozen=True)
@@ -519,7 +479,7 @@ class GroupOptions:
 class TableOptions(WorthOptions, GroupOptions):
     """What makes a design a table: groups of voters, more classes, abstention; as typed."""
 
-    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
+    classes: Annotated[str, asked("classes", PROBLEM)] = "2"
     abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=PROBLEM)] = (
         False
     )
@@ -529,12 +489,10 @@ class TableOptions(WorthOptions, GroupOptions):
 class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
     """Question to the ranking, as typed: voters, queries, the total, and how votes fall."""
 
-    epsilon: Annotated[
-        str, CommandOption("--epsilon", "ε of one voter; inf: the voter is not private.", "NATS", PROBLEM)
-    ] = "inf"
-    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
+    epsilon: Annotated[str, asked("epsilon", PROBLEM)] = "inf"
+    classes: Annotated[str, asked("classes", PROBLEM)] = "2"
     bags: BagsOption = None
-    fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=PROBLEM)] = False
+    fresh: Annotated[bool, CommandOption("--fresh", meaning_of_fresh, panel=PROBLEM)] = False
 
     @property
     def total(self) -> Privacy:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail
-from darrm.cli.parameters import TOTAL, AsJson, TotalOptions, number, options_named, total_privacy
+from darrm.cli.parameters import TOTAL, AsJson, TotalOptions, asked, number, options_named, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 from darrm.cli.verbs.cost import ParameterOptions
 
@@ -40,13 +40,9 @@ def audit(
             BLACK_BOX,
         ),
     ] = None,
-    K: Annotated[str | None, CommandOption("--K", "Number of voters.", "COUNT", otherwise="that of the file")] = None,
-    classes: Annotated[
-        str | None, CommandOption("--classes", "Number of classes.", "COUNT", otherwise="2, or that of the file")
-    ] = None,
-    affected: Annotated[
-        str | None, CommandOption("--affected", "Votes that one record moves.", "COUNT", otherwise="1")
-    ] = None,
+    K: Annotated[str | None, asked("K", otherwise="that of the file")] = None,
+    classes: Annotated[str | None, asked("classes", otherwise="2, or that of the file")] = None,
+    affected: Annotated[str | None, asked("affected", otherwise="1")] = None,
     neighbours: Annotated[
         str,
         CommandOption(

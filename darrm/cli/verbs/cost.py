@@ -21,6 +21,7 @@ from darrm.cli.parameters import (
     ProblemOptions,
     SampleOptions,
     TotalOptions,
+    asked,
     bags_drawn,
     named_values,
     number,
@@ -117,10 +118,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
             PROBLEM,
         ),
     ] = None
-    affected: Annotated[
-        str | None,
-        CommandOption("--affected", "How many votes one record can move.", "COUNT", PROBLEM, "1; for a γ all K"),
-    ] = None
+    affected: Annotated[str | None, asked("affected", PROBLEM, "1; for a γ all K")] = None
     delta: Annotated[
         str | None,
         CommandOption(
@@ -131,10 +129,8 @@ class AccountOptions(ProblemOptions, TotalOptions):
             "of a γ 1 − (1−Δ)^m; of a release 0",
         ),
     ] = None
-    classes: Annotated[str, CommandOption("--classes", "Number of classes.", "COUNT", PROBLEM)] = "2"
-    slack: Annotated[str, CommandOption("--slack", "δ′ of the closed form, in [0, 1).", "PROBABILITY", QUERIES)] = (
-        "1e-4"
-    )
+    classes: Annotated[str, asked("classes", PROBLEM)] = "2"
+    slack: Annotated[str, asked("slack", QUERIES)] = "1e-4"
     solution: Annotated[
         str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
     ] = None

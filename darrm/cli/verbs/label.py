@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say
 from darrm.cli.parameters import (
-    FRESH,
     AsJson,
     DesignOptions,
     MissingVotes,
     ProblemOptions,
     SampleOptions,
+    asked,
+    meaning_of_fresh,
     number,
     total_privacy,
 )
@@ -60,7 +61,7 @@ def label(
     ] = None,
     total_delta: Annotated[
         str | None,
-        CommandOption("--total-delta", "δ of all releases together, in [0, 1).", "PROBABILITY", _BUDGET, "0"),
+        asked("total_delta", _BUDGET, "0"),
     ] = None,
     earned: Annotated[
         str | None,
@@ -101,7 +102,7 @@ def label(
     missing: MissingVotes = None,
     block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
-    fresh: Annotated[bool, CommandOption("--fresh", FRESH, panel=_BUDGET)] = False,
+    fresh: Annotated[bool, CommandOption("--fresh", meaning_of_fresh, panel=_BUDGET)] = False,
     dry_run: Annotated[
         bool,
         CommandOption(

@@ -13,6 +13,7 @@ from darrm.cli.parameters import (
     GroupOptions,
     QuestionOptions,
     SampleOptions,
+    asked,
     bags_drawn,
     number,
     priors,
@@ -38,22 +39,9 @@ def plan(
     drawn: SampleOptions,
     least_accuracy: Annotated[
         str | None,
-        CommandOption(
-            "--least-accuracy",
-            "Below this an answer is of no use, in [1/classes, 1).",
-            "PROBABILITY",
-            QUERIES,
-            "0.6 of two classes; of C, a fifth of the way from 1/C to 1",
-        ),
+        asked("least_accuracy", QUERIES, "0.6 of two classes; of C, a fifth of the way from 1/C to 1"),
     ] = None,
-    time_limit: Annotated[
-        str | None,
-        CommandOption(
-            "--time-limit",
-            "About how long to search: then what was found, all of it proved. The default with --group is 60.",
-            "SECONDS",
-        ),
-    ] = None,
+    time_limit: Annotated[str | None, asked("time_limit", otherwise="none; with --group 60")] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
-from darrm.cli.parameters import AsJson, StoreUrl, backends, number, options_named
+from darrm.cli.parameters import AsJson, StoreUrl, asked, backends, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
@@ -42,14 +42,12 @@ class Quantities:
             "--profile", "What a voter states of its privacy, in the place of --epsilon and --Delta.", "TEXT", _WHAT
         ),
     ] = None
-    affected: Annotated[
-        str | None, CommandOption("--affected", "How many votes one record can move.", "COUNT,…", _WHAT)
-    ] = None
+    affected: Annotated[str | None, asked("affected", _WHAT, values="COUNT,…")] = None
     m: Annotated[str | None, CommandOption("--m", "Allowances, without classes.", "NUMBER,…", _WHAT)] = None
     target_epsilon: Annotated[str | None, CommandOption("--target-epsilon", "ε of the release.", "NATS,…", _WHAT)] = (
         None
     )
-    delta: Annotated[str | None, CommandOption("--delta", "δ of the release.", "PROBABILITY,…", _WHAT)] = None
+    delta: Annotated[str | None, asked("delta", _WHAT, values="PROBABILITY,…")] = None
     prior: Annotated[str | None, CommandOption("--prior", "How votes fall, with classes.", "PRIOR", _WHAT)] = None
 
     def content(self) -> dict[str, Any]:
@@ -86,7 +84,7 @@ def precompute(
             _WHERE,
         ),
     ] = None,
-    backend: Annotated[str, CommandOption("--backend", "The LP solver.", backends)] = "highs",
+    backend: Annotated[str, asked("backend", values=backends)] = "highs",
     time_limit: Annotated[
         str | None, CommandOption("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
     ] = None,

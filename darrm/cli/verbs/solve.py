@@ -14,6 +14,7 @@ from darrm.cli.parameters import (
     SampleOptions,
     SearchOptions,
     TableOptions,
+    asked,
     number,
 )
 from darrm.cli.parser import CommandOption
@@ -167,18 +168,9 @@ def least(
             "m|target_epsilon|epsilon",
         ),
     ] = "m",
-    utility: Annotated[
-        str | None, CommandOption("--utility", "Wanted share of the noiseless utility, in (0, 1].", "SHARE")
-    ] = None,
-    agreement: Annotated[
-        str | None,
-        CommandOption(
-            "--agreement",
-            "Wanted chance that the released bit is the majority that was voted, instead of --utility.",
-            "PROBABILITY",
-        ),
-    ] = None,
-    digits: Annotated[str, CommandOption("--digits", "Significant digits of the number, 2 to 10.", "COUNT")] = "3",
+    utility: Annotated[str | None, asked("utility")] = None,
+    agreement: Annotated[str | None, asked("agreement")] = None,
+    digits: Annotated[str, asked("digits")] = "3",
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,

@@ -26,7 +26,7 @@ from api.middleware.response_bodies import CompressionMiddleware, HeadMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
-from api.routes.documents import openapi_schema, prepare_openapi
+from api.routes.documents import openapi_schema
 from api.service.design_service import DesignService
 from api.settings import KILL_SECONDS, Settings, read_settings
 from darrm_opt import __version__
@@ -83,6 +83,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.response_cache = ResponseCache()
     app.state.audit_log = None  # until it is opened
     app.state.connections = None  # unless the server counts them
+    app.state.openapi = None  # until it is asked for
+    app.state.routes = tuple(route for router in ROUTERS for route in router.routes)
     for router in ROUTERS:
         app.include_router(router)
     add_exception_handlers(app)
@@ -92,10 +94,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _build(app: FastAPI) -> None:
-    """Build what FastAPI builds when it is first looked at, for half a second: the routes, and their description."""
+    """Build what FastAPI builds when a request is first matched: the routes."""
     for route in app.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
-    prepare_openapi(app)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.routing import compile_path
 
 from api.errors.problem_details import (
     MEDIA_TYPE,
@@ -183,11 +182,12 @@ def _detail_of_whole(location: str, error: dict[str, Any]) -> str:
 
 def _allowed_methods(request: Request) -> list[str]:
     """Return the methods of a path in all the routes that it matches: the first route alone may lack some."""
-    paths, request_path = request.app.openapi()["paths"], request.url.path
-    if request_path in paths:  # its own, though it may fit a pattern too
-        return sorted(method.upper() for method in paths[request_path])
-    matches = [operations for path, operations in paths.items() if compile_path(path)[0].match(request_path)]
-    return sorted({method.upper() for operations in matches for method in operations})
+    routes, path = request.app.state.routes, request.url.path
+    # its own, though it may fit a pattern too
+    matches = [route for route in routes if route.path == path] or [
+        route for route in routes if route.path_regex.match(path)
+    ]
+    return sorted(set[str]().union(*(route.methods for route in matches)))
 
 
 async def _handle_http_exception(request: Request, err: HTTPException) -> JSONResponse:

@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Response
 from api.errors.problem_details import NotCached
 from api.observability import audit
 from api.responses import error_responses, json_response, require_json
-from api.routes.requests import Service, create_router, from_query, query_parameters
+from api.routes.requests import Service, create_router, from_query
 from api.schemas.design import GammaAnswer
 from api.schemas.designs import (
     ComparisonAnswer,
@@ -41,7 +41,7 @@ Params = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
 @router.get(
     "",
     summary="Stored designs, the newest first",
-    openapi_extra=query_parameters(DesignsRequest),
+    openapi_extra={"parameters": [DesignsRequest]},
     response_model=DesignsAnswer,
     responses=error_responses(406, 422),
 )

@@ -6,7 +6,9 @@ and links. Each is encoded once, and revalidated by its entity tag.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -19,6 +21,7 @@ from pydantic import BaseModel
 
 from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response, etag_matches
 from api.responses import JSON
+from api.routes.requests import StrictRoute
 from api.schemas.fields import EXAMPLES
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
@@ -101,16 +104,24 @@ _schemas: dict[str, dict[str, Any]] = {}
 
 @router.get("/openapi.json")
 async def get_description(request: Request) -> Response:
-    """Return the description of the API: bytes that were encoded when the application started."""
+    """Return the description of the API: bytes that are encoded when they are first asked for."""
+    if request.app.state.openapi is None:
+        await asyncio.to_thread(_encode_openapi, request.app)
     return conditional_response(request.app.state.openapi, request, REVALIDATE)
 
 
-def prepare_openapi(app: FastAPI) -> None:
-    """Encode the description of the API, plain and compressed: that takes tens of milliseconds."""
-    content = json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
-    app.state.openapi = EncodedAnswer.of(content, JSON)
-    tag = app.state.openapi.etag
-    app.state.response_cache.put(EncodedAnswer(compress(content), "gzip", tag), "gzip", tag)
+def _encode_openapi(app: FastAPI) -> None:
+    """Build and encode the description, plain and compressed, once: that takes half a second."""
+    with _BUILDING:
+        if app.state.openapi is None:
+            content = json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+            encoded = EncodedAnswer.of(content, JSON)
+            tag = encoded.etag
+            app.state.response_cache.put(EncodedAnswer(compress(content), "gzip", tag), "gzip", tag)
+            app.state.openapi = encoded
+
+
+_BUILDING = threading.Lock()
 
 
 def openapi_schema(app: FastAPI) -> dict[str, Any]:
@@ -122,7 +133,7 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
             version=app.version,
             summary=app.summary,
             description=app.description,
-            routes=app.routes,
+            routes=[route.documented() for route in app.state.routes if isinstance(route, StrictRoute)],
             servers=app.servers,
         )
         _schemas[prefix] = _with_enums(_with_links(_with_keys(_with_examples(schema))))

@@ -47,7 +47,6 @@ from api.routes.requests import (
     from_query,
     get_and_post,
     get_service,
-    query_parameters,
     respond,
     stored_record,
 )
@@ -65,13 +64,11 @@ _parse_query = from_query(DesignRequest)
 
 _GAMMA = table_content("The certified γ; as CSV or npz, the columns l and gamma.")
 
-_PARAMETERS = query_parameters(DesignRequest)
-
 
 @router.get(
     "/gamma",
     summary="The certified γ_opt of one problem",
-    openapi_extra={"parameters": [*_PARAMETERS["parameters"], IF_NONE_MATCH_PARAMETER]},
+    openapi_extra={"parameters": [DesignRequest, IF_NONE_MATCH_PARAMETER]},
     response_model=GammaAnswer,
     responses={
         200: {**_GAMMA, "headers": ETAG_HEADER},

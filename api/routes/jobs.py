@@ -15,7 +15,7 @@ from api.access.clients import current_prefix
 from api.errors.problem_details import ShuttingDown
 from api.observability import audit
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
-from api.routes.requests import Service, create_router, from_query, query_parameters
+from api.routes.requests import Service, create_router, from_query
 from api.schemas.design import DesignRequest, GammaAnswer
 from api.schemas.jobs import (
     JobAnswer,
@@ -85,7 +85,7 @@ async def submit_job(params: DesignRequest, service: Service, response: Response
 @router.get(
     "",
     summary="Jobs, the newest first",
-    openapi_extra=query_parameters(ListRequest),
+    openapi_extra={"parameters": [ListRequest]},
     responses=error_responses(422),
 )
 async def list_jobs(params: Params, service: Service) -> JobsAnswer:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field, FiniteFloat
 
@@ -17,7 +17,7 @@ from api.errors.problem_details import CONTENT, MEDIA_TYPE, PROBLEM_TYPES, Rejec
 from api.observability import audit, metrics
 from api.observability.logs import current_request_id
 from api.responses import error_responses, require_json
-from api.routes.requests import Service, from_query, query_parameters
+from api.routes.requests import Service, create_router, from_query
 from api.schemas.fields import AnswerModel, RequestModel, about
 from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
@@ -33,7 +33,7 @@ _LOG = logging.getLogger("api")
 CHECK_SECONDS = 5.0
 """Time for a part to show that it works [s]; whoever asks gives up soon after."""
 
-router = APIRouter(tags=["operating"])
+router = create_router("operating", "")
 
 
 class HealthAnswer(AnswerModel):
@@ -224,7 +224,7 @@ Params = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
 @router.get(
     "/v1/audit",
     summary="The last entries of the audit log",
-    openapi_extra=query_parameters(AuditRequest),
+    openapi_extra={"parameters": [AuditRequest]},
     responses=error_responses(404, 406, 422),
 )
 async def get_audit(params: Params, request: Request, service: Service) -> AuditAnswer:

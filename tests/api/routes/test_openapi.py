@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlencode
 
@@ -75,6 +76,7 @@ def operations(schema: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
 def test_the_description_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     app = create_app(Settings(cache_url="memory"))
     with TestClient(app) as client:
+        client.get("/openapi.json")
         monkeypatch.setattr(app, "openapi", None)
         monkeypatch.setattr("gzip.compress", None)
         plain = client.get("/openapi.json", headers={"accept-encoding": "identity"})
@@ -92,11 +94,18 @@ def test_the_repository_has_the_description() -> None:
     assert KEPT.read_text(encoding="utf-8") == wanted, told
 
 
-def test_a_server_that_has_started_has_built_the_description() -> None:
-    app = create_app(Settings(cache_url="memory", solve="off"))
-    assert app.openapi_schema is None
-    with TestClient(app):
-        assert app.openapi_schema is not None
+def test_the_description_is_built_once_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, built = create_app(Settings(cache_url="memory", solve="off")), list[str]()
+    with TestClient(app) as client, ThreadPoolExecutor(4) as pool:
+        assert app.state.openapi is None
+        assert client.post("/v1/estimate", json={"K": 11, "m": 3, "epsilon": 0.1}).status_code == 200
+        wrong = client.delete("/v1/gamma")
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
+        assert app.state.openapi is None  # which needs no description
+        build = app.openapi
+        monkeypatch.setattr(app, "openapi", lambda: built.append("once") or build())
+        answers = [*pool.map(lambda _: client.get("/openapi.json").content, range(4))]
+    assert len({*answers}) == len(built) == 1
 
 
 def test_the_documentation_names_every_route_with_its_methods(schema: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Cache of solutions: solved once, stored, and re-proved whenever they are read.
 
-Importing this package is cheap, and a SQLite file of answers is read and written without SQLAlchemy, which jobs, lists
-of designs and PostgreSQL import on first use.
+Importing this package is cheap, and SQLAlchemy is imported for PostgreSQL alone.
 
 >>> from darrm_opt import Problem
 >>> from solver_cache import cached_solve, open_store
@@ -51,7 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Job` on first use, and SQLAlchemy with it."""
+    """Import `Job` on first use."""
     if name != "Job":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from solver_cache.database.jobs import Job

@@ -11,7 +11,7 @@ import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.record import CORE, FORMAT, DesignSpec, canonical_json, digest, problem_record, solution_record
 from darrm_opt.reprove import read_solution, reprove
 from darrm_opt.untrusted import UNREADABLE, json_value
+from solver_cache.kind import Kind
 
 if TYPE_CHECKING:
     from darrm_opt.tables.record import TableSpec
@@ -31,22 +32,6 @@ Answer: TypeAlias = "Solution | TableSolution"
 
 Spec: TypeAlias = "DesignSpec | TableSpec"
 """What was asked; its key is that of the row."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Kind of stored answer."""
-
-    format: int  # version of its records
-    spec_of: Callable[[Any], Any]  # what an answer says that it answers; raises InvalidInput where that is nothing
-    record: Callable[..., dict[str, Any]]  # an answer as plain data; ``timed=False``: without the time that it took
-    read: Callable[[Any], Any]  # the answer that a record states, unproved; raises ReproofFailed
-    # the answer under a proof of this process, for a question; raises ReproofFailed or NotPrivate
-    reprove: Callable[[Any, Any], Any]
-    # the question and the utility of a record, as the columns of a row name them; anything may be in it
-    asked: Callable[[dict[str, Any]], dict[str, Any]]
-    # the same, the answer and its certificate, as table files name them
-    columns: Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def kind_of_record(record: Any) -> Kind:

@@ -10,7 +10,7 @@ from darrm_opt.tables import record as tables
 from darrm_opt.tables.groups import GroupProblem
 from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
 from darrm_opt.tables.solver import TableSolution
-from solver_cache.model import Kind
+from solver_cache.kind import Kind
 
 MAX_OBJECTIVE = 500
 """Longest text of a table's objective that lists show and indices hold; of a longer one they have the hash."""

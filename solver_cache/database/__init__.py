@@ -1,9 +1,9 @@
-"""Database store and jobs: SQLite or PostgreSQL.
+"""Database store and jobs: SQLite by its own driver, or PostgreSQL by SQLAlchemy.
 
 connection  an open database: created, migrated, errors translated; transactions
-statements  plain SQL by SQLite's own driver or SQLAlchemy's, and where the two differ
+engine      SQLAlchemy's engine for PostgreSQL
+statements  plain SQL for both, and where they differ
 schema      the migrations
-store       rows, and claims of their keys, by statements
-engine      SQLAlchemy engines and Core, imported on first use; tables, as Core knows them
-jobs        the queue of jobs; webhooks, who is told of their end; designs, lists of answers and their tags: by Core
+store       rows, and claims of their keys
+jobs        the queue of jobs; webhooks, who is told of their end; designs, lists of answers and their tags
 """

@@ -12,8 +12,8 @@ every row is proved when it is read.
 
 ``memory`` is a SQLite database of one object, gone with it: one connection, which threads take in turn.
 
-Answers are read and written by *statements* in plain SQL (`statements.py`), jobs, lists and webhooks by SQLAlchemy
-Core. The engine for SQLite is made on first use: a solve that looks its answer up imports no SQLAlchemy.
+All is read and written by *statements* in plain SQL (`statements.py`): SQLite's own driver executes them in a file, and
+SQLAlchemy in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -30,18 +30,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
-from solver_cache.database.statements import (
-    WRITING,
-    EngineStatements,
-    SqliteStatements,
-    Statements,
-    begin_transaction,
-)
+from solver_cache.database.schema import MIGRATIONS, NewerSchema, migrate, schema_version
+from solver_cache.database.statements import DamagedDatabase, EngineStatements, SqliteStatements, Statements
 from solver_cache.location import DAMAGED, ELSEWHERE, MEMORY, CacheError, ReadOnlyCache, parse_url
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import URL, Engine
 
 MIN_FREE_BYTES = 2**20
 """Room on the disk below which an answer and its job may not fit [bytes]."""
@@ -50,15 +44,20 @@ OPENING_SECONDS = 60
 """Longest wait for another process that creates or migrates the file [s]."""
 
 
+WRITING = "BEGIN IMMEDIATE"
+"""How a transaction of SQLite begins that writes: it takes the lock at once. One that began as a reader could be
+refused it later, without waiting."""
+
+
 class Database:
     """An open database with the present schema."""
 
     def __init__(self, url: str) -> None:
         self.in_memory = url == MEMORY
         self._turn = threading.Lock() if self.in_memory else contextlib.nullcontext()
-        self._engine: Engine | None = None
-        self._making = threading.Lock()
-        self._errors: tuple[type[Exception], ...] = (sqlite3.Error,)  # of the drivers in use
+        self._engine: Engine | None = None  # for PostgreSQL
+        self._errors: type[Exception] = sqlite3.Error
+        self._driver_error: type[Exception] = sqlite3.Error
         self._sockets: dict[int, Any] = {}
         self._idle: list[sqlite3.Connection] = []
         self._identity: tuple[int, int] | None = None  # of the file, once it is open
@@ -74,10 +73,10 @@ class Database:
             self.path = path = location.path
             if path is not None:
                 self._connect = partial(_open, _reader(path), uri=True) if self.read_only else partial(_open, str(path))
-            else:
+            if location.engine_url is not None:
                 try:
                     with self._translate_errors():
-                        self._engine = self._postgresql_engine(location.engine_url)
+                        self._connect_engine(location.engine_url)
                 except ImportError as err:
                     raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
         with self._translate_errors():
@@ -90,65 +89,40 @@ class Database:
                 self.close()
                 raise
 
-    @property
-    def engine(self) -> Engine:
-        """The SQLAlchemy engine."""
-        with self._making:
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Statements]:
+        """Yield statements that read: all of one moment."""
+        with self._turn, self._translate_errors():
             if self._engine is None:
-                from sqlalchemy.exc import SQLAlchemyError
-
-                from solver_cache.database.engine import sqlite_engine
-
-                self._errors = (sqlite3.Error, SQLAlchemyError)
-                self._engine = sqlite_engine(self._connect, shared=self.in_memory)
-            return self._engine
-
-    def _postgresql_engine(self, location: Any) -> Engine:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        from solver_cache.database.engine import open_connections, postgresql_engine
-
-        self._errors = (SQLAlchemyError,)
-        engine = postgresql_engine(location, read_only=self.read_only)
-        self._sockets = open_connections(engine)
-        return engine
+                with self._transaction("BEGIN") as statements:
+                    yield statements
+            else:
+                with self._engine.connect() as connection:
+                    connection.begin()  # closing ends it
+                    yield EngineStatements(connection)
 
     @contextlib.contextmanager
-    def statements(self, *, writing: bool = False) -> Iterator[Statements]:
-        """Yield statements in plain SQL, within a transaction, which is done when the block ends well."""
-        if self.dialect == "postgresql":
-            with self.writing() if writing else self.reading() as connection:
-                yield EngineStatements(connection)
-            return
-        if writing:
-            self._check_writable()
-        with self._turn, self._translate_errors(), self._transaction(WRITING if writing else "BEGIN") as statements:
-            yield statements
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Yield a connection of SQLAlchemy to read from."""
-        with self._turn, self._translate_errors(), self.engine.connect() as connection:
-            connection.begin()  # what is read is of one moment; closing ends it
-            yield connection
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Yield a connection of SQLAlchemy within a transaction, which is done when the block ends well."""
-        self._check_writable()
-        with (
-            self._turn,
-            self._translate_errors(),
-            self.engine.connect().execution_options(darrm_begin=WRITING) as connection,
-            connection.begin(),
-        ):
-            yield connection
+    def writing(self) -> Iterator[Statements]:
+        """Yield statements within a transaction, which is done when the block ends well."""
+        if self.read_only:
+            raise ReadOnlyCache(self.url)
+        self._check_in_place()
+        with self._turn, self._translate_errors():
+            if self._engine is None:
+                with self._transaction(WRITING) as statements:
+                    yield statements
+            else:
+                with self._engine.begin() as connection:
+                    yield EngineStatements(connection)
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[Statements]:
         """Yield statements within a transaction of SQLite."""
         with self._connection() as connection:
-            begin_transaction(connection.execute, begin)
+            if begin == WRITING:
+                # Else it keeps the file's first page, and writes on though another program has overwritten it.
+                connection.execute("PRAGMA shrink_memory")
+            connection.execute(begin)
             try:
                 yield SqliteStatements(connection)
                 connection.execute("COMMIT")
@@ -188,7 +162,7 @@ class Database:
         """
         for connection in tuple(self._sockets.values()):
             with (
-                contextlib.suppress(OSError, self.engine.dialect.loaded_dbapi.Error),  # it was closed meanwhile
+                contextlib.suppress(OSError, self._driver_error),  # it was closed meanwhile
                 socket.socket(fileno=os.dup(connection.fileno())) as shared,
             ):
                 shared.shutdown(socket.SHUT_RDWR)
@@ -199,12 +173,6 @@ class Database:
             self._engine.dispose()
         while self._idle and not self.in_memory:
             self._idle.pop().close()
-
-    def _check_writable(self) -> None:
-        """Raise `CacheError` unless it was opened for writing, and a file is still the one that was opened."""
-        if self.read_only:
-            raise ReadOnlyCache(self.url)
-        self._check_in_place()
 
     def _check_in_place(self) -> None:
         """Raise `CacheError` if the file of a SQLite database was deleted or replaced: nobody reads it then."""
@@ -218,11 +186,21 @@ class Database:
         if identity != self._identity:
             raise CacheError(self.url, "another file stands in its place", "Restart the program to open that one.")
 
+    def _connect_engine(self, location: URL) -> None:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        from solver_cache.database.engine import open_connections, postgresql_engine
+
+        self._errors = SQLAlchemyError
+        self._engine = postgresql_engine(location, read_only=self.read_only)
+        self._driver_error = self._engine.dialect.loaded_dbapi.Error
+        self._sockets = open_connections(self._engine)
+
     def _check(self, path: Path | None) -> int:
         """Find out, writing nothing, whether the database can be read; return its version."""
         if path is not None and not is_file(path):
             raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
-        with self.statements() as statements:
+        with self.reading() as statements:
             version = schema_version(statements)
         if version < len(MIGRATIONS):
             reason = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
@@ -234,7 +212,7 @@ class Database:
     def _prepare(self, path: Path | None) -> int:
         """Make or migrate the database; also the proof that it can be written, before any work is done for it."""
         if path is None or self._is_current(path):
-            with self.statements(writing=True) as statements:
+            with self.writing() as statements:
                 return migrate(statements)
         from filelock import FileLock, Timeout
 
@@ -266,7 +244,7 @@ class Database:
                 return False
             with self._transaction("BEGIN") as statements:
                 return schema_version(statements) == len(MIGRATIONS)
-        except (sqlite3.Error, UnicodeDecodeError, DamagedSchema, NewerSchema):
+        except (sqlite3.Error, UnicodeDecodeError, DamagedDatabase, NewerSchema):
             return False  # as is found out under the lock
 
     @contextlib.contextmanager
@@ -276,7 +254,7 @@ class Database:
             yield
         except UnicodeDecodeError as err:  # SQLite's complaint quotes what is damaged
             raise CacheError(self.url, "what it says of its tables cannot be read", DAMAGED) from err
-        except DamagedSchema as err:
+        except DamagedDatabase as err:
             raise CacheError(self.url, str(err), DAMAGED) from err
         except NewerSchema as err:
             raise CacheError(self.url, str(err), f"Upgrade darrm-opt. {ELSEWHERE}") from err

@@ -14,15 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select, tuple_
-
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
 from darrm_opt.record import CORE
 from solver_cache.database.connection import Database
-from solver_cache.database.engine import insert_new, is_among
 from solver_cache.database.jobs import PAGE_SIZE
-from solver_cache.database.tables import SOLUTIONS, TAGS
+from solver_cache.database.statements import FOR_UPDATE, Statements, is_listed
 from solver_cache.model import SearchColumns, is_shape
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -42,7 +39,11 @@ CLOSE = 1e-9
 
 _NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 
-_DESIGN = (SOLUTIONS.c.key, SOLUTIONS.c.created, *(SOLUTIONS.c[name] for name in SearchColumns.__dataclass_fields__))
+_NAMES = ("key", "created", *SearchColumns.__dataclass_fields__)
+
+_DESIGN = f"SELECT {', '.join(_NAMES)} FROM darrm_solutions"
+
+_UNTAGGED = "key NOT IN (SELECT key FROM darrm_design_tags)"
 
 
 @dataclass(frozen=True)
@@ -105,22 +106,23 @@ class Designs:
         """Return designs of this version, the newest first."""
         if not 1 <= limit <= MAX_LISTED:
             raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
-        columns = SOLUTIONS.c
-        newest = columns.created.desc(), columns.key.desc()
-        page = _matching(design_filter).order_by(*newest).limit(limit)
-        with self._database.reading() as connection:
+        newest = "ORDER BY created DESC, key DESC"
+        where, values = _matching(design_filter)
+        with self._database.reading() as statements:
             if after is not None:
-                query = select(columns.created, columns.key).where(columns.key == after)
-                last_row = connection.execute(query).one_or_none()
-                if last_row is None:
+                last = statements.rows("SELECT created, key FROM darrm_solutions WHERE key = :key", key=after)
+                if not last:
                     raise InvalidInput("after", after, "the id of a design that is stored")
-                page = page.where(tuple_(columns.created, columns.key) < tuple_(*last_row))
-            return _designs(connection, select(*_DESIGN).where(columns.key.in_(page)).order_by(*newest))
+                where += " AND (created, key) < (:created, :key)"
+                values |= {"created": last[0][0], "key": last[0][1]}
+            # of columns of one index alone, so that no record is passed over
+            page = f"SELECT key FROM darrm_solutions WHERE {where} {newest} LIMIT :limit"
+            return _designs(statements, f"{_DESIGN} WHERE key IN ({page}) {newest}", limit=limit, **values)
 
     def get(self, key: str) -> StoredDesign | None:
         """Return one design, or None where there is none of this version."""
-        with self._database.reading() as connection:
-            return _design(connection, key)
+        with self._database.reading() as statements:
+            return _design(statements, key)
 
     def evict(self, max_bytes: int | None = None, before: str | None = None) -> int:
         """Remove answers without a tag, the ones stored longest ago first; return how many.
@@ -129,23 +131,23 @@ class Designs:
             max_bytes: bound on the records of all answers together, those with tags too [bytes]; None: no bound.
             before: remove every one that was stored before this time (UTC, ISO 8601); None: none for its age.
         """
-        columns = SOLUTIONS.c
-        untagged = columns.key.not_in(select(TAGS.c.key))
-        oldest = select(columns.key, columns.created, func.length(columns.record)).where(untagged)
-        oldest = oldest.order_by(columns.created, columns.key).limit(MAX_EVICTED_AT_ONCE)
+        oldest = (
+            f"SELECT key, created, length(record) FROM darrm_solutions WHERE {_UNTAGGED} "
+            f"ORDER BY created, key LIMIT {MAX_EVICTED_AT_ONCE}"
+        )
         count = 0
         while True:  # a page is one transaction: others can write in between
-            with self._database.writing() as connection:
-                total = connection.execute(select(func.coalesce(func.sum(func.length(columns.record)), 0))).scalar_one()
+            with self._database.writing() as statements:
+                [(total,)] = statements.rows("SELECT coalesce(sum(length(record)), 0) FROM darrm_solutions")
                 excess = 0 if max_bytes is None else int(total) - max_bytes
                 keys: list[str] = []
-                for key, created, size in connection.execute(oldest):
+                for key, created, size in statements.rows(oldest):
                     if excess <= 0 and not (before is not None and str(created) < before):
                         break
                     keys.append(str(key))
                     excess -= int(size)
-                is_chosen = is_among(self._database.dialect, columns.key, keys)
-                removed = connection.execute(delete(SOLUTIONS).where(is_chosen, untagged)).rowcount if keys else 0
+                deletion = f"DELETE FROM darrm_solutions WHERE {is_listed(statements)} AND {_UNTAGGED}"
+                removed = statements.change(deletion, [{"keys": statements.listed(keys)}]) if keys else 0
             count += removed
             if len(keys) < MAX_EVICTED_AT_ONCE or not removed:
                 return count
@@ -153,58 +155,69 @@ class Designs:
     def tag(self, key: str, tag: str) -> StoredDesign | None:
         """Give a design a tag, unless it has it; return it as it then stands, or None where there is none."""
         check_tag(tag)
-        with self._database.writing() as connection:
+        with self._database.writing() as statements:
             # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
-            design = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE).with_for_update()
-            if connection.execute(design).one_or_none() is None:
+            locked = (
+                f"SELECT key FROM darrm_solutions WHERE key = :key AND core = :core {FOR_UPDATE[statements.dialect]}"
+            )
+            if not statements.rows(locked, key=key, core=CORE):
                 return None
-            other_tags = select(func.count()).select_from(TAGS).where(TAGS.c.key == key, TAGS.c.tag != tag)
-            if int(connection.execute(other_tags).scalar_one()) >= MAX_TAGS:
+            other_tags = "SELECT count(*) FROM darrm_design_tags WHERE key = :key AND tag <> :tag"
+            [(count,)] = statements.rows(other_tags, key=key, tag=tag)
+            if int(count) >= MAX_TAGS:
                 raise InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Take one away first.")
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            connection.execute(insert_new(self._database.dialect, TAGS, key=key, tag=tag, created=now))
-            return _design(connection, key)
+            insertion = (
+                "INSERT INTO darrm_design_tags (key, tag, created) VALUES (:key, :tag, :created) ON CONFLICT DO NOTHING"
+            )
+            statements.rows(insertion, key=key, tag=tag, created=datetime.now(UTC).isoformat(timespec="seconds"))
+            return _design(statements, key)
 
     def untag(self, key: str, tag: str) -> StoredDesign | None:
         """Take a tag from a design, if it has it; return it as it then stands, or None where there is none."""
         check_tag(tag)
-        with self._database.writing() as connection:
-            connection.execute(delete(TAGS).where(TAGS.c.key == key, TAGS.c.tag == tag))
-            return _design(connection, key)
+        with self._database.writing() as statements:
+            statements.rows("DELETE FROM darrm_design_tags WHERE key = :key AND tag = :tag", key=key, tag=tag)
+            return _design(statements, key)
 
 
-def _matching(design_filter: DesignFilter) -> Select[tuple[str]]:
-    """Return the query for the keys of designs: of columns of one index alone, so that no record is passed over."""
-    columns = SOLUTIONS.c
-    page = select(columns.key).where(columns.core == CORE)
+def _matching(design_filter: DesignFilter) -> tuple[str, dict[str, Any]]:
+    """Return the conditions of a filter, and their values."""
+    conditions, values = ["core = :core"], dict[str, Any](core=CORE)
     if design_filter.K is not None:
-        page = page.where(columns.voters == design_filter.K)
+        conditions.append("voters = :voters")
+        values["voters"] = design_filter.K
     if design_filter.epsilon is not None:
-        page = page.where(columns.voter_epsilon.between(*_close_to(design_filter.epsilon)))
+        conditions.append("voter_epsilon BETWEEN :least_epsilon AND :most_epsilon")
+        values["least_epsilon"], values["most_epsilon"] = _close_to(design_filter.epsilon)
     if design_filter.m is not None:
-        low, high = _close_to(design_filter.m)
-        target, voter = columns.target_epsilon, columns.voter_epsilon
-        page = page.where(voter > 0, voter < math.inf, target >= low * voter, target <= high * voter)
+        conditions.append(
+            "voter_epsilon > 0 AND voter_epsilon < :infinity "
+            "AND target_epsilon >= :least_m * voter_epsilon AND target_epsilon <= :most_m * voter_epsilon"
+        )
+        values["infinity"] = math.inf
+        values["least_m"], values["most_m"] = _close_to(design_filter.m)
     if design_filter.tag is not None:
-        page = page.where(columns.key.in_(select(TAGS.c.key).where(TAGS.c.tag == design_filter.tag)))
-    return page
+        conditions.append("key IN (SELECT key FROM darrm_design_tags WHERE tag = :tag)")
+        values["tag"] = design_filter.tag
+    return " AND ".join(conditions), values
 
 
 def _close_to(number: float) -> tuple[float, float]:
     return number * (1 - CLOSE), number * (1 + CLOSE)
 
 
-def _design(connection: Connection, key: str) -> StoredDesign | None:
-    designs = _designs(connection, select(*_DESIGN).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE))
+def _design(statements: Statements, key: str) -> StoredDesign | None:
+    designs = _designs(statements, f"{_DESIGN} WHERE key = :key AND core = :core", key=key, core=CORE)
     return designs[0] if designs else None
 
 
-def _designs(connection: Connection, page: Select[Any]) -> Sequence[StoredDesign]:
+def _designs(statements: Statements, page: str, **values: Any) -> Sequence[StoredDesign]:
     """Return the designs of a page, with their tags."""
-    rows = connection.execute(page).mappings().all()
+    rows = [dict(zip(_NAMES, row, strict=True)) for row in statements.rows(page, **values)]
     keys = [str(row["key"]) for row in rows]
     tags: dict[str, list[str]] = {}
-    for key, tag in connection.execute(select(TAGS.c.key, TAGS.c.tag).where(TAGS.c.key.in_(keys)).order_by(TAGS.c.tag)):
+    query = f"SELECT key, tag FROM darrm_design_tags WHERE {is_listed(statements)} ORDER BY tag"
+    for key, tag in statements.rows(query, keys=statements.listed(keys)):
         tags.setdefault(str(key), []).append(str(tag))
     return [
         StoredDesign(str(row["key"]), str(row["created"]), _columns(row), tuple(tags.get(str(row["key"]), ())))

@@ -21,16 +21,12 @@ another has locked; SQLite admits one writer at a time.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
-
-from sqlalchemy import Connection, Double, Select, Update, and_, delete, exists, func, or_, select, tuple_, update
-from sqlalchemy.sql.elements import ColumnElement
 
 from darrm_opt.errors import InvalidInput
 from solver_cache.database.connection import Database
-from solver_cache.database.engine import insert_new, is_among, replace_row, server_time
-from solver_cache.database.tables import JOB_CLIENTS, JOB_TURNS, JOBS, WEBHOOKS
+from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row
 from solver_cache.model import MAX_LEASE_SECONDS, check_lease
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -42,11 +38,19 @@ FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
 MAX_PRUNED_AT_ONCE = 1_000
 """Jobs forgotten in one transaction: others can write in between."""
 
-RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
-"""Fields of a job without an owner."""
-
-QUEUED: dict[str, Any] = {"state": "queued", "attempts": 0, "progress": "", "reason": "", "result": "", **RELEASED}
+QUEUED: dict[str, Any] = {
+    "state": "queued",
+    "attempts": 0,
+    "progress": "",
+    "reason": "",
+    "result": "",
+    "owner": "",
+    "lease_until": 0.0,
+}
 """Fields of a job of which nothing is done."""
+
+_RELEASED = "owner = '', lease_until = 0"
+"""Changes of a job that has no owner any more."""
 
 PAGE_SIZE = 100
 """Jobs listed at a time unless another number is asked for."""
@@ -101,6 +105,41 @@ def damaged_job(job: Job) -> Job:
     return replace(job, **{**QUEUED, "state": "failed", "reason": DAMAGED_ROW})
 
 
+_COLUMNS = ", ".join(field.name for field in fields(Job))
+
+_SELECT = f"SELECT {_COLUMNS} FROM darrm_jobs"
+
+_OWN = "id = :id AND owner = :owner AND state = 'running'"
+
+_BELONGS = """
+    (EXISTS (SELECT 1 FROM darrm_job_clients clients WHERE clients.id = darrm_jobs.id AND clients.client = :client)
+    OR NOT EXISTS (SELECT 1 FROM darrm_job_clients clients WHERE clients.id = darrm_jobs.id))
+"""
+"""Condition that a job is a client's, or nobody's."""
+
+_IS_OPEN = f"id = :id AND (state IN ('queued', 'running') OR state NOT IN ({', '.join(map(repr, STATES))}))"
+"""Condition that a job can be cancelled. A state that nobody knows, of a damaged row, can be too: it would wait for
+ever."""
+
+_ADD_CLIENT = "INSERT INTO darrm_job_clients (id, client) VALUES (:id, :client) ON CONFLICT DO NOTHING"
+
+_ABANDONED = """
+    SELECT id FROM darrm_jobs WHERE state = 'running' AND (lease_until < :now OR lease_until > :now + :longest){more}
+    ORDER BY lease_until LIMIT 1 {lock}
+"""
+
+_WAITING = "SELECT id FROM darrm_jobs WHERE state = 'queued'{more} ORDER BY created, id LIMIT 1 {lock}"
+
+# In one query: between two of them another process may have served a client.
+_CLIENTS_IN_TURN = """
+    SELECT waiting.client
+    FROM (SELECT client, min(created) AS created FROM darrm_jobs WHERE state = 'queued'{more} GROUP BY client) waiting
+    LEFT JOIN (SELECT client, count(*) AS jobs FROM darrm_jobs WHERE state = 'running' GROUP BY client) running
+    ON running.client = waiting.client
+    LEFT JOIN darrm_job_turns turns ON turns.client = waiting.client
+    ORDER BY coalesce(running.jobs, 0), coalesce(turns.served, 0), waiting.created
+"""
+
 DAMAGED_ROW = "The stored job is damaged. Submit it again."
 """Reason of a job whose row cannot be read."""
 
@@ -135,33 +174,28 @@ class Jobs:
         written anew.
         """
         requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
-        with self.database.reading() as connection:  # the usual case, without a writer's lock
-            row = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
-            member = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client)
-            is_client = not client or connection.execute(member).first() is not None
-        if row is not None and is_client and job_of(row).state not in requeued_states:
-            return job_of(row)
-        with self.database.writing() as connection:
-            now = self._now
-            values = {**QUEUED, "kind": kind, "request": request, "created": now, "updated": now}
-            values |= {"client": client, "seconds": seconds, "trace": trace}
-            connection.execute(insert_new(self.database.dialect, JOBS, id=id, **values))
-            query = select(JOBS).where(JOBS.c.id == id)
-            if job_of(connection.execute(query.with_for_update()).one()).state in requeued_states:
-                connection.execute(update(JOBS).where(JOBS.c.id == id).values(**values))
-                connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id))
+        member = "SELECT id FROM darrm_job_clients WHERE id = :id AND client = :client"
+        with self.database.reading() as statements:  # the usual case, without a writer's lock
+            job = _job_at(statements, id)
+            is_client = not client or bool(statements.rows(member, id=id, client=client))
+        if job is not None and is_client and job.state not in requeued_states:
+            return job
+        values = {**QUEUED, "id": id, "kind": kind, "request": request}
+        values |= {"client": client, "seconds": seconds, "trace": trace}
+        with self.database.writing() as statements:
+            statements.rows(_INSERT, **values)
+            stored = _job_at(statements, id, FOR_UPDATE[statements.dialect])
+            if stored is None or stored.state in requeued_states:
+                statements.rows(_REWRITE, **values)
+                statements.rows("DELETE FROM darrm_job_clients WHERE id = :id", id=id)
             if client:
-                connection.execute(insert_new(self.database.dialect, JOB_CLIENTS, id=id, client=client))
-            return job_of(connection.execute(query).one())
+                statements.rows(_ADD_CLIENT, id=id, client=client)
+            return stored_job(statements, id)
 
     def get(self, id: str, client: str | None = None) -> Job | None:
         """Return a job, or None where there is none."""
-        query = select(JOBS).where(JOBS.c.id == id)
-        if client is not None:
-            query = query.where(_belongs(client))
-        with self.database.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else job_of(row)
+        with self.database.reading() as statements:
+            return _job_at(statements, id) if client is None else _job_at(statements, id, f"AND {_BELONGS}", client)
 
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
@@ -171,34 +205,34 @@ class Jobs:
             raise InvalidInput("state", state, "one of " + ", ".join(STATES))
         if limit < 1:
             raise InvalidInput("limit", limit, "a whole number, at least 1")
-        page = select(JOBS).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
+        conditions, values = ["true"], dict[str, Any]()
         if state is not None:
-            page = page.where(JOBS.c.state == state)
+            conditions, values = ["state = :state"], {"state": state}
         if client is not None:
-            page = page.where(_belongs(client))
-        with self.database.reading() as connection:
+            conditions, values = [*conditions, _BELONGS], {**values, "client": client}
+        with self.database.reading() as statements:
             if after is not None:
-                last_row = connection.execute(select(JOBS.c.created, JOBS.c.id).where(JOBS.c.id == after)).one_or_none()
-                if last_row is None:
+                last = statements.rows("SELECT created, id FROM darrm_jobs WHERE id = :id", id=after)
+                if not last:
                     accepted, advice = "the id of a job that is stored", "Start from the first page again."
                     raise InvalidInput("after", after, accepted, advice)
-                page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last_row))
-            return [job_of(row) for row in connection.execute(page)]
+                conditions.append("(created, id) < (:created, :id)")
+                values |= {"created": last[0][0], "id": last[0][1]}
+            page = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY created DESC, id DESC LIMIT :limit"
+            return [job_of(row) for row in statements.rows(page, limit=limit, **values)]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
         """Return the number of jobs in each state; of those that ``client`` submitted first, if one is given."""
-        query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
-        if client is not None:
-            query = query.where(JOBS.c.client == client)
-        with self.database.reading() as connection:
-            counts = {str(state): int(number) for state, number in connection.execute(query)}
+        where, values = ("", {}) if client is None else ("WHERE client = :client", {"client": client})
+        query = f"SELECT state, count(*) FROM darrm_jobs {where} GROUP BY state"
+        with self.database.reading() as statements:
+            counts = {str(state): int(number) for state, number in statements.rows(query, **values)}
         return {state: counts.get(state, 0) for state in STATES}
 
     def waiting_seconds(self) -> float:
         """Return how long the job that was queued first has waited [s]; 0 where none waits."""
-        with self.database.reading() as connection:
-            query = select(self._now - func.min(JOBS.c.created)).where(JOBS.c.state == "queued")
-            seconds = connection.execute(query).scalar()
+        with self.database.reading() as statements:
+            [(seconds,)] = statements.rows("SELECT :now - min(created) FROM darrm_jobs WHERE state = 'queued'")
         return max(0.0, float(seconds)) if isinstance(seconds, int | float) else 0.0
 
     def take(
@@ -216,59 +250,31 @@ class Jobs:
         delays another's first by one running job at most. Never do two owners get one job.
         """
         check_lease(owner, lease_seconds)
-        with self.database.reading() as connection:  # who polls an empty queue takes no writer's lock
-            if all(connection.execute(query).first() is None for query in self._free(kinds, max_seconds)):
+        if kinds is not None and not kinds:
+            return None
+        more, values = take_conditions(kinds, max_seconds)
+        with self.database.reading() as statements:  # who polls an empty queue takes no writer's lock
+            if not any(statements.rows(query.format(more=more, lock=""), **values) for query in (_ABANDONED, _WAITING)):
                 return None
-        with self.database.writing() as connection:
-            # Made anew: their time is that of now, and a lease may have been renewed during the wait for the lock.
-            abandoned, waiting = self._free(kinds, max_seconds)
+        with self.database.writing() as statements:
             # Skipped where another transaction has it: who takes jobs never waits for another who does.
-            job_id: Any = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
-            if job_id is None:
-                job_id = self._lock_waiting(connection, waiting, _take_conditions(kinds, max_seconds))
-            if job_id is None:
+            lock = f"{FOR_UPDATE[statements.dialect]} {SKIP_LOCKED[statements.dialect]}"
+            found = statements.rows(_ABANDONED.format(more=more, lock=lock), **values)
+            found = found or _lock_waiting(statements, more, values, lock)
+            if not found:
                 return None
-            now = self._now
-            values = {"state": "running", "owner": owner, "attempts": JOBS.c.attempts + 1, "updated": now}
-            taking = update(JOBS).where(JOBS.c.id == job_id).values(**values, lease_until=now + lease_seconds)
-            job = job_of(connection.execute(taking.returning(*JOBS.c)).one())
+            taking = (
+                "UPDATE darrm_jobs SET state = 'running', owner = :owner, attempts = attempts + 1, updated = :now, "
+                f"lease_until = :now + :lease WHERE id = :id RETURNING {_COLUMNS}"
+            )
+            job = job_of(only_row(statements.rows(taking, owner=owner, lease=lease_seconds, id=found[0][0])))
             # Beside the jobs: what a client was served last is one row, however many jobs it ever had.
-            connection.execute(replace_row(self.database.dialect, JOB_TURNS, client=job.client, served=job.updated))
+            turn = (
+                "INSERT INTO darrm_job_turns (client, served) VALUES (:client, :served) "
+                "ON CONFLICT (client) DO UPDATE SET served = excluded.served"
+            )
+            statements.rows(turn, client=job.client, served=job.updated)
             return job
-
-    def _lock_waiting(
-        self, connection: Connection, waiting: Select[Any], conditions: Sequence[ColumnElement[bool]]
-    ) -> str | None:
-        """Return the id of the waiting job that is next, locked; None where there is none."""
-        for client in self._clients_in_turn(connection, conditions):
-            query = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
-            job_id = connection.execute(query).scalar()
-            if job_id is not None:  # else others take the rest of this client's
-                return str(job_id)
-        return None
-
-    def _clients_in_turn(self, connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> Sequence[str]:
-        """Return the clients whose jobs wait: the fewest running first, then the one that was served least recently."""
-        waiting = (
-            select(JOBS.c.client, func.min(JOBS.c.created).label("created"))
-            .where(JOBS.c.state == "queued", *conditions)
-            .group_by(JOBS.c.client)
-            .subquery()
-        )
-        running = (
-            select(JOBS.c.client, func.count().label("count"))
-            .where(JOBS.c.state == "running")
-            .group_by(JOBS.c.client)
-            .subquery()
-        )
-        # In one query: between two of them another process may have served a client.
-        turn = (
-            select(waiting.c.client)
-            .outerjoin(running, running.c.client == waiting.c.client)
-            .outerjoin(JOB_TURNS, JOB_TURNS.c.client == waiting.c.client)
-            .order_by(func.coalesce(running.c.count, 0), func.coalesce(JOB_TURNS.c.served, 0.0), waiting.c.created)
-        )
-        return [str(client) for client in connection.execute(turn).scalars()]
 
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a job for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
@@ -276,125 +282,146 @@ class Jobs:
         A lease that ran out is renewed all the same if nobody took the job meanwhile.
         """
         check_lease(owner, lease_seconds)
-        changes = {} if progress is None else {"progress": progress}
-        with self.database.writing() as connection:
-            lease_until = self._now + lease_seconds
-            return self._change(connection, _update_own(id, owner), lease_until=lease_until, **changes)
+        changes, values = "lease_until = :now + :lease", dict[str, Any](lease=lease_seconds)
+        if progress is not None:
+            changes, values = f"{changes}, progress = :progress", {**values, "progress": progress}
+        with self.database.writing() as statements:
+            return _change(statements, _OWN, changes, id=id, owner=owner, **values)
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
-        with self.database.writing() as connection:
-            return self._change(connection, _update_own(id, owner), state="done", result=result, **RELEASED)
+        changes = f"state = 'done', result = :result, {_RELEASED}"
+        with self.database.writing() as statements:
+            return _change(statements, _OWN, changes, id=id, owner=owner, result=result)
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make the job ``id`` failed for ``reason``; False, and nothing changed, if ``owner`` holds it no more."""
         reason = reason.replace("\0", "�")  # which PostgreSQL does not keep
-        with self.database.writing() as connection:
-            return self._change(connection, _update_own(id, owner), state="failed", reason=reason, **RELEASED)
+        changes = f"state = 'failed', reason = :reason, {_RELEASED}"
+        with self.database.writing() as statements:
+            return _change(statements, _OWN, changes, id=id, owner=owner, reason=reason)
 
     def release(self, id: str, owner: str) -> bool:
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
-        with self.database.writing() as connection:
-            attempts = JOBS.c.attempts - 1
-            return self._change(connection, _update_own(id, owner), state="queued", attempts=attempts, **RELEASED)
+        with self.database.writing() as statements:
+            changes = f"state = 'queued', attempts = attempts - 1, {_RELEASED}"
+            return _change(statements, _OWN, changes, id=id, owner=owner)
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done with ``result``, whoever holds it; return it, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
         """
-        with self.database.writing() as connection:
+        with self.database.writing() as statements:
             if client is not None:
-                own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
-                if connection.execute(own_job.with_for_update()).first() is None:
+                if not _lock_own(statements, id, client):
                     return None
-                other_clients = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client != client)
-                if connection.execute(other_clients).first() is not None:
-                    return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
-            running = update(JOBS).where(JOBS.c.id == id, JOBS.c.state == "running")
-            self._change(connection, running, state="done", result=result, **RELEASED)
+                others = "SELECT id FROM darrm_job_clients WHERE id = :id AND client <> :client"
+                if statements.rows(others, id=id, client=client):
+                    return stored_job(statements, id)
+            changes = f"state = 'done', result = :result, {_RELEASED}"
+            _change(statements, "id = :id AND state = 'running'", changes, id=id, result=result)
         return self.get(id)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over; return it as it then stands, or None where there is none."""
-        with self.database.writing() as connection:
-            if client is not None:
-                own_job = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
-                if connection.execute(own_job.with_for_update()).first() is None:
-                    return None
-            # A state that nobody knows, of a damaged row, can be cancelled too: it would wait for ever.
-            state = or_(JOBS.c.state.in_(("queued", "running")), JOBS.c.state.not_in(STATES))
-            is_open = and_(JOBS.c.id == id, state)
-            if client is not None and connection.execute(select(JOBS.c.id).where(is_open)).first() is not None:
-                connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client))
+        with self.database.writing() as statements:
+            if client is not None and not _lock_own(statements, id, client):
+                return None
+            if client is not None and statements.rows(f"SELECT id FROM darrm_jobs WHERE {_IS_OPEN}", id=id):
+                leaving = "DELETE FROM darrm_job_clients WHERE id = :id AND client = :client"
+                statements.rows(leaving, id=id, client=client)
                 # Others submitted it too: it goes on for them, and is no longer this client's.
-                if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
-                    return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                if statements.rows("SELECT id FROM darrm_job_clients WHERE id = :id", id=id):
+                    return stored_job(statements, id)
                 # The last one stays its client, so that a job that was cancelled can be looked at.
-                connection.execute(insert_new(self.database.dialect, JOB_CLIENTS, id=id, client=client))
-            self._change(connection, update(JOBS).where(is_open), state="cancelled", **RELEASED)
+                statements.rows(_ADD_CLIENT, id=id, client=client)
+            _change(statements, _IS_OPEN, f"state = 'cancelled', {_RELEASED}", id=id)
         return self.get(id)
 
     def prune(self, before: float) -> int:
         """Forget jobs that were over before that time [s since 1970-01-01 UTC]; return how many."""
-        total = 0
+        total, old = 0, "state = :state AND updated < :before"
+        page = f"SELECT id FROM darrm_jobs WHERE {old} ORDER BY updated, id LIMIT {MAX_PRUNED_AT_ONCE}"
         for state in FINAL_STATES:
-            old = and_(JOBS.c.state == state, JOBS.c.updated < before)
-            page = select(JOBS.c.id).where(old).order_by(JOBS.c.updated, JOBS.c.id).limit(MAX_PRUNED_AT_ONCE)
             ids, count = [""] * MAX_PRUNED_AT_ONCE, MAX_PRUNED_AT_ONCE
             while len(ids) == MAX_PRUNED_AT_ONCE and count:  # `count` is 0 where a damaged file forgets nothing
-                with self.database.writing() as connection:
-                    ids = list(connection.execute(page).scalars())
-                    dialect = self.database.dialect
-                    count = connection.execute(delete(JOBS).where(old, is_among(dialect, JOBS.c.id, ids))).rowcount
-                    connection.execute(delete(JOB_CLIENTS).where(is_among(dialect, JOB_CLIENTS.c.id, ids)))
-                    connection.execute(delete(WEBHOOKS).where(is_among(dialect, WEBHOOKS.c.job, ids)))
+                with self.database.writing() as statements:
+                    values = {"state": state, "before": before}
+                    ids = [str(id) for (id,) in statements.rows(page, **values)]
+                    keys = statements.listed(ids)
+                    deletion = f"DELETE FROM darrm_jobs WHERE {old} AND {is_listed(statements, 'id')}"
+                    count = statements.change(deletion, [{**values, "keys": keys}])
+                    for table, column in (("darrm_job_clients", "id"), ("darrm_webhooks", "job")):
+                        statements.rows(f"DELETE FROM {table} WHERE {is_listed(statements, column)}", keys=keys)
                     total += count
-        with self.database.writing() as connection:
-            connection.execute(delete(JOB_TURNS).where(JOB_TURNS.c.served < before))
+        with self.database.writing() as statements:
+            statements.rows("DELETE FROM darrm_job_turns WHERE served < :before", before=before)
         return total
 
-    def _free(
-        self, kinds: Collection[str] | None, max_seconds: float | None
-    ) -> tuple[Select[tuple[str]], Select[tuple[str]]]:
-        """Return the queries for the id of a job that was abandoned, and of one that waits."""
-        now = self._now
-        void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + MAX_LEASE_SECONDS)
-        conditions = _take_conditions(kinds, max_seconds)
-        abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *conditions).order_by(JOBS.c.lease_until)
-        waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *conditions).order_by(JOBS.c.created, JOBS.c.id)
-        return abandoned.limit(1), waiting.limit(1)
 
-    def _change(self, connection: Connection, statement: Update, **values: Any) -> bool:
-        return connection.execute(statement.values(updated=self._now, **values)).rowcount == 1
+_INSERT = (
+    f"INSERT INTO darrm_jobs ({_COLUMNS}) VALUES "
+    f"({', '.join(':now' if field.name in {'created', 'updated'} else f':{field.name}' for field in fields(Job))}) "
+    "ON CONFLICT DO NOTHING"
+)
 
-    @property
-    def _now(self) -> ColumnElement[float]:
-        """The time by the clock that all who share the database see [s since 1970-01-01 UTC]."""
-        return server_time(self.database.dialect)
+_REWRITE = (
+    "UPDATE darrm_jobs SET created = :now, updated = :now, "
+    + ", ".join(f"{f.name} = :{f.name}" for f in fields(Job) if f.name not in {"id", "created", "updated"})
+    + " WHERE id = :id"
+)
 
 
-def _update_own(id: str, owner: str) -> Update:
-    return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
+def _job_at(statements: Statements, id: str, more: str = "", client: str = "") -> Job | None:
+    rows = statements.rows(f"{_SELECT} WHERE id = :id {more}", id=id, client=client)
+    return job_of(rows[0]) if rows else None
 
 
-def _take_conditions(kinds: Collection[str] | None, max_seconds: float | None) -> list[ColumnElement[bool]]:
-    """Return the conditions of `Jobs.take`."""
-    conditions: list[ColumnElement[bool]] = []
+def stored_job(statements: Statements, id: str) -> Job:
+    """Return a job that is there."""
+    return job_of(only_row(statements.rows(f"{_SELECT} WHERE id = :id", id=id)))
+
+
+def _lock_own(statements: Statements, id: str, client: str) -> bool:
+    """Lock a job, if it is the client's or nobody's; return whether it is."""
+    query = f"SELECT id FROM darrm_jobs WHERE id = :id AND {_BELONGS} {FOR_UPDATE[statements.dialect]}"
+    return bool(statements.rows(query, id=id, client=client))
+
+
+def _lock_waiting(statements: Statements, more: str, values: dict[str, Any], lock: str) -> Sequence[Sequence[Any]]:
+    """Return the row with the id of the waiting job that is next, locked; nothing where there is none.
+
+    Clients in turn: the one with the fewest running jobs first, then the one that was served least recently.
+    """
+    waiting = _WAITING.format(more=f"{more} AND client = :client", lock=lock)
+    for (client,) in statements.rows(_CLIENTS_IN_TURN.format(more=more), **values):
+        if found := statements.rows(
+            waiting, **values, client=str(client)
+        ):  # else others take the rest of this client's
+            return found
+    return ()
+
+
+def _change(statements: Statements, where: str, changes: str, **values: Any) -> bool:
+    return statements.change(f"UPDATE darrm_jobs SET {changes}, updated = :now WHERE {where}", [values]) == 1
+
+
+def take_conditions(kinds: Collection[str] | None, max_seconds: float | None) -> tuple[str, dict[str, Any]]:
+    """Return the further conditions of `Jobs.take`, and the values of its queries."""
+    values: dict[str, Any] = {"longest": MAX_LEASE_SECONDS}
+    conditions = ""
     if kinds is not None:
-        conditions.append(JOBS.c.kind.in_(kinds))
+        names = {f"kind_{number}": kind for number, kind in enumerate(sorted(kinds))}
+        values |= names
+        conditions += f" AND kind IN ({', '.join(f':{name}' for name in names)})"
     if max_seconds is not None:
-        conditions.append(JOBS.c.seconds <= max_seconds)
-    return conditions
+        values["max_seconds"] = max_seconds
+        conditions += " AND seconds <= :max_seconds"
+    return conditions, values
 
 
-def _belongs(client: str) -> ColumnElement[bool]:
-    """Return the condition that a job is a client's, or nobody's."""
-    has_clients = exists().where(JOB_CLIENTS.c.id == JOBS.c.id)
-    return or_(has_clients.where(JOB_CLIENTS.c.client == client), ~has_clients)
-
-
-_TYPES = [(int, float) if isinstance(column.type, Double) else column.type.python_type for column in JOBS.c]
+_TYPES: list[Any] = [{"int": int, "float": (int, float)}.get(str(field.type), str) for field in fields(Job)]
 """Types of a job's columns; SQLite holds anything anywhere."""
 
 

@@ -14,13 +14,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from solver_cache.database.statements import Statements
+from solver_cache.database.statements import DamagedDatabase, Statements
 from solver_cache.model import SearchColumns, columns_of
-
-
-class DamagedSchema(Exception):
-    """The schema of the database is damaged."""
-
 
 FILLED = 500
 """Rows held in memory while columns are filled."""
@@ -31,7 +26,7 @@ def fill(statements: Statements) -> int:
     names = tuple(SearchColumns.__dataclass_fields__)
     page = "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
     values = ", ".join(f"{name} = :{name}" for name in names)
-    update = f"UPDATE darrm_solutions SET {values} WHERE key = :at"  # noqa: S608 — names of our own
+    update = f"UPDATE darrm_solutions SET {values} WHERE key = :at"
     last_key, count = "", 0
     while True:
         rows = statements.rows(page, last=last_key, limit=FILLED)
@@ -43,7 +38,7 @@ def fill(statements: Statements) -> int:
         if len(rows) < FILLED:
             return count
         if not isinstance(rows[-1][0], str) or rows[-1][0] <= last_key:  # or a damaged index is walked round and round
-            raise DamagedSchema("its keys are out of order")
+            raise DamagedDatabase("its keys are out of order")
         last_key = rows[-1][0]
 
 
@@ -155,7 +150,7 @@ def schema_version(statements: Statements) -> int:
     if version is None:
         return 0
     if not isinstance(version, int):  # SQLite keeps anything anywhere
-        raise DamagedSchema(f"its schema has version {version!r:.40}")
+        raise DamagedDatabase(f"its schema has version {version!r:.40}")
     if version > len(MIGRATIONS):
         raise NewerSchema(f"its schema has version {version}, this program knows {len(MIGRATIONS)}")
     return version

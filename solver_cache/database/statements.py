@@ -1,37 +1,31 @@
 """Statements in plain SQL, for SQLite by its own driver and for PostgreSQL by SQLAlchemy; where their SQL differs.
 
-A statement names its values as ``:name``. SQLAlchemy is imported for PostgreSQL alone: its import takes twice as long
-as that of everything else that a small solve needs.
+SQLAlchemy is imported for PostgreSQL alone: its import takes 13 MB, and twice as long as that of everything else that a
+small solve needs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, TextClause
 
 Values = Sequence[Mapping[str, Any]]
 
-WRITING = "BEGIN IMMEDIATE"
-"""How a transaction of SQLite begins that writes: it takes the lock at once. One that began as a reader could be
-refused it later, without waiting."""
-
-
-def begin_transaction(execute: Callable[[str], object], begin: str) -> None:
-    """Begin a transaction of SQLite by one of its statements, with the connection's ``execute``."""
-    if begin == WRITING:
-        # Else the connection keeps the file's first page, and writes on though another program has overwritten it.
-        execute("PRAGMA shrink_memory")
-    execute(begin)
-
 
 class Statements(Protocol):
-    """Statements of one transaction."""
+    """Statements of one transaction.
+
+    A statement names its values as ``:name``; ``:now`` is the time by the clock that all who share the database see [s
+    since 1970-01-01 UTC], when the statement is sent.
+    """
 
     dialect: str  # "sqlite" or "postgresql"
 
@@ -42,7 +36,7 @@ class Statements(Protocol):
         """Execute a statement once with each of some values, at least one; return how many rows it changed."""
 
     def listed(self, texts: Collection[str]) -> Any:
-        """Return texts as one value, for `IS_LISTED` and `LISTED`."""
+        """Return texts as one value, for `is_listed` and `LISTED`."""
 
 
 class SqliteStatements:
@@ -54,36 +48,43 @@ class SqliteStatements:
         self._connection = connection
 
     def rows(self, sql: str, **values: Any) -> Sequence[Sequence[Any]]:
-        rows: Sequence[Sequence[Any]] = self._connection.execute(sql, values).fetchall()
+        rows: Sequence[Sequence[Any]] = self._connection.execute(sql, {"now": time.time(), **values}).fetchall()
         return rows
 
     def change(self, sql: str, values: Values) -> int:
-        return self._connection.executemany(sql, values).rowcount
+        now = time.time()
+        return self._connection.executemany(sql, ({"now": now, **each} for each in values)).rowcount
 
     def listed(self, texts: Collection[str]) -> Any:
         return json.dumps([*texts])
 
 
 class EngineStatements:
-    """Statements on a connection of an SQLAlchemy engine."""
+    """Statements on a connection of an SQLAlchemy engine, for PostgreSQL."""
+
+    dialect = "postgresql"
 
     def __init__(self, connection: Connection) -> None:
-        self.dialect = connection.dialect.name
         self._connection = connection
 
     def rows(self, sql: str, **values: Any) -> Sequence[Sequence[Any]]:
-        from sqlalchemy import text
-
-        result = self._connection.execute(text(sql), values)
+        result = self._connection.execute(_text(sql), values)
         return result.all() if result.returns_rows else ()
 
     def change(self, sql: str, values: Values) -> int:
-        from sqlalchemy import text
-
-        return self._connection.execute(text(sql), values).rowcount
+        return self._connection.execute(_text(sql), values).rowcount
 
     def listed(self, texts: Collection[str]) -> Any:
         return [*texts]
+
+
+@lru_cache(maxsize=256)
+def _text(sql: str) -> TextClause:
+    from sqlalchemy import text
+
+    # stable within a statement, so that an index can be searched by it
+    now = "CAST(extract(epoch FROM statement_timestamp()) AS double precision)"
+    return text(re.sub(r":now\b", now, sql))
 
 
 LISTED = {
@@ -92,22 +93,29 @@ LISTED = {
 }
 """Table with the column ``value`` of the texts that `Statements.listed` gave as ``:keys``."""
 
-IS_LISTED = {
-    "sqlite": "key IN (SELECT value FROM json_each(:keys))",
-    "postgresql": "key = ANY(CAST(:keys AS text[]))",
-}
-"""Condition that a key is one of the texts."""
-
-FOR_UPDATE = {"sqlite": "", "postgresql": " FOR UPDATE"}
+FOR_UPDATE = {"sqlite": "", "postgresql": "FOR UPDATE"}
 """What locks the rows of a query; SQLite's transactions that write are alone."""
 
+SKIP_LOCKED = {"sqlite": "", "postgresql": "SKIP LOCKED"}
+"""What leaves out, behind that, the rows that another transaction has locked."""
 
-def clock(statements: Statements) -> float:
-    """Return the time by the clock that all who share the database see [s since 1970-01-01 UTC]."""
+
+def is_listed(statements: Statements, column: str = "key") -> str:
+    """Return the condition that a column holds one of the texts that `Statements.listed` gave as ``:keys``."""
     if statements.dialect == "sqlite":
-        return time.time()
-    [(seconds,)] = statements.rows("SELECT CAST(extract(epoch FROM statement_timestamp()) AS double precision)")
-    return float(seconds)
+        return f"{column} IN (SELECT value FROM json_each(:keys))"
+    return f"{column} = ANY(CAST(:keys AS text[]))"
+
+
+class DamagedDatabase(Exception):
+    """The database is not what was written to it; the text says why."""
+
+
+def only_row(rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Return the row of a query that has one, such as for what was written just now."""
+    if len(rows) != 1:
+        raise DamagedDatabase("a row that was written cannot be read")
+    return rows[0]
 
 
 def storage_bytes(statements: Statements) -> int:

@@ -18,11 +18,10 @@ from solver_cache.database.connection import Database
 from solver_cache.database.schema import fill, schema_version
 from solver_cache.database.statements import (
     FOR_UPDATE,
-    IS_LISTED,
     LISTED,
     Statements,
-    clock,
     integrity_errors,
+    is_listed,
     storage_bytes,
 )
 from solver_cache.location import DAMAGED, MEMORY, CacheError
@@ -53,11 +52,11 @@ _COLUMNS = ("key", "core", "record", "digest", "created", *SearchColumns.__datac
 _ROW = "SELECT key, core, record, digest FROM darrm_solutions"
 
 _INSERT = (
-    f"INSERT INTO darrm_solutions ({', '.join(_COLUMNS)}) "  # noqa: S608 — names of our own, here and below
+    f"INSERT INTO darrm_solutions ({', '.join(_COLUMNS)}) "
     f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) ON CONFLICT DO NOTHING"
 )
 
-_REPLACE = f"UPDATE darrm_solutions SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)} WHERE key = :key"  # noqa: S608
+_REPLACE = f"UPDATE darrm_solutions SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)} WHERE key = :key"
 
 
 class DatabaseStore:
@@ -90,17 +89,17 @@ class DatabaseStore:
         return self._database.path
 
     def get(self, key: str) -> Row | None:
-        with self._database.statements() as statements:
+        with self._database.reading() as statements:
             return _row_at(statements, key)
 
     def present(self, keys: Collection[str]) -> set[str]:
-        with self._database.statements() as statements:
+        with self._database.reading() as statements:
             return _present(statements, keys)
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
         values = _values(row, _now())
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             statements.rows(_INSERT, **values)
             stored = _row_at(statements, row.key, FOR_UPDATE[statements.dialect])
             if replacing is not None and stored == replacing:  # compared here: damaged text may not survive a query
@@ -109,7 +108,7 @@ class DatabaseStore:
             return row if stored is None else stored
 
     def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             stood = _stored(statements, {row.key for row in rows})
             new_rows = [row for row in rows if row.key not in stood]
             # Another process may have added some in between; those that are alike are anyone's.
@@ -118,7 +117,7 @@ class DatabaseStore:
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
         check_lease(owner, lease_seconds)
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             own = _take_claims(statements, owner, lease_seconds, keys)
             # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
             if stored := _present(statements, keys):
@@ -126,18 +125,18 @@ class DatabaseStore:
         return {key: "stored" if key in stored else "taken" if key in own else "held" for key in keys}
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             own_keys = _end_claims(statements, owner, [row.key for row in rows])
             own_rows = {row.key: row for row in rows if row.key in own_keys}
             return own_rows | self._put_all(statements, [*own_rows.values()])
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         check_lease(owner, lease_seconds)
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             _renew_claims(statements, owner, lease_seconds, keys)
 
     def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             return _end_claims(statements, owner, keys)
 
     def _put_all(self, statements: Statements, rows: Sequence[Row]) -> dict[str, Row]:
@@ -153,7 +152,7 @@ class DatabaseStore:
         return stored
 
     def remove(self, row: Row) -> bool:
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             stored = _row_at(statements, row.key, FOR_UPDATE[statements.dialect])
             if stored == row:
                 statements.rows("DELETE FROM darrm_solutions WHERE key = :key", key=row.key)
@@ -164,7 +163,7 @@ class DatabaseStore:
         """Yield every row behind ``after``, in the order of keys."""
         last_key = after
         while True:
-            with self._database.statements() as statements:
+            with self._database.reading() as statements:
                 rows = statements.rows(f"{_ROW} WHERE key > :last ORDER BY key LIMIT {ROWS_PER_PAGE}", last=last_key)
             page = [_row(values) for values in rows]
             yield from page
@@ -179,7 +178,7 @@ class DatabaseStore:
         query, values = candidates_query(spec)
         page_query = query.format(after="")
         while True:
-            with self._database.statements() as statements:
+            with self._database.reading() as statements:
                 page = statements.rows(page_query, **values)
             yield from (_row(row) for _, *row in page)
             if len(page) < CANDIDATES_PER_PAGE:
@@ -192,7 +191,7 @@ class DatabaseStore:
         from solver_cache.database.jobs import Jobs
 
         query = "SELECT count(*), count(*) FILTER (WHERE core <> :core) FROM darrm_solutions"
-        with self._database.statements() as statements:
+        with self._database.reading() as statements:
             [(rows, stale)] = statements.rows(query, core=CORE)
             size = storage_bytes(statements)
             schema = schema_version(statements)
@@ -200,7 +199,7 @@ class DatabaseStore:
 
     def fill(self) -> int:
         """Fill columns that an earlier release left empty; return for how many rows."""
-        with self._database.statements(writing=True) as statements:
+        with self._database.writing() as statements:
             return fill(statements)
 
     @property
@@ -210,16 +209,16 @@ class DatabaseStore:
 
     def integrity_errors(self) -> list[str]:
         """Return what SQLite's own check finds; PostgreSQL looks after itself."""
-        with self._database.statements() as statements:
+        with self._database.reading() as statements:
             return integrity_errors(statements)
 
     def health_check(self) -> None:
         if self._database.read_only:
-            with self._database.statements() as statements:
+            with self._database.reading() as statements:
                 schema_version(statements)
         else:
             self._database.check_room()
-            with self._database.statements(writing=True) as statements:
+            with self._database.writing() as statements:
                 for _ in range(2):  # there and back: SQLite writes no row that stays as it is
                     statements.rows("UPDATE darrm_schema SET version = -version")
             self._database.sync()
@@ -260,22 +259,22 @@ _CANDIDATES = f"""
     AND voter_epsilon >= :voter_epsilon AND voter_delta >= :voter_delta AND affected >= :affected
     AND target_epsilon <= :target_epsilon AND target_delta <= :target_delta {{after}}
     ORDER BY utility DESC, key DESC LIMIT {CANDIDATES_PER_PAGE}
-"""  # noqa: S608 — a number of our own
+"""
 
 
 def _row_at(statements: Statements, key: str, lock: str = "") -> Row | None:
-    rows = statements.rows(f"{_ROW} WHERE key = :key{lock}", key=key)
+    rows = statements.rows(f"{_ROW} WHERE key = :key {lock}", key=key)
     return _row(rows[0]) if rows else None
 
 
 def _stored(statements: Statements, keys: Collection[str]) -> dict[str, Row]:
-    rows = statements.rows(f"{_ROW} WHERE {IS_LISTED[statements.dialect]}", keys=statements.listed(keys))
+    rows = statements.rows(f"{_ROW} WHERE {is_listed(statements)}", keys=statements.listed(keys))
     return {row.key: row for row in map(_row, rows)}
 
 
 def _present(statements: Statements, keys: Collection[str]) -> set[str]:
     """Return keys as `solver_cache.store.Store.present` says."""
-    query = f"SELECT key FROM darrm_solutions WHERE {IS_LISTED[statements.dialect]} AND core = :core"  # noqa: S608
+    query = f"SELECT key FROM darrm_solutions WHERE {is_listed(statements)} AND core = :core"
     return {str(key) for (key,) in statements.rows(query, keys=statements.listed(keys), core=CORE)}
 
 
@@ -308,14 +307,12 @@ def _take_claims(statements: Statements, owner: str, lease_seconds: float, keys:
     """Claim keys, as `solver_cache.store.Store.claim` says; return those that ``owner`` holds now."""
     if not keys:
         return set()
-    now = clock(statements)
-    abandoned = now - MAX_LEASE_SECONDS  # nobody will end them
-    statements.rows("DELETE FROM darrm_claims WHERE lease_until < :abandoned", abandoned=abandoned)
+    # nobody will end them
+    statements.rows("DELETE FROM darrm_claims WHERE lease_until < :now - :longest", longest=MAX_LEASE_SECONDS)
     claimed = statements.rows(
         _TAKE.format(keys=LISTED[statements.dialect]),
         keys=statements.listed(sorted(keys)),
         owner=owner,
-        now=now,
         lease=lease_seconds,
         longest=MAX_LEASE_SECONDS,
     )
@@ -324,21 +321,19 @@ def _take_claims(statements: Statements, owner: str, lease_seconds: float, keys:
 
 def _renew_claims(statements: Statements, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
     """Hold those of ``keys`` that ``owner`` claimed, and nobody took over, for longer from now."""
-    update = f"UPDATE darrm_claims SET lease_until = :until WHERE {_is_own(statements)}"  # noqa: S608
-    until = clock(statements) + lease_seconds
-    statements.rows(update, until=until, owner=owner, keys=statements.listed(keys))
+    update = f"UPDATE darrm_claims SET lease_until = :now + :lease WHERE {_is_own(statements)}"
+    statements.rows(update, lease=lease_seconds, owner=owner, keys=statements.listed(keys))
 
 
 def _end_claims(statements: Statements, owner: str, keys: Collection[str]) -> set[str]:
     """End claims; return those of ``keys`` that ``owner`` had claimed, and nobody took over."""
-    deletion = f"DELETE FROM darrm_claims WHERE {_is_own(statements)} RETURNING key"  # noqa: S608
+    deletion = f"DELETE FROM darrm_claims WHERE {_is_own(statements)} RETURNING key"
     return {str(key) for (key,) in statements.rows(deletion, owner=owner, keys=statements.listed(keys))}
 
 
 def _is_own(statements: Statements) -> str:
     """Return the condition that a claim is the owner's; the claims are locked, in order, until the transaction ends."""
-    dialect = statements.dialect
     return (
-        f"key IN (SELECT key FROM darrm_claims WHERE {IS_LISTED[dialect]} AND owner = :owner "  # noqa: S608
-        f"ORDER BY key{FOR_UPDATE[dialect]})"
+        f"key IN (SELECT key FROM darrm_claims WHERE {is_listed(statements)} AND owner = :owner "
+        f"ORDER BY key {FOR_UPDATE[statements.dialect]})"
     )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from sqlalchemy import Select, delete, func, or_, select, update
-
 from solver_cache.database.connection import Database
-from solver_cache.database.engine import insert_new, server_time
-from solver_cache.database.jobs import FINAL_STATES, Job, job_of
-from solver_cache.database.tables import JOBS, WEBHOOKS
+from solver_cache.database.jobs import FINAL_STATES, Job, stored_job
+from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row
 
 MAX_DELAY_SECONDS = 86_400.0
 """Longest time between two attempts [s]; a later due time was written by a clock that was wrong."""
@@ -56,82 +53,100 @@ class DatabaseWebhooks:
 
         If the same client has a pending one for that job and address, that one is returned.
         """
-        pending = select(WEBHOOKS).where(WEBHOOKS.c.client == client, WEBHOOKS.c.state == "pending")
-        with self._database.writing() as connection:
-            row = connection.execute(pending.where(WEBHOOKS.c.job == job, WEBHOOKS.c.url == url)).first()
-            if row is not None:
-                return _webhook(row)
-            if int(connection.execute(select(func.count()).select_from(pending.subquery())).scalar_one()) >= limit:
+        pending = "FROM darrm_webhooks WHERE client = :client AND state = 'pending'"
+        with self._database.writing() as statements:
+            same = f"SELECT {_COLUMNS} {pending} AND job = :job AND url = :url"
+            rows = statements.rows(same, client=client, job=job, url=url)
+            if rows:
+                return _webhook(rows[0])
+            [(count,)] = statements.rows(f"SELECT count(*) {pending}", client=client)
+            if int(count) >= limit:
                 return None
-            now = server_time(self._database.dialect)
-            values = {"job": job, "client": client, "url": url, "state": "pending", "attempts": 0, "due": now}
-            values |= {"reason": "", "created": now, "updated": now}
-            connection.execute(insert_new(self._database.dialect, WEBHOOKS, id=id, **values))
-            return _webhook(connection.execute(select(WEBHOOKS).where(WEBHOOKS.c.id == id)).one())
+            insertion = (
+                "INSERT INTO darrm_webhooks (id, job, client, url, state, attempts, due, reason, created, updated) "
+                "VALUES (:id, :job, :client, :url, 'pending', 0, :now, '', :now, :now) ON CONFLICT DO NOTHING"
+            )
+            statements.rows(insertion, id=id, job=job, client=client, url=url)
+            stored = statements.rows(f"SELECT {_COLUMNS} FROM darrm_webhooks WHERE id = :id", id=id)
+            return _webhook(only_row(stored))
 
     def list(self, job: str, client: str | None = None) -> Sequence[Webhook]:
         """Return the webhooks of a job, the oldest first; only those of ``client``, unless it is None."""
-        query = select(WEBHOOKS).where(WEBHOOKS.c.job == job).order_by(WEBHOOKS.c.created, WEBHOOKS.c.id)
-        if client is not None:
-            query = query.where(WEBHOOKS.c.client == client)
-        with self._database.reading() as connection:
-            return [_webhook(row) for row in connection.execute(query)]
+        where, values = _of_client(job, client)
+        query = f"SELECT {_COLUMNS} FROM darrm_webhooks WHERE {where} ORDER BY created, id"
+        with self._database.reading() as statements:
+            return [_webhook(row) for row in statements.rows(query, **values)]
 
     def remove(self, id: str, job: str, client: str | None = None) -> bool:
         """Forget a webhook, of ``client`` unless that is None; return whether it was there."""
-        deletion = delete(WEBHOOKS).where(WEBHOOKS.c.id == id, WEBHOOKS.c.job == job)
-        if client is not None:
-            deletion = deletion.where(WEBHOOKS.c.client == client)
-        with self._database.writing() as connection:
-            return connection.execute(deletion).rowcount == 1
+        where, values = _of_client(job, client)
+        with self._database.writing() as statements:
+            deletion = f"DELETE FROM darrm_webhooks WHERE id = :id AND {where}"
+            return statements.change(deletion, [{**values, "id": id}]) == 1
 
     def take(self, lease_seconds: float, without: Collection[str] = ()) -> tuple[Webhook, Job] | None:
         """Take one webhook that is due, with its job, which is over; None if none is.
 
         Those with the fewest attempts come first, so that addresses that fail do not delay the others.
         """
-        with self._database.reading() as connection:  # who polls takes no writer's lock
-            if connection.execute(self._due(without)).first() is None:
+        with self._database.reading() as statements:  # who polls takes no writer's lock
+            if not _due(statements, without):
                 return None
-        with self._database.writing() as connection:
-            webhook_id = connection.execute(self._due(without).with_for_update(of=WEBHOOKS, skip_locked=True)).scalar()
-            if webhook_id is None:
+        with self._database.writing() as statements:
+            dialect = statements.dialect
+            lock = f"{FOR_UPDATE[dialect]} OF webhooks {SKIP_LOCKED[dialect]}" if FOR_UPDATE[dialect] else ""
+            found = _due(statements, without, lock)
+            if not found:
                 return None
-            now = server_time(self._database.dialect)
-            taking = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook_id)
-            taking = taking.values(attempts=WEBHOOKS.c.attempts + 1, due=now + lease_seconds, updated=now)
-            webhook = _webhook(connection.execute(taking.returning(*WEBHOOKS.c)).one())
-            return webhook, job_of(connection.execute(select(JOBS).where(JOBS.c.id == webhook.job)).one())
+            taking = (
+                "UPDATE darrm_webhooks SET attempts = attempts + 1, due = :now + :lease, updated = :now "
+                f"WHERE id = :id RETURNING {_COLUMNS}"
+            )
+            webhook = _webhook(only_row(statements.rows(taking, id=found[0][0], lease=lease_seconds)))
+            return webhook, stored_job(statements, webhook.job)
 
     def record(self, webhook: Webhook, state: WebhookState, reason: str = "", delay: float = 0.0) -> bool:
         """Record how an attempt ended; False, and nothing changed, if another attempt was begun meanwhile."""
-        now = server_time(self._database.dialect)
-        same_attempt = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook.id, WEBHOOKS.c.attempts == webhook.attempts)
-        with self._database.writing() as connection:
-            statement = same_attempt.values(state=state, reason=reason, due=now + delay, updated=now)
-            return connection.execute(statement).rowcount == 1
-
-    def _due(self, without: Collection[str]) -> Select[tuple[str]]:
-        now = server_time(self._database.dialect)
-        return (
-            select(WEBHOOKS.c.id)
-            .join(JOBS, JOBS.c.id == WEBHOOKS.c.job)
-            .where(WEBHOOKS.c.state == "pending", JOBS.c.state.in_(FINAL_STATES))
-            .where(or_(WEBHOOKS.c.due <= now, WEBHOOKS.c.due > now + MAX_DELAY_SECONDS))
-            .where(WEBHOOKS.c.client.not_in(without))
-            .order_by(WEBHOOKS.c.attempts, WEBHOOKS.c.due)
-            .limit(1)
+        update = (
+            "UPDATE darrm_webhooks SET state = :state, reason = :reason, due = :now + :delay, updated = :now "
+            "WHERE id = :id AND attempts = :attempts"
         )
+        values = {"id": webhook.id, "attempts": webhook.attempts, "state": state, "reason": reason, "delay": delay}
+        with self._database.writing() as statements:
+            return statements.change(update, [values]) == 1
+
+
+_COLUMNS = ", ".join(field.name for field in fields(Webhook))
+
+
+def _of_client(job: str, client: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the condition that a webhook is of a job, and of a client unless that is None."""
+    if client is None:
+        return "job = :job", {"job": job}
+    return "job = :job AND client = :client", {"job": job, "client": client}
+
+
+def _due(statements: Statements, without: Collection[str], lock: str = "") -> Sequence[Sequence[Any]]:
+    """Return the row with the id of the webhook that is due next; nothing where none is."""
+    states = ", ".join(map(repr, FINAL_STATES))
+    query = f"""
+        SELECT webhooks.id FROM darrm_webhooks webhooks JOIN darrm_jobs jobs ON jobs.id = webhooks.job
+        WHERE webhooks.state = 'pending' AND jobs.state IN ({states})
+        AND (webhooks.due <= :now OR webhooks.due > :now + :longest)
+        AND NOT ({is_listed(statements, "webhooks.client")})
+        ORDER BY webhooks.attempts, webhooks.due LIMIT 1 {lock}
+    """
+    return statements.rows(query, longest=MAX_DELAY_SECONDS, keys=statements.listed(without))
 
 
 def _webhook(row: Any) -> Webhook:
     """Return the webhook of a row; SQLite holds anything anywhere, and whatever cannot be one is a failed one."""
-    values: Any = row._mapping  # noqa: SLF001 — SQLAlchemy's documented name
+    values = dict(zip((field.name for field in fields(Webhook)), row, strict=True))
 
     def number(name: str) -> float:
         return float(values[name]) if isinstance(values[name], int | float) else 0.0
 
-    fields: dict[str, Any] = {name: str(values[name]) for name in ("id", "job", "client", "url", "reason")}
-    fields |= {name: number(name) for name in ("due", "created", "updated")}
+    texts: dict[str, Any] = {name: str(values[name]) for name in ("id", "job", "client", "url", "reason")}
+    times: dict[str, Any] = {name: number(name) for name in ("due", "created", "updated")}
     state: WebhookState = values["state"] if values["state"] in WEBHOOK_STATES else "failed"
-    return Webhook(**fields, state=state, attempts=int(number("attempts")))
+    return Webhook(**texts, **times, state=state, attempts=int(number("attempts")))

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 from support.refusals import refused
 from support.stores import STORE_URLS
 
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Store, open_store
-from solver_cache.database.jobs import STATES, Jobs
-from solver_cache.database.tables import JOBS
+from solver_cache.database.jobs import _ABANDONED, _WAITING, STATES, Jobs, take_conditions
+from solver_cache.database.statements import Statements
 from solver_cache.model import MAX_LEASE_SECONDS
 
 DATABASES = ("sqlite", "postgresql")
@@ -345,7 +344,7 @@ class Clock:
 @pytest.fixture
 def jumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Jobs, Clock]]:
     clock = Clock()
-    monkeypatch.setattr("solver_cache.database.engine.time.time", clock)
+    monkeypatch.setattr("solver_cache.database.statements.time.time", clock)
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         yield store.jobs, clock
 
@@ -391,7 +390,7 @@ def test_a_lease_that_is_renewed_while_a_taker_waits_for_the_lock_stands(
     assert claimed(jobs, "me", MAX_LEASE_SECONDS) == "a"
     writing = jobs.database.writing
 
-    def after_a_renewal() -> AbstractContextManager[Connection]:
+    def after_a_renewal() -> AbstractContextManager[Statements]:
         monkeypatch.setattr(jobs.database, "writing", writing)
         clock.now += 10
         assert jobs.renew("a", "me", MAX_LEASE_SECONDS)
@@ -442,21 +441,23 @@ def test_a_claim_looks_up_an_index(url: str) -> None:
     with closing(open_store(url)) as store:
         database = store._database  # type: ignore[attr-defined]
         told: list[str] = []
-        with database.writing() as connection:
+        with database.writing() as statements:
             if database.dialect == "postgresql":
-                connection.exec_driver_sql(
+                statements.rows(
                     "INSERT INTO darrm_jobs SELECT n::text, 'gamma', '', "
-                    "(ARRAY['queued','done','running'])[1 + n %% 3], 0, '', n, "
-                    "'', '', '', n, n, (n %% 100)::text, 1 FROM generate_series(1, 30000) n"
+                    "(ARRAY['queued','done','running'])[1 + n % 3], 0, '', n, "
+                    "'', '', '', n, n, (n % 100)::text, 1 FROM generate_series(1, 30000) n"
                 )
-                connection.exec_driver_sql("ANALYZE darrm_jobs")
+                statements.rows("ANALYZE darrm_jobs")
         for kinds in (None, ["gamma"]):
-            with database.writing() as connection:
+            with database.writing() as statements:
                 explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
-                abandoned, waiting = store.jobs._free(kinds, None)
-                for query in (abandoned, waiting.where(JOBS.c.client == "7")):
-                    text = str(query.compile(database.engine, compile_kwargs={"literal_binds": True}))
-                    told += [" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + text)]
+                more, values = take_conditions(kinds, None)
+                abandoned = _ABANDONED.format(more=more, lock="")
+                waiting = _WAITING.format(more=f"{more} AND client = :client", lock="")
+                for query in (abandoned, waiting):
+                    lines = statements.rows(explain + query, **values, client="7")
+                    told += [" ".join(map(str, line)) for line in lines]
         plan = "\n".join(told)
         assert "darrm_jobs_waiting" in plan
         assert "darrm_jobs_leases" in plan
@@ -585,9 +586,9 @@ def test_a_damaged_row_is_a_failed_job_and_is_mended_by_submitting_it(
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         jobs = store.jobs
         jobs.submit("a", "gamma", "{}", client="me")
-        with store._database.writing() as connection:  # type: ignore[attr-defined]
-            connection.exec_driver_sql(f"UPDATE darrm_jobs SET state = '{state}'")  # noqa: S608 — of our own
-            connection.exec_driver_sql(f"UPDATE darrm_jobs SET {column} = {value}")  # noqa: S608 — of our own
+        with store._database.writing() as statements:  # type: ignore[attr-defined]
+            statements.rows(f"UPDATE darrm_jobs SET state = '{state}'")  # noqa: S608 — of our own
+            statements.rows(f"UPDATE darrm_jobs SET {column} = {value}")  # noqa: S608 — of our own
         if column == "kind":  # a number, which the column turns into text: a kind that nobody does
             assert jobs.get("a").kind == "7"  # type: ignore[union-attr]
             return
@@ -602,8 +603,8 @@ def test_a_damaged_row_is_a_failed_job_and_is_mended_by_submitting_it(
 
 def test_a_place_that_is_lost_is_a_cache_error(tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
-        with store._database.writing() as connection:  # type: ignore[attr-defined]
-            connection.exec_driver_sql("DROP TABLE darrm_jobs")
+        with store._database.writing() as statements:  # type: ignore[attr-defined]
+            statements.rows("DROP TABLE darrm_jobs")
         for use in (store.jobs.list, store.jobs.counts, lambda: store.jobs.take("me", LONG)):
             with pytest.raises(CacheError, match="no such table: darrm_jobs"):
                 use()

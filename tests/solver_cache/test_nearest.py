@@ -230,8 +230,8 @@ def test_columns_that_lie_cost_an_answer_and_make_none_wrong(name: str, tmp_path
     with closing(open_store(STORE_URLS[name](tmp_path))) as store:
         for request in (DESIGNED, WORSE):
             store.put(kept_row(request))
-        with store._database.writing() as connection:  # type: ignore[attr-defined]
-            connection.exec_driver_sql("UPDATE darrm_solutions SET voter_epsilon = 9, target_epsilon = 0")
+        with store._database.writing() as statements:  # type: ignore[attr-defined]
+            statements.rows("UPDATE darrm_solutions SET voter_epsilon = 9, target_epsilon = 0")
         easier = DesignSpec(Problem(K, Privacy(0.3), Privacy(0.25)))  # DESIGNED does not answer it; WORSE does
         assert find_nearest(easier, store).designed_for == WORSE.problem
         assert nearest(DesignSpec(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
@@ -308,7 +308,7 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
         row = kept_row(DESIGNED)
         store.put(row)
         database = store._database  # type: ignore[attr-defined]
-        with database.writing() as connection:
+        with database.writing() as statements:
             numbers = (
                 "generate_series(1, 5000) n"
                 if name == "postgresql"
@@ -318,14 +318,14 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
             columns = (
                 "core, record, digest, created, voter_epsilon, voter_delta, affected, target_epsilon, target_delta"
             )
-            connection.exec_driver_sql(
+            statements.rows(
                 f"INSERT INTO darrm_solutions (key, voters, utility, objective, shape, {columns}) SELECT "  # noqa: S608
                 f"'k' || n.n, 8, 0.0, objective, shape, {columns} FROM darrm_solutions, {numbers}"
             )
-            connection.exec_driver_sql("ANALYZE")
+            statements.rows("ANALYZE")
         explain = "EXPLAIN " if name == "postgresql" else "EXPLAIN QUERY PLAN "
         query, values = candidates_query(WANTED)
-        with database.statements() as statements:
+        with database.reading() as statements:
             lines = statements.rows(explain + query.format(after=""), **values)
         plan = "\n".join(" ".join(map(str, line)) for line in lines)
         assert "darrm_solutions_asked" in plan

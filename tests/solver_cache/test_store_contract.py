@@ -10,14 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
 from support import postgres
 from support.refusals import refused
 
 from darrm_opt.record import digest
 from solver_cache import CORE, CacheError, NoStore, Row, Store, open_store
 from solver_cache.database.connection import Database
-from solver_cache.database.tables import CLAIMS
 from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult
 
 
@@ -263,14 +261,14 @@ def test_claims_that_nobody_ends_are_forgotten_and_damaged_ones_void(name: str, 
         database: Database = opened._database  # type: ignore[attr-defined]
         now = time.time()
         leases = {"past": now - 2 * MAX_LEASE_SECONDS, "ahead": now + 2 * MAX_LEASE_SECONDS, "held": now + LONG}
-        with database.writing() as connection:
+        with database.writing() as statements:
             for key, until in leases.items():
-                connection.execute(CLAIMS.insert().values(key=key, owner="who died", lease_until=until))
+                statements.rows("INSERT INTO darrm_claims VALUES (:key, 'who died', :until)", key=key, until=until)
             if name == "sqlite":  # which takes anything anywhere
-                connection.exec_driver_sql("INSERT INTO darrm_claims VALUES ('text', x'ff', 'soon')")
+                statements.rows("INSERT INTO darrm_claims VALUES ('text', x'ff', 'soon')")
         assert claimed(opened, "ahead", "text", "held") == {"ahead": "taken", "text": "taken", "held": "held"}
-        with database.reading() as connection:
-            there = {str(key) for key in connection.execute(select(CLAIMS.c.key)).scalars()}
+        with database.reading() as statements:
+            there = {str(key) for (key,) in statements.rows("SELECT key FROM darrm_claims")}
         assert there == {"ahead", "text", "held"}
 
 
@@ -317,8 +315,8 @@ def test_all_of_it_stands_or_nothing(name: str, tmp_path: Path) -> None:
         "postgresql": "ALTER TABLE darrm_solutions ADD CONSTRAINT full_ CHECK (key <> 'b')",
     }[name]
     with closing(STORES[name](tmp_path)) as opened:
-        with opened._database.writing() as connection:  # type: ignore[attr-defined]
-            connection.exec_driver_sql(refuse)
+        with opened._database.writing() as statements:  # type: ignore[attr-defined]
+            statements.rows(refuse)
         claimed(opened, "a", "b")
         with pytest.raises(CacheError):
             opened.complete("me", [row("a"), row("b")])

@@ -468,8 +468,8 @@ def test_a_damaged_row_is_a_failed_webhook(stored: tuple[Jobs, DatabaseWebhooks]
     jobs, hooks = stored
     jobs.submit("a", "gamma", "{}")
     hooks.add("msg_1", "a", "", "https://example.org", 2)
-    with jobs.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE darrm_webhooks SET state = x'ff', attempts = 'many', due = 'soon'")
+    with jobs.database.writing() as statements:
+        statements.rows("UPDATE darrm_webhooks SET state = x'ff', attempts = 'many', due = 'soon'")
     [found] = hooks.list("a")
     assert (found.state, found.attempts, found.due) == ("failed", 0, 0.0)
 

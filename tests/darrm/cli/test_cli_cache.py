@@ -139,8 +139,8 @@ def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
 
 
 def test_migrate_fills_in_what_an_older_release_wrote_meanwhile(url: str) -> None:
-    with closing(open_store(url)) as store, store._database.writing() as connection:  # type: ignore[attr-defined]
-        connection.exec_driver_sql("UPDATE darrm_solutions SET voters = NULL, utility = NULL")
+    with closing(open_store(url)) as store, store._database.writing() as statements:  # type: ignore[attr-defined]
+        statements.rows("UPDATE darrm_solutions SET voters = NULL, utility = NULL")
     assert run_json("cache", "migrate", "--url", url)["filled"] == 3
     assert (
         run("cache", "migrate", "--url", url).stdout

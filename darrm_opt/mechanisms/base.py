@@ -54,7 +54,7 @@ PRECISION, PURE_PRECISION = 1e-5, 1e-12
 MANY_RELEASES, NEAR = 50, 2e-3
 """Releases from which a calibration starts from an estimate, and how far that is from the parameter, as a share."""
 
-FINER = 10.0
+FINER = 4.0
 """How much finer a calibration is where its first value is nearly right, and the second exactly."""
 
 NEAR_STEPS, NEAR_GUESS = 8, 0.1

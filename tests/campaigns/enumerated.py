@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from campaigns.pages import listed, read_options
+from campaigns.pages import listed, numbered, read_options
 from darrm_opt.accounting.cost import Cost, cost
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms import VoteMechanism
@@ -233,15 +233,16 @@ def examine(case: Case, *, tight: bool) -> tuple[Cost, list[Finding]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = read_options(__doc__, arguments, totals=500, seed=1)
+    options = read_options(__doc__, arguments, totals=500, seed=1, minutes=(math.inf, "time after which it ends"))
     accounts, wrong = Counter[str](), 0
-    for number in range(options.totals):
+    for number in numbered(options.totals, options.minutes):
         found, findings = examine(random_case(Random(f"{options.seed} {number}")), tight=True)
         accounts[found.account] += 1
         for each in findings:
             wrong += 1
             sys.stdout.write(f"{each.kind}: stated {each.stated}, exact {each.exact}: {each.case}\n")
-    sys.stdout.write(f"{options.totals} totals, {wrong} wrong; least by {listed(accounts)}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{accounts.total()} totals, {wrong} wrong; least by {listed(accounts)}\n")
     return min(wrong, 1)
 
 

@@ -14,13 +14,13 @@ import math
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from campaigns.pages import listed, read_options
+from campaigns.pages import listed, numbered, read_options
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling
 from darrm_opt.accounting.composition import closed_forms, optimal
@@ -313,16 +313,11 @@ def examine(name: str, at: Draw) -> str:
     return ""
 
 
-def random_questions(count: int, seed: int, names: Sequence[str] | None = None) -> list[str]:
-    """Return what is wrong with the answers to so many random questions."""
-    found = []
+def random_questions(numbers: Iterable[int], seed: int, names: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield what is wrong with the answer to each random question, nothing for most."""
     asked = [*(QUESTIONS if names is None else names)]
-    for number in range(count):
-        rng = Random(f"{seed} {number}")
-        wrong = examine(asked[number % len(asked)], draw(rng))
-        if wrong:
-            found.append(wrong)
-    return found
+    for number in numbers:
+        yield examine(asked[number % len(asked)], draw(Random(f"{seed} {number}")))
 
 
 def _kind(wrong: str) -> str:
@@ -331,11 +326,16 @@ def _kind(wrong: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, and print what is wrong."""
-    options = read_options(__doc__, arguments, questions=50_000, seed=1)
-    found = random_questions(options.questions, options.seed)
-    text = "".join(f"{wrong}\n" for wrong in found)
-    sys.stdout.write(f"{text}{len(found)} of {options.questions}: {listed(Counter(map(_kind, found)))}\n")
-    return int(bool(found))
+    options = read_options(__doc__, arguments, questions=50_000, seed=1, minutes=(math.inf, "time after which it ends"))
+    done, kinds = 0, Counter[str]()
+    for wrong in random_questions(numbered(options.questions, options.minutes), options.seed):
+        done += 1
+        if wrong:
+            kinds[_kind(wrong)] += 1
+            sys.stdout.write(f"{wrong}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{done} questions, {kinds.total()} wrong: {listed(kinds)}\n")
+    return int(bool(kinds))
 
 
 if __name__ == "__main__":

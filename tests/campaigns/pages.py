@@ -6,8 +6,9 @@ import argparse
 import datetime as dt
 import re
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,15 @@ def read_options(doc: str | None, arguments: Sequence[str] | None, **options: An
         kind, default = (value, None) if isinstance(value, type) else (type(value), value)
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
     return parser.parse_args(arguments)
+
+
+def numbered(count: int, minutes: float) -> Iterator[int]:
+    """Yield the numbers of a campaign's cases, from 0 on, until all are done or the time is over."""
+    end = time.monotonic() + 60 * minutes
+    for number in range(count):
+        if time.monotonic() >= end:
+            return
+        yield number
 
 
 def origin(command: str, *packages: str) -> str:

@@ -24,7 +24,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from darrm_opt.accounting.labels.noisy_bit import GRID, GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders, values_on_grid
+from darrm_opt.accounting.labels.noisy_bit import (
+    GRID_END,
+    GRID_STEP,
+    MAX_SHIFT,
+    MIN_SHIFT,
+    scaled_orders,
+    values_on_grid,
+)
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
@@ -32,6 +39,7 @@ from darrm_opt.accounting.labels.power_divergence import (
     largest_loss_term,
 )
 from darrm_opt.accounting.labels.three_cells import (
+    FIRST_BOX,
     LATTICE_VARIANCE,
     MAX_SUM,
     MIN_MEAN,
@@ -73,6 +81,9 @@ ESTIMATE_SIGMA = 16.0
 
 QUICK_ERROR = 2.0**-40
 """Relative error of a sum of powers of probabilities, whose exponents are at most 200, each from the one before."""
+
+FINE = 2.0**40
+"""Grid points of a mean in one spacing: half of one of them changes no mass by more than `MASS_ERROR` / 50."""
 
 CHUNK = 4_096
 """Members of the family that are evaluated at a time: what a cache holds."""
@@ -300,8 +311,10 @@ def coarse_cells(sigma: float) -> CellFamily:
         below = [_below(0.0, means * scale, scale) for means in (alpha, beta)]
         return np.asarray(below[0] * below[1] * (1 + 3 * MASS_ERROR))
 
-    # A mean is rounded down by less than one of the coarser lattice, and ties may take another.
-    return CellFamily(bounds, another, MIN_MEAN - 2 / COARSE, 1 / scale, PERIODS)
+    # A mean is rounded down by less than one of the coarser lattice, and ties may take another. Corners of boxes are
+    # whole numbers but for the smallest boxes: so means have few fractions.
+    least, side = math.floor((MIN_MEAN - 2 / COARSE) * scale), 4 * math.floor(FIRST_BOX * scale / 4)
+    return CellFamily(bounds, another, least / scale, side / scale, 1 / scale, PERIODS)
 
 
 def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
@@ -309,13 +322,12 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
 
     Masses on the whole numbers are those of N(0, scale²)'s density: their sum is not exactly 1.
     """
-    (x, at_x), (y, at_y) = (np.unique(means, return_inverse=True) for means in (i, j))
+    (x, at_x), (y, at_y) = (np.unique(_on_fine_grid(means), return_inverse=True) for means in (i, j))
     # Many means share a coordinate: cumulative sums are made once for each of them, and every pair is a product.
     end = math.ceil(COARSE_END * scale)
-    k = np.arange(math.floor(min(x[0], y[0])) - end, math.ceil(max(x[-1], y[-1])) + end + 1)
-    zero = -int(k[0])
-    at = [normal_density(k - means[:, np.newaxis], scale) for means in (x, y)]
-    up_to = [np.cumsum(masses, axis=1) for masses in at]
+    first, last = math.floor(min(x[0], y[0])) - end, math.ceil(max(x[-1], y[-1])) + end + 1
+    zero = -first
+    at, up_to = zip(*(_translated(means, scale, first, last) for means in (x, y)), strict=True)
 
     def wins(mine: int, other: int) -> tuple[Array, Array, Array]:
         """Return Pr[u ≥ 0 and u ≥ v], Pr[u ≥ 0 and u ≥ v + 1] and Pr[u ≥ 1 and u ≥ v + 1]."""
@@ -344,14 +356,17 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
 def coarse_bit_values(scale: float, shift: int, orders: Array) -> Array:
     """Return upper bounds as `lattice_bit_values` does, for every offset, from the coarser lattice with real means."""
     coarse, mu = coarse_scale(scale), shift / scale
+    parts = math.ceil(1 / (GRID_STEP * coarse))  # of a spacing: few means that differ by no whole number
+    last = math.ceil(GRID_END * coarse) * parts
+    grid, step = np.arange(-last, last + 1) / parts, 1 / (parts * coarse)
     p, q = (
         np.stack([_below(1.0, -means, coarse), _below(0.0, means, coarse)], axis=1)  # u ≥ 0 is −u < 1
-        for means in (GRID * coarse, (GRID - mu) * coarse)
+        for means in (grid, grid - mu * coarse)
     )
-    slack = LATTICE_VARIANCE / coarse**2 * mu * (GRID[1] - GRID[0])
-    between = values_on_grid(p, q, 3 * MASS_ERROR, mu, orders, slack=slack, charge=PERIODS)
+    slack = LATTICE_VARIANCE / coarse**2 * mu * step
+    between = values_on_grid(p, q, 3 * MASS_ERROR, mu, orders, step=step, slack=slack, charge=PERIODS)
     last = math.floor((GRID_END - 1 / COARSE) * scale)  # a mean is rounded down by less than one of the coarser lattice
-    tails = [_coarse_censored(scale, last, step, orders) for step in (shift, -shift)]
+    tails = [_coarse_censored(scale, last, move, orders) for move in (shift, -shift)]
     return np.asarray(np.max([between, *tails], axis=0))
 
 
@@ -362,9 +377,36 @@ def normal_density(x: Array | IntArray, scale: float) -> Array:
 
 def _below(threshold: float, means: Array, scale: float) -> Array:
     """Return the mass of u < threshold for real means of u, shape (n,)."""
-    distances, places = np.unique(means - threshold, return_inverse=True)  # many means are the same
-    k = np.arange(1, math.ceil(np.maximum(-distances, 0).max() + COARSE_END * scale) + 1)
-    return np.asarray(normal_density(k + distances[:, np.newaxis], scale).sum(axis=1)[places])
+    distances = _on_fine_grid(means - threshold)
+    whole = np.floor(distances)
+    first, last = int(whole.min()) + 1, max(int(whole.max()), 0) + math.ceil(COARSE_END * scale)
+    masses = np.empty(means.size)
+    for fraction in np.unique(distances - whole).tolist():
+        # Σ φ(k + distance), k ≥ 1, from the far end; where it begins depends on the distance.
+        above = np.cumsum(normal_density(np.arange(first, last + 1) + fraction, scale)[::-1])[::-1]
+        places = np.flatnonzero(distances - whole == fraction)
+        masses[places] = above[whole[places].astype(np.intp) + 1 - first]
+    return masses
+
+
+def _translated(means: Array, scale: float, first: int, last: int) -> tuple[Array, Array]:
+    """Return the mass at each whole number from ``first`` to ``last``, and up to it, of each mean: (n, numbers)."""
+    whole = np.floor(means)
+    fractions, at_fraction = np.unique(means - whole, return_inverse=True)
+    low, high = int(whole.min()), int(whole.max())
+    masses = normal_density(np.arange(first - high, last - low + 1) - fractions[:, np.newaxis], scale)
+    starts = high - whole.astype(np.intp)
+
+    def of_each_mean(table: Array) -> Array:
+        windows = np.lib.stride_tricks.sliding_window_view(table, last - first + 1, axis=1)
+        return np.asarray(windows[at_fraction, starts])
+
+    return of_each_mean(masses), of_each_mean(np.cumsum(masses, axis=1))
+
+
+def _on_fine_grid(means: Array) -> Array:
+    """Return means rounded to a grid so fine that no mass changes: those that differ by a whole number share masses."""
+    return np.asarray(np.round(means * FINE) / FINE)
 
 
 def _coarse_censored(scale: float, threshold: int, shift: int, orders: Array) -> Array:

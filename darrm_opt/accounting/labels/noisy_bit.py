@@ -87,9 +87,17 @@ def bit_values(mu: float, orders: Array) -> Array:
 
 
 def values_on_grid(
-    p: Array, q: Array, error: float, mu: float, orders: Array, *, slack: float = 0.0, charge: float = 0.0
+    p: Array,
+    q: Array,
+    error: float,
+    mu: float,
+    orders: Array,
+    *,
+    step: float = GRID_STEP,
+    slack: float = 0.0,
+    charge: float = 0.0,
 ) -> Array:
-    """Return upper bounds on the largest H_a of a bit over all z between the points of `GRID`, shape (n,).
+    """Return upper bounds on the largest H_a of a bit over all z between points that are ``step`` apart, shape (n,).
 
     ``p``, ``q``: both answers at each point and on the neighbour, where z is smaller by ``mu``, with relative error
     ``error``. ``slack``: what a loss may be off by where it does not rise with z. ``charge``: for sums for integrals.
@@ -104,7 +112,7 @@ def values_on_grid(
     # Between two points ℓ ranges from its value at the left one to that at the right one.
     largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + error + charge)
     bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, mu * math.sqrt(6)) * (1 + charge)
-    return np.asarray((np.maximum(at_points[:-1], at_points[1:]) + GRID_STEP**2 / 8 * bend).max(axis=0))
+    return np.asarray((np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * bend).max(axis=0))
 
 
 def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, norm: float) -> Array:

@@ -14,6 +14,7 @@ labels cost".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +28,12 @@ INTERPOLATION_ERROR = 2.0**-40
 
 NEAR_ONE = 2.0**-20
 """Distance |a(a−1)| from 0 within which a formula that divides by it is replaced by a bound."""
+
+MIN_CHAIN, MAX_CHAIN = 4, 8
+"""Fewest orders whose powers follow from each other, and most steps from one that is computed by itself."""
+
+GAP_ERROR = 1e-9
+"""Share by which gaps of orders may differ that count as the same, up to first order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +106,21 @@ def gaussian_divergence(shift: float, orders: Array) -> Array:
 
 def loss_term(losses: Array, orders: Array) -> Array:
     """Return χ_a(ℓ), rounded up; both arguments broadcast; orders are ≥ ½ and not within 1e-3 of 1."""
+    if _orders_are_last(losses, orders):
+        return np.moveaxis(loss_term(losses[np.newaxis, ..., 0], _first(orders, losses)), 0, -1)
     b = orders - 1
     with np.errstate(over="ignore", invalid="ignore"):
-        towards, away = np.expm1(-b * losses), b * np.expm1(losses)
-        # The first-order parts cancel: an error of 8 ulps of each is charged, exponent included.
-        charge = 8 * ULP * (np.abs(towards) * (1 + np.abs(b * losses)) + np.abs(away) * (1 + np.abs(losses)))
-        return upper_bound((towards + away) / (orders * b) + charge / np.abs(orders * b))
+        towards, ulps = _power_changes(losses, b)
+        away = np.expm1(losses)
+        # The first-order parts cancel: an error of 8 ulps of each is charged, exponent included, and of more of powers.
+        scale = 1 / (orders * b)
+        charge = np.abs(losses) * (ulps * np.abs(b * scale) * ULP) + ulps * np.abs(scale) * ULP
+        charge *= np.abs(towards)
+        charge += (8 * ULP * np.abs(away) * (1 + np.abs(losses))) / orders
+        towards += away * b
+        towards *= scale
+        charge += towards
+        return upper_bound(charge)
 
 
 def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
@@ -118,10 +134,54 @@ def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
     A = (e^(−(a−1)ℓ) − 1)/(a−1) falls with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, rises up to ℓ = 0
     and falls from there: so on an interval both are largest, in absolute value, at an end.
     """
+    if _orders_are_last(losses, orders):
+        first, both = loss_gradients(losses[np.newaxis, ..., 0], _first(orders, losses))
+        return np.moveaxis(first, 0, -1), np.moveaxis(both, 0, -1)
     b = orders - 1
     with np.errstate(over="ignore", invalid="ignore"):
-        first = np.expm1(-b * losses) / b
-        second = np.expm1(-orders * losses) / -orders
-        size = np.abs(first) + np.abs(second)
-        charge = 16 * ULP * size * (1 + orders * np.abs(losses))
-        return upper_bound(np.abs(first) + charge), upper_bound(np.abs(first + second) + charge)
+        (first, ulps), (second, more) = (_power_changes(losses, factors) for factors in (b, orders))
+        first *= 1 / b
+        second *= -1 / orders
+        both = np.abs(first + second)
+        np.abs(first, out=first)
+        np.abs(second, out=second)
+        second += first
+        second *= np.abs(losses) * (orders * (ulps + more) * ULP) + (ulps + more) * ULP  # the error of each
+        both += second
+        first += second
+        return upper_bound(first), upper_bound(both)
+
+
+def _orders_are_last(losses: Array, orders: Array) -> bool:
+    """Return whether there are several orders for each loss: then they are better first, and powers follow them."""
+    return orders.ndim == 1 and orders.size >= MIN_CHAIN and losses.ndim > 1 and losses.shape[-1] == 1
+
+
+def _first(orders: Array, losses: Array) -> Array:
+    return orders.reshape(-1, *[1] * (losses.ndim - 1))
+
+
+def _power_changes(losses: Array, factors: Array) -> tuple[Array, Array]:
+    """Return e^(−fℓ) − 1, both arguments broadcast, and its error, as ulps of it times 1 + |fℓ|."""
+    if factors.ndim < 2 or not len(factors) == factors.size >= MIN_CHAIN:
+        return np.expm1(-factors * losses), np.array(8.0)
+    # Where factors are evenly spaced each power follows from the one before: e^(x+y) − 1 = (e^x − 1) + e^x·(e^y − 1), x
+    # and y of one sign. A step adds less than 5 ulps of what is largest so far, which is the last.
+    losses = losses[0]
+    changes, ulps = np.empty((factors.size, *losses.shape)), np.empty(factors.shape)
+    step, change, steps, before = math.nan, losses, 0, -math.inf
+    for place, factor in enumerate(factors.ravel().tolist()):
+        gap = factor - before
+        if before <= 0 or steps == MAX_CHAIN:
+            np.expm1(-factor * losses, out=changes[place])
+            steps = 0
+        else:
+            if not abs(gap - step) <= GAP_ERROR * step:
+                step, change = gap, np.expm1(-gap * losses)
+            # The gaps of factors as they are stored differ by their ulps.
+            exact = change if gap == step else change + (1 + change) * ((step - gap) * losses)
+            np.multiply(changes[place - 1] + 1, exact, out=changes[place])
+            changes[place] += changes[place - 1]
+            steps += 1
+        ulps[place], before = 8 + 5 * steps, factor
+    return changes, ulps

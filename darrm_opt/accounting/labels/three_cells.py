@@ -136,6 +136,7 @@ class CellFamily:
     # upper bound on that of another class, shape (n,), however ties are broken
     another: Callable[[Array, Array], Array]
     least: float  # least α and β inside the triangle
+    side: float = FIRST_BOX  # of the first boxes
     spacing: float = 0.0  # of the noise [σ], at most ½; 0 if it is continuous
     charge: float = 0.0  # relative, for sums over a lattice that stand for integrals
 
@@ -152,7 +153,7 @@ def covering_boxes(
     h = 1 / sigma
     # At large (a − ½)μ orders hardly count in the conversion to ε, and their boxes are the most: looser there.
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
-    side, least = FIRST_BOX, family.least
+    side, least = family.side, family.least
     i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
     within = 2 * least + (i + j) * side <= MAX_SUM
     i, j = i[within], j[within]

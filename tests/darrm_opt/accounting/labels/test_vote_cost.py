@@ -324,6 +324,28 @@ def test_formulas_of_the_power_divergence() -> None:
     assert gaussian_divergence(0.2, np.array([1e9]))[0] == math.inf
 
 
+@for_each("mu", [2.8, 0.7, 5e-3, 1.4e-5])
+def test_powers_of_evenly_spaced_orders_are_bounds_in_forty_digits(mu: float) -> None:
+    """Each order's power follows from that of the order before: neither its value nor its error is off by more."""
+    orders = noisy_bit.scaled_orders(mu)
+    losses = np.array([[1e-9, -1e-7, 0.03, -0.4, 1.7, -6.0, 30.0]]).T * mu
+    terms, (firsts, boths) = loss_term(losses, orders), loss_gradients(losses, orders)
+    with localcontext() as context:
+        context.prec = 60
+        for row, column in product(range(len(losses)), range(orders.size)):
+            loss, order = Decimal(float(losses[row, 0])), Decimal(float(orders[column]))
+            back = ((1 - order) * loss).exp()
+            exact = (back - order + (order - 1) * loss.exp()) / (order * (order - 1))
+            first, second = (back - 1) / (order - 1), (1 - (-order * loss).exp()) / order
+            assert exact <= Decimal(float(terms[row, column]))
+            assert abs(first) <= Decimal(float(firsts[row, column]))
+            assert abs(first + second) <= Decimal(float(boths[row, column]))
+            if abs(loss) > Decimal(0.01 * mu):
+                assert Decimal(float(terms[row, column])) <= exact * (1 + Decimal("1e-12") / min(abs(loss), 1))
+                size = (abs(first) + abs(second)) * (1 + order * abs(loss))
+                assert Decimal(float(boths[row, column])) <= abs(first + second) + size * Decimal("1e-13")
+
+
 def test_orders_between_two_with_a_bound_are_bounded_by_the_chord() -> None:
     mu = 0.5
     orders = noisy_bit.scaled_orders(mu)

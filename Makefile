@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals golden extremes plurality groups earned sampled faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,8 +85,14 @@ totals: $(READY) ## hold totals of several releases against every transcript in 
 golden: $(READY) ## compare all totals with those that were frozen (a minute; ARGS="--write 1" freezes them anew)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.golden_totals $(ARGS)
 
+enumerated: $(READY) ## hold totals of mechanisms against an adversary who is enumerated (5,000: two hours)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.enumerated --write docs/soundness.md $(ARGS)
+
+earned-enumerated: $(READY) ## hold totals that votes earn against all data sets and neighbours (5,000: an hour and a half)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.earned_enumerated --write docs/soundness.md $(ARGS)
+
 extremes: $(READY) ## ask every account and calibration extreme questions (50,000: an hour and a half of one processor)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.extremes $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.extremes --write docs/soundness.md $(ARGS)
 
 sampled: $(READY) ## totals of sampled queries against enumeration, and settings (ten minutes; docs/language_models.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.sampled --write docs/language_models.md $(ARGS)

@@ -17,18 +17,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from campaigns.pages import listed, numbered, read_options
+from campaigns.pages import listed, numbered, origin, publish, read_options
 from darrm_opt.accounting.cost import Cost, cost
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm_opt.noise import Array
+
+HEADING = "## Totals of mechanisms"
 
 ERROR = 1e-11
 """What δ may miss by noise that is cut off here [probability]."""
@@ -233,7 +236,9 @@ def examine(case: Case, *, tight: bool) -> tuple[Cost, list[Finding]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = read_options(__doc__, arguments, totals=500, seed=1, minutes=(math.inf, "time after which it ends"))
+    options = read_options(
+        __doc__, arguments, totals=5000, seed=1, minutes=(math.inf, "time after which it ends"), write=(Path, "page")
+    )
     accounts, wrong = Counter[str](), 0
     for number in numbered(options.totals, options.minutes):
         found, findings = examine(random_case(Random(f"{options.seed} {number}")), tight=True)
@@ -242,7 +247,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wrong += 1
             sys.stdout.write(f"{each.kind}: stated {each.stated}, exact {each.exact}: {each.case}\n")
             sys.stdout.flush()
-    sys.stdout.write(f"{accounts.total()} totals, {wrong} wrong; least by {listed(accounts)}\n")
+    text = [
+        HEADING,
+        "",
+        "Random mechanisms of up to six voters among up to three classes, sampled or not, for up to three releases, against",
+        "an adaptive adversary who is enumerated: laws of noise from their definitions, all pairs of votes. Each account's",
+        f"ε is held against the δ that is attained there, the least also against the least that is true, to {TIGHT - 1:.0%}.",
+        "",
+        f"{accounts.total()} totals, {wrong} wrong. The least by account: {listed(accounts)}",
+        "",
+        origin(f"make enumerated ARGS='--totals {accounts.total()} --seed {options.seed}'"),
+        "",
+    ]
+    publish("\n".join(text), options.write, HEADING)
     return min(wrong, 1)
 
 

@@ -15,12 +15,13 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from campaigns.pages import listed, numbered, read_options
+from campaigns.pages import listed, numbered, origin, publish, read_options
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling
 from darrm_opt.accounting.composition import closed_forms, optimal
@@ -38,6 +39,8 @@ from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import DarrmError
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+
+HEADING = "## Extreme inputs"
 
 Draw = dict[str, Any]
 
@@ -326,7 +329,14 @@ def _kind(wrong: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, and print what is wrong."""
-    options = read_options(__doc__, arguments, questions=50_000, seed=1, minutes=(math.inf, "time after which it ends"))
+    options = read_options(
+        __doc__,
+        arguments,
+        questions=50_000,
+        seed=1,
+        minutes=(math.inf, "time after which it ends"),
+        write=(Path, "page"),
+    )
     done, kinds = 0, Counter[str]()
     for wrong in random_questions(numbered(options.questions, options.minutes), options.seed):
         done += 1
@@ -334,7 +344,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kinds[_kind(wrong)] += 1
             sys.stdout.write(f"{wrong}\n")
             sys.stdout.flush()
-    sys.stdout.write(f"{done} questions, {kinds.total()} wrong: {listed(kinds)}\n")
+    text = [
+        HEADING,
+        "",
+        f"{len(QUESTIONS)} kinds of questions to accounts, bounds and calibrations, at orders up to 1e300, σ from 1e-3 to 1e6",
+        "votes, ε from 1e-12 to 500, δ from 1e-300 to 0.999: each ends in a number or ∞, or in an error with its reason, and",
+        "costs no less with more releases, less noise or a smaller δ.",
+        "",
+        f"{done} questions, {kinds.total()} wrong{': ' + listed(kinds) if kinds else '.'}",
+        "",
+        origin(f"make extremes ARGS='--questions {done} --seed {options.seed}'"),
+        "",
+    ]
+    publish("\n".join(text), options.write, HEADING)
     return int(bool(kinds))
 
 

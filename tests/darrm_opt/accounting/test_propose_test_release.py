@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from copy import copy
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
-from campaigns import earned
+from campaigns import earned, earned_enumerated, enumerated
 from support.cases import for_each
-from support.label_laws import checked_law, label_law
+from support.label_laws import label_law
 from support.refusals import refused as refused_input
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
@@ -30,97 +32,30 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
-Votes = tuple[tuple[int, ...], ...]
-"""What each voter answers to each query: a data set, in any order of the voters."""
+
+@for_each("number", range(8))
+def test_it_is_private_on_every_data_set_and_neighbour(number: int) -> None:
+    """The short form of `make earned-enumerated`: nothing is left in hand, and no data set and neighbour show more."""
+    assert not earned_enumerated.examine(earned_enumerated.random_case(Random(f"suite {number}")))
 
 
-def counted(votes: Votes, classes: int) -> np.ndarray:
-    return np.array([np.bincount(query, minlength=classes) for query in np.array(votes).T])
-
-
-def pass_chance(proposal: Proposal, distance: int) -> float:
-    """Pr[k + X ≥ T], by sums over the noise."""
-    x = np.arange(-60, 61)
-    weights = np.exp(-(x**2) / (2 * proposal.test_sigma**2))
-    return float(weights[distance + x >= proposal.test_threshold].sum() / weights.sum())
-
-
-@for_each(
-    ("K", "classes", "sigma", "test_sigma", "order", "total", "check"),
-    [
-        (6, 2, 1.5, 2.0, 3.0, Privacy(2.0, 0.3), None),
-        (6, 2, 1.3, 2.0, 2.5, Privacy(2.6, 0.15), None),
-        (4, 3, 1.5, 2.0, 3.0, Privacy(2.2, 0.4), None),
-        (6, 2, 1.0, 3.0, 2.0, Privacy(4.0, 0.05), None),
-        (5, 2, 1.5, 2.0, 2.5, Privacy(2.4, 0.15), (2.0, 1.2)),
-        (6, 2, 1.3, 2.0, 2.5, Privacy(2.6, 0.15), (2.0, 2.5)),
-        (4, 3, 1.2, 2.0, 2.5, Privacy(2.8, 0.3), (2.0, 2.5)),
-    ],
-)
-def test_it_is_private_on_every_data_set_and_neighbour(
-    K: int,
-    classes: int,
-    sigma: float,
-    test_sigma: float,
-    order: float,
-    total: Privacy,
-    check: tuple[float, float] | None,
-) -> None:
-    queries = 2
-    # The largest target, and the least threshold, that a proposal takes: nothing is left in hand.
-    threshold, target = least_threshold(total, test_sigma), largest_target(total, order, test_sigma)
-    batch = VoteBatch(K, classes, queries, sigma, *(check or ()))
-    proposal = Proposal(batch, total, order, test_sigma, threshold, target)
-    answers = list(product(range(classes), repeat=queries))
-    laws, distances = {}, set()
-    for votes in combinations_with_replacement(answers, K):
-        counts = counted(votes, classes)
-        distance = proposal.unpublished_distance(counts)
-        passes = pass_chance(proposal, distance)
-        each = [tuple(map(int, row)) for row in counts]
-        labels = np.outer(*(checked_law(n, sigma, *check) if check else label_law(n, sigma) for n in each)).ravel()
-        laws[votes] = np.append(passes * labels, 1 - passes)
-        distances.add(distance)
-    assert min(distances) == 0 < max(distances)  # both sides of the proof are met
-    worst = 0.0
-    for votes, law in laws.items():
-        for voter in range(K):
-            for answer in answers:
-                neighbour = tuple(sorted((*votes[:voter], *votes[voter + 1 :], answer)))
-                worst = max(worst, np.maximum(law - math.exp(total.epsilon) * laws[neighbour], 0.0).sum())
-    assert 0 < worst <= total.delta
-
-
-def largest_target(total: Privacy, order: float, test_sigma: float) -> float:
-    """By trial: the largest target that a proposal accepts, to 1e-6."""
-    batch, low, high = VoteBatch(4, 2, 1, 2.0), 0.0, total.epsilon
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        try:
-            Proposal(batch, total, order, test_sigma, 10**6, middle)
-        except InvalidInput:
-            high = middle
-        else:
-            low = middle
-    return low
-
-
-def least_threshold(total: Privacy, test_sigma: float) -> int:
-    """By trial: the least threshold that a proposal accepts."""
-    batch = VoteBatch(4, 2, 1, 2.0)
-    for threshold in range(1000):
-        try:
-            Proposal(batch, total, 4.0, test_sigma, threshold, 1e-6)
-        except InvalidInput:
-            continue
-        return threshold
-    raise AssertionError
+def test_an_unsound_test_is_seen() -> None:
+    proposal = earned_enumerated.extreme_proposal(VoteBatch(3, 2, 2, 1.0), Privacy(1.5, 0.05), 3.0, 3.0)
+    assert proposal is not None
+    law = enumerated.noisy_law(enumerated.gaussian_masses(1.0))
+    assert not earned_enumerated.examine(earned_enumerated.Case(proposal, law))
+    for name, value in (("test_threshold", 0), ("target", 50.0)):
+        wrong = copy(proposal)
+        object.__setattr__(wrong, name, value)
+        assert any("total" in each for each in earned_enumerated.examine(earned_enumerated.Case(wrong, law)))
 
 
 @for_each("total", [Privacy(2.0, 0.3), Privacy(2.6, 0.15), Privacy(4.0, 0.05), Privacy(9.0, 1e-4)])
 def test_the_least_threshold_is_found(total: Privacy) -> None:
     for test_sigma in (2.0, 3.0, 5.5):
-        assert _least_threshold(total, test_sigma) == least_threshold(total, test_sigma)
+        proposal = earned_enumerated.extreme_proposal(VoteBatch(4, 2, 1, 2.0), total, 4.0, test_sigma)
+        assert proposal is not None
+        assert _least_threshold(total, test_sigma) == proposal.test_threshold
 
 
 def test_a_total_without_a_limit_or_of_nothing_has_no_test() -> None:

@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     import ssl
 
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, Tradeoff
     from darrm_opt.answers.tables import VerifiedTable
     from darrm_opt.bagging import Bags
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
+    from darrm_opt.questions.cost import CostAnswer
+    from darrm_opt.questions.question import Question
     from darrm_opt.tables.groups import TableProblem
     from darrm_opt.tables.objective import PluralityObjective, TableObjective
     from darrm_opt.tables.priors import Ties
@@ -545,7 +546,7 @@ class DarrmClient:
         total: Privacy | None = None,
         sampling: Sampling | None = None,
         timeout: float | None = None,
-    ) -> MechanismCost:
+    ) -> CostAnswer:
         """Return what releases of a mechanism cost together, or which parameter fits in a total; proved here again.
 
         Args:
@@ -565,14 +566,40 @@ class DarrmClient:
             ClientError: the service refused or did not answer.
             VerificationFailed: its answer does not hold.
         """
-        names = ("total_epsilon", "total_delta")
-        body = {"mechanism": mechanism, "K": K, "classes": classes, "affected": affected, "queries": queries}
-        body |= {"parameter": parameter, "delta": delta, **dict.fromkeys(("threshold", "check_sigma", "cap"))}
-        body |= dict(zip(names, (None, None) if total is None else (total.epsilon, total.delta), strict=True))
-        body |= sampling_body(sampling)
-        from darrm_opt.answers.accounting import verify_cost
+        from darrm_opt.questions.cost import Cost
 
-        return verify_cost(self._ask("cost", body, timeout), body)
+        question = Cost(
+            mechanism=mechanism,
+            K=K,
+            classes=classes,
+            affected=affected,
+            queries=queries,
+            parameter=parameter,
+            delta=delta,
+            total_epsilon=None if total is None else total.epsilon,
+            total_delta=None if total is None else total.delta,
+            **sampling_body(sampling),
+        )
+        found: CostAnswer = self.ask(question, timeout=timeout)
+        return found
+
+    def ask(self, question: Question, *, timeout: float | None = None) -> Any:
+        """Return the answer to a question of `darrm_opt.questions`, proved by this process.
+
+        Args:
+            question: what is asked.
+
+        Returns:
+            An object of the question's `answers`.
+
+        Raises:
+            InvalidInput: fields contradict each other.
+            ClientError: the service refused or did not answer.
+            VerificationFailed: its answer does not hold.
+        """
+        answered = question.canonical()
+        answered.check()
+        return answered.proved(self._ask(answered.path, answered.record(), timeout))
 
     def estimate(
         self,

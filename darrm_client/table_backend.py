@@ -134,7 +134,6 @@ class TableBackend:
             "profile": self._profile,
             "verify": self._verify,
             "compare": self._compare,
-            "cost": self._cost,
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._table,
@@ -144,8 +143,10 @@ class TableBackend:
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        from darrm_opt.questions import QUESTIONS
+
         deadline.check()
-        return self._answers[verb](body)
+        return QUESTIONS[verb].of(body).answer().record() if verb in QUESTIONS else self._answers[verb](body)
 
     def _table(self, body: dict[str, Any]) -> Any:
         groups = body.get("groups", ())
@@ -297,11 +298,6 @@ class TableBackend:
         from darrm_opt.answers.accounting import compare_mechanisms
 
         return compare_mechanisms({**body, "problem": _voters(body)}, _no_report)
-
-    def _cost(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.accounting import compute_cost
-
-        return compute_cost(body, _no_report)
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases

@@ -402,7 +402,7 @@ def cost_figure(mechanism: VoteMechanism, points: Sequence[Mapping[str, Any]], q
 
     Args:
         mechanism: with its parameter.
-        points: of `darrm_opt.answers.accounting.cost_curve`: queries, delta and epsilon of each.
+        points: of `darrm_opt.questions.cost.Cost.points`, as plain data: queries, delta and epsilon of each.
         queries: number of releases of the cost [releases].
         delta: δ of the cost [probability].
     """

@@ -12,19 +12,14 @@ from api.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, req
 from api.routes.plurality import plurality_options
 from api.routes.requests import Service, create_router, get_and_post, respond
 from api.schemas.accounts import (
-    CalibrateRequest,
     ComposeAnswer,
     ComposeRequest,
-    CostAnswer,
-    CostRequest,
-    MechanismRequest,
     TotalRequest,
 )
 from api.schemas.comparison import CompareAnswer, CompareRequest, PlanAnswer, PlanRequest, ReleasePlanRequest
 from api.schemas.design import design_of
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import ACCOUNT_TIMES, Pending
-from darrm_opt.answers.accounting import CALIBRATION_SECONDS, COST_SECONDS, CURVE_POINTS, SAMPLED_SHARE
 from darrm_opt.answers.class_plans import group_plan_seconds
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
@@ -73,44 +68,6 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     argument |= params.model_dump(include={"queries", "slack", "total_delta", "fresh"})
     seconds = composition_seconds(params.queries, designed=record is not None, fresh=params.fresh)
     return await respond(request, service, "compose", argument, seconds, params)
-
-
-@get_and_post(
-    router,
-    "/cost",
-    CostRequest,
-    summary="What releases of a mechanism cost, or the parameter that fits in a total",
-    response_model=CostAnswer,
-    responses=JOB_RESPONSES,
-)
-async def cost(params: CostRequest, request: Request, service: Service) -> Response:
-    """Account for Q releases of a mechanism by the least of all accounts, or calibrate its parameter to a total."""
-    return await _cost(params, request, service, COST_SECONDS if params.parameter is not None else CALIBRATION_SECONDS)
-
-
-@get_and_post(
-    router,
-    "/calibrate",
-    CalibrateRequest,
-    summary="Which parameter of a mechanism fits in a total",
-    response_model=CostAnswer,
-    responses=JOB_RESPONSES,
-)
-async def calibrate(params: CalibrateRequest, request: Request, service: Service) -> Response:
-    """Find the most useful parameter with which Q releases of a mechanism are within a total."""
-    return await _cost(params, request, service, CALIBRATION_SECONDS)
-
-
-async def _cost(params: MechanismRequest, request: Request, service: Service, seconds: float) -> Response:
-    """Return the answer of both: a cost, of a parameter that is given or found."""
-    require_json(request)
-    service.check_voters(params.K, ACCOUNT_TIMES)
-    argument = await service.run_in_thread(params.argument)
-    if params.curve:
-        seconds += CURVE_POINTS * COST_SECONDS
-    if params.records is not None:
-        seconds *= SAMPLED_SHARE
-    return await respond(request, service, "cost", argument, seconds, params)
 
 
 @get_and_post(

@@ -10,19 +10,15 @@ from api.errors.problem_details import FieldError
 from api.schemas.design import ProblemAnswer, design_of, nats, objective_of
 from api.schemas.fields import (
     Affected,
-    AllocationAnswer,
     Allowance,
     AnswerModel,
     Backend,
     Fresh,
-    MovedVotes,
     ObjectiveText,
     OptionalGamma,
     OptionalVoterEpsilon,
     ReleaseDelta,
     RequestModel,
-    SampledRequest,
-    SamplingAnswer,
     Shape,
     StatedProfile,
     TargetEpsilon,
@@ -34,8 +30,6 @@ from darrm_opt.answers import DRAW
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
-from darrm_opt.mechanisms import calibrated_names, mechanism_class
-from darrm_opt.mechanisms.base import MAX_CLASSES
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
 from darrm_opt.record import DesignSpec
 
@@ -173,79 +167,4 @@ class ComposeAnswer(AnswerModel):
     accounts: dict[str, AccountAnswer] = Field(
         description="By name: simple, general, optimal and pld; with a γ also profile, bits (or, for more "
         "releases, renyi and gaussian) and best, the least of all; for voters that were trained once also models."
-    )
-
-
-class MechanismRequest(SampledRequest):
-    """Releases of a mechanism, and whether their curve is wanted."""
-
-    mechanism: Annotated[
-        str,
-        about("mechanism", words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server"),
-    ]
-    K: Voters
-    classes: Annotated[int, about("classes", most=MAX_CLASSES)] = 2
-    affected: MovedVotes = 1
-    queries: Queries = 1
-    total_epsilon: Annotated[FiniteFloat | None, about("total_epsilon", otherwise="given: find the parameter")] = None
-    total_delta: Annotated[FiniteFloat | None, about("total_delta", otherwise="with total_epsilon, by default 0")] = (
-        None
-    )
-    curve: Annotated[bool, about("curve")] = False
-
-    def argument(self) -> dict[str, Any]:
-        """Return the argument of the computation (`darrm_opt.answers.accounting.find_cost`)."""
-        try:
-            mechanism_class(self.mechanism)
-        except InvalidInput as err:
-            raise FieldError("mechanism", err) from err
-        self.as_sampling()
-        return {name: getattr(self, name, None) for name in CostRequest.model_fields}
-
-
-class CostRequest(MechanismRequest):
-    """What do releases of a mechanism cost together, or which parameter fits in a total?
-
-    Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
-    """
-
-    parameter: Annotated[FiniteFloat | None, about("parameter")] = None
-    delta: Annotated[
-        FiniteFloat | None, about("delta", words="δ of all releases together", otherwise="with parameter")
-    ] = None
-    threshold: Annotated[FiniteFloat | None, about("threshold")] = None
-    check_sigma: Annotated[FiniteFloat | None, about("check_sigma")] = None
-    cap: Annotated[int | None, about("cap")] = None
-
-
-class CalibrateRequest(MechanismRequest):
-    """Which parameter of a mechanism fits in a total? The most useful one; voters are not private."""
-
-    total_epsilon: TotalEpsilon
-
-
-class CostPoint(AnswerModel):
-    """Point of a curve."""
-
-    queries: int = Field(description="Releases.")
-    delta: FiniteFloat = Field(description="δ of all of them together [probability].")
-    epsilon: FiniteFloat | None = Field(description="Their least ε that is proved [nats]; null where none is.")
-    account: str = Field(description="The account that proves it.")
-
-
-class CostAnswer(AnswerModel):
-    """What releases of a mechanism cost together, as `darrm cost --json` says it."""
-
-    mechanism: str = Field(description="Its name.")
-    parameter: FiniteFloat = Field(description="Its parameter, as given or as found.")
-    epsilon: FiniteFloat | None = Field(
-        description="The least ε of all releases together that an account proves [nats]; null where none does."
-    )
-    delta: FiniteFloat = Field(description="δ at which it is proved [probability].")
-    account: str = Field(description="The account that proves it; none where none does.")
-    sampling: SamplingAnswer | AllocationAnswer | None = Field(
-        default=None, description="How records are drawn anew for every query; null where all are in every query."
-    )
-    curve: list[CostPoint] | None = Field(
-        default=None, description="ε over δ, and over the number of releases; null where it was not asked."
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from importlib.resources import files
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from darrm_opt.accounting.sampling import Sampling, Scheme
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import SAMPLING, sampling_of
 from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
@@ -280,24 +280,6 @@ class AnswerModel(BaseModel):
     """Base of answers: plain data; a number that is not finite is a bug, and must not leave as null."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class SamplingAnswer(AnswerModel):
-    """How records are drawn anew for every query."""
-
-    records: int = Field(description="Records of which every query has a sample.")
-    sample: int | None = Field(description="Records drawn for one query, or by each voter; null where a rate is given.")
-    rate: FiniteFloat | None = Field(description="Chance of each record, with poisson; null where a number is given.")
-    scheme: str = Field(description=f"One of {', '.join(get_args(Scheme))}.")
-    neighbours: str = Field(description="add-remove or replace-one.")
-    labels: int = Field(description="Labels that one sample serves.")
-
-
-class AllocationAnswer(SamplingAnswer):
-    """How records are drawn anew for every round of queries, each by coins of its own."""
-
-    among: int = Field(description="Queries in a row among which each record is spread.")
-    times: int = Field(description="In how many of those it is.")
 
 
 _OBJECTIVE_PARAMETERS = {"lower", "upper", "tau", "a", "b", "counts", "measure", "parameters", "scenarios", "seed"}

@@ -11,13 +11,11 @@ from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, pri
 from api.schemas.design import nats
 from api.schemas.fields import (
     Affected,
-    AllocationAnswer,
     AnswerModel,
     LabelPrice,
     MovedVotes,
     RequestModel,
     SampledRequest,
-    SamplingAnswer,
     Ties,
     TimeLimit,
     VoterDelta,
@@ -25,16 +23,20 @@ from api.schemas.fields import (
     Voters,
     about,
 )
+from api.schemas.questions import model_of_answer
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.questions.sampled import AllocationAnswer, SamplingAnswer
 from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
 from darrm_opt.tables.priors import is_class_prior, parse_prior
 from darrm_opt.tables.problem import MAX_CLASSES, PluralityProblem
+
+_Sampling = model_of_answer(SamplingAnswer) | model_of_answer(AllocationAnswer)
 
 MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
@@ -199,7 +201,7 @@ class PluralityOptionsAnswer(AnswerModel):
         "then shares are estimates."
     )
     options: list[PluralityOption] = Field(description="In order of decreasing utility.")
-    sampling: SamplingAnswer | AllocationAnswer | None = Field(
+    sampling: _Sampling | None = Field(  # type: ignore[valid-type]  # a model that is made
         default=None, description="How records are drawn anew for every query; null where all are in every query."
     )
     verdict: Literal["plain majority", "noisy majority", "none"] = Field(

@@ -22,14 +22,16 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
 
-from api.schemas.accounts import ComposeAnswer, CostAnswer
+from api.schemas.accounts import ComposeAnswer
 from api.schemas.comparison import CompareAnswer, PlanAnswer
 from api.schemas.curves import LeastAnswer, ProfileAnswer, TradeoffAnswer
 from api.schemas.design import GammaAnswer, VerifyAnswer
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
+from api.schemas.questions import model_of_answer
 from api.tasks.design import compute_least, compute_tradeoff, recheck_tradeoff
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
 from darrm_opt.answers import accounting, class_plans, curves, tables, verification
+from darrm_opt.questions import QUESTIONS, compute, recheck
 from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.model import Spec
 from solver_cache.solve import load_records, save_records
@@ -94,13 +96,16 @@ KINDS: dict[str, AnswerKind] = {
     ),
     "least": AnswerKind(LeastAnswer, compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs),
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
-    "cost": AnswerKind(CostAnswer, accounting.compute_cost, accounting.recheck_cost),
     "verify": AnswerKind(
         VerifyAnswer, verification.certify, verification.recheck_certificate, verification.certificate_to_dict
     ),
     "plurality": _table_kind(PluralityAnswer),
     "table": _table_kind(TableDesignAnswer),
     "plurality/options": AnswerKind(PluralityOptionsAnswer, class_plans.design_options, class_plans.recheck_options),
+    **{
+        path: AnswerKind(model_of_answer(question.answers), partial(compute, question), partial(recheck, question))
+        for path, question in QUESTIONS.items()
+    },
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
 

@@ -12,8 +12,8 @@ from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
     from darrm.cli.verbs.cost import BatchOptions
-    from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.mechanisms import VoteMechanism
+    from darrm_opt.questions.cost import CostAnswer
     from darrm_opt.release import ReleaseLog
     from darrm_opt.tables.votes import VoteTable
 
@@ -41,7 +41,7 @@ def read_batch(path: str, K: str | None, classes: str, queries: str, missing: st
     return batch
 
 
-def earned_cost(found: MechanismCost, options: BatchOptions, counts: VoteTable) -> dict[str, Any]:
+def earned_cost(found: CostAnswer, options: BatchOptions, counts: VoteTable) -> dict[str, Any]:
     """Return what labels of these votes reveal, in numbers that may be published, and what they can earn."""
     from darrm_opt.accounting.propose_test_release import PASS_CHANCE, earned_epsilon
     from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon

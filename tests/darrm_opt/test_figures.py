@@ -15,7 +15,6 @@ from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Problem, Solution, solve
 from darrm_opt.accuracy import error_curve
-from darrm_opt.answers.accounting import cost_curve, find_cost
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.figures import (
@@ -35,6 +34,7 @@ from darrm_opt.figures import (
 from darrm_opt.planning import plan
 from darrm_opt.planning.compare import Comparison, compare
 from darrm_opt.problem import Privacy
+from darrm_opt.questions.cost import Cost
 
 OPTIMAL = r"$\gamma_{\mathrm{opt}}$ (this design)"
 AT_ONCE = r"$\gamma_{\mathrm{opt}}$ (of all releases at once)"
@@ -254,9 +254,8 @@ def test_a_plan_of_private_voters_shows_each_gamma() -> None:
 
 def test_a_cost_shows_epsilon_over_releases_and_over_delta() -> None:
     asked = {"mechanism": "laplace", "K": 11, "classes": 3, "affected": 1, "queries": 10, "parameter": 20.0}
-    rest = dict.fromkeys(("total_epsilon", "total_delta", "threshold", "check_sigma", "cap", "records"))
-    found = find_cost({**asked, **rest, "delta": 1e-5})
-    left, right = cost_figure(found.mechanism, cost_curve(found, 10), 10, found.delta).axes
+    found = Cost.of({**asked, "delta": 1e-5, "curve": True}).answer()
+    left, right = cost_figure(found.mechanism, found.record()["curve"], 10, found.delta).axes
     (over_releases,), (over_delta,) = left.get_lines(), right.get_lines()
     releases, deltas = np.asarray(over_releases.get_xydata()), np.asarray(over_delta.get_xydata())
     assert np.all(np.diff(releases[:, 1]) > 0)

@@ -53,6 +53,7 @@ LAYERS = (
     {"learning"},
     {"literature"},
     {"answers"},
+    {"questions"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )
 

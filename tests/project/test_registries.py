@@ -20,7 +20,11 @@ from support.darrm_runner import PROGRAM
 from support.paths import ROOT, TESTS
 from support.service import Service
 
+from darrm_client import DarrmClient
 from darrm_opt import Problem, solve
+from darrm_opt.errors import InvalidInput
+from darrm_opt.questions import QUESTIONS
+from darrm_opt.record import solution_record
 
 NAMES = {
     "GNMax": r"gnmax|noisy_?maximum",
@@ -125,6 +129,33 @@ def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
     options = {option["mechanism"]: option for option in post(service, "/v1/plan", **VOTERS, **budget)["options"]}
     assert options["linear"]["fits"]
     assert options["linear"]["why"].startswith("γ grows by ")
+
+
+def test_a_new_question_is_answered_at_every_door(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(ADDITIONS.partition(os.pathsep)[0])
+    from additional_question import Pairs  # type: ignore[import-not-found]  # by the path above
+
+    schema = service.client.get("/openapi.json").json()
+    fields = schema["components"]["schemas"]["PairsRequest"]["properties"]
+    assert (fields["K"]["minimum"], fields["affected"]["minimum"]) == (2, 1)
+    told = {"pairs": 10, "share": 0.4}
+    assert post(service, "/v1/pairs", K=5) == told
+    assert service.client.get("/v1/pairs", params={"K": 5}).json() == told
+    for wrong, field in (({"K": 1}, "K"), ({"K": 13}, "K"), ({"K": 5, "affected": 6}, "affected"), ({"m": 1}, "m")):
+        refused = service.client.post("/v1/pairs", json={"K": 5, **wrong})
+        assert (refused.status_code, refused.json()["field"]) == (422, field)
+    job = schema["paths"]["/v1/jobs/{id}/result"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert {"$ref": "#/components/schemas/PairsAnswer"} in job["anyOf"]
+    monkeypatch.setitem(QUESTIONS, "pairs", Pairs)
+    table = tmp_path / "table.jsonl"
+    table.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.5)))))
+    for url in (str(service.client.base_url), table.as_uri()):
+        with DarrmClient(url) as client:
+            assert client.ask(Pairs(K=5)).pairs == 10
+            with pytest.raises(InvalidInput):
+                client.ask(Pairs(K=13))
 
 
 def test_messages_help_and_schema_name_the_additions(service: Service) -> None:

@@ -32,9 +32,9 @@ from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release, Sampling
-    from darrm_opt.answers.accounting import MechanismCost
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
+    from darrm_opt.questions.cost import CostAnswer
 
 
 def _whose(parameter: str) -> str:
@@ -90,7 +90,7 @@ class ParameterOptions:
         return getattr(self, own) is not None
 
     def argument(self, found: type[VoteMechanism]) -> dict[str, Any]:
-        """Return the parameter and the check, as `darrm_opt.answers.accounting.find_cost` takes them."""
+        """Return the parameter and the check, by the names of `darrm_opt.questions.cost.Cost`."""
         accepted = "sigma=VOTES and perhaps threshold=VOTES and cap=COUNT, separated by commas"
         typed = named_values("check", self.check, ("sigma", "threshold", "cap"), accepted)
         names = {"check_sigma": "sigma", "threshold": "threshold", "cap": "cap"}
@@ -240,11 +240,10 @@ def _cost_of_mechanism(
 ) -> None:
     from darrm.cli.earned import earned_cost, earned_text, read_batch
     from darrm.cli.files import check_plot, check_writable
-    from darrm_opt.answers.accounting import find_cost
-    from darrm_opt.design.report import guarantee
+    from darrm_opt.answers import sampling_body
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_class
-    from darrm_opt.problem import Privacy
+    from darrm_opt.questions.cost import Cost
 
     output, plot = files
     # Before the account, which may take a minute.
@@ -273,67 +272,53 @@ def _cost_of_mechanism(
                 raise InvalidInput(name, text, Rule("cannot be combined with a parameter"), "Give --delta.")
     else:
         total = total_privacy(options.total_epsilon, options.total_delta or "0")
-    argument = {
-        "mechanism": mechanism,
-        "K": number(options.K),
-        "classes": number(options.classes),
-        "affected": number(options.affected or "1"),
-        "queries": queries,
+    question = Cost(
+        mechanism=mechanism,
+        K=number(options.K),
+        classes=number(options.classes),
+        affected=number(options.affected or "1"),
+        queries=queries,
         **parameters.argument(found),
-        "delta": None if total else number(options.delta),
-        "total_epsilon": None if total is None else total.epsilon,
-        "total_delta": None if total is None else total.delta,
-    }
+        delta=None if total else number(options.delta),
+        total_epsilon=None if total is None else total.epsilon,
+        total_delta=None if total is None else total.delta,
+        curve=plot is not None or (output is not None and output.lower().endswith(".csv")),
+        **sampling_body(sampling),
+    )
     named = {} if total is None else TOTAL
     with (
         ProgressDisplay("accounting" if total is None else "calibrating"),
         options_named(**named, **parameters.named(found), releases="queries", mechanism="NAME"),
     ):
-        found_cost = find_cost(argument, sampling)
+        found_cost = question.answer()
         earned = None if counts is None else earned_cost(found_cost, batch, counts)
-    drawn = found_cost.mechanism
+    told = found_cost.record()
+    points = told.pop("curve", [])
     if output is not None:
-        _write(output, found_cost, queries, total)
+        _write(output, found_cost, points, queries, total)
     if plot is not None:
-        _draw(plot, found_cost, queries)
+        from darrm.cli.files import picture_format, write_whole
+        from darrm_opt.figures import cost_figure, render
+
+        figure = cost_figure(found_cost.mechanism, points, queries, found_cost.delta)
+        write_whole(plot, render(figure, picture_format(plot)))
     if json:
-        answer(as_json(found_cost.as_dict() | ({} if earned is None else {"votes": earned})))
-    # Said in words: an ε of infinity looks like a number.
-    elif found_cost.account == "none":
-        checks = getattr(drawn, "threshold", None) is not None and not found_cost.delta
-        why = " None holds for every threshold of a check." if checks else ""
-        answer(f"{drawn.words} No account proves a finite ε at δ = {found_cost.delta:g}.{why}")
+        answer(as_json(told | ({} if earned is None else {"votes": earned})))
+    elif earned is None or found_cost.account == "none":
+        answer(found_cost.text(queries))
     else:
-        together = guarantee(Privacy(found_cost.epsilon, found_cost.delta))
-        sampled = "" if sampling is None else f" With {sampling.words} ({sampling.neighbours}),"
-        releases = "1 release is" if queries == 1 else f"{queries:,} releases are together"
-        answer(
-            f"{drawn.words}{sampled} {releases} {together}, by the account {found_cost.account}."
-            f"{'' if earned is None else chr(10) + earned_text(earned)}"
-        )
+        answer(f"{found_cost.text(queries)}\n{earned_text(earned)}")
 
 
-def _draw(plot: str, found: MechanismCost, queries: int) -> None:
-    """Draw ε over δ and over the number of releases."""
-    from darrm.cli.files import picture_format, write_whole
-    from darrm_opt.answers.accounting import cost_curve
-    from darrm_opt.figures import cost_figure, render
-
-    with ProgressDisplay("accounting"):
-        points = cost_curve(found, queries)
-    write_whole(plot, render(cost_figure(found.mechanism, points, queries, found.delta), picture_format(plot)))
-
-
-def _write(output: str, found: MechanismCost, queries: int, total: Privacy | None) -> None:
+def _write(
+    output: str, found: CostAnswer, points: Sequence[dict[str, Any]], queries: int, total: Privacy | None
+) -> None:
     """Write the mechanism with its total, or as CSV ε over δ and over the number of releases."""
     from darrm.cli.files import write_json, write_whole
-    from darrm_opt.answers.accounting import cost_curve
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.problem import Privacy
 
     if output.lower().endswith(".csv"):
-        with ProgressDisplay("accounting"):
-            points = cost_curve(found, queries)
         rows = [",".join("" if value is None else str(value) for value in point.values()) for point in points]
         write_whole(output, "\n".join([",".join(points[0]), *rows, ""]).encode())
         return

@@ -11,12 +11,11 @@ from support.patient import patient
 
 from api.app import create_app
 from darrm_opt.accounting import Sampling
-from darrm_opt.answers.accounting import find_cost, verify_cost
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.problem import Privacy
+from darrm_opt.questions.cost import Cost
 
-NOT_GIVEN = dict.fromkeys(("parameter", "delta", "total_epsilon", "total_delta", "threshold", "check_sigma", "cap"))
 GIVEN: dict[str, Any] = {"mechanism": "gnmax", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5}
 TOTAL: dict[str, Any] = {
     "mechanism": "laplace",
@@ -26,10 +25,6 @@ TOTAL: dict[str, Any] = {
     "total_epsilon": 1.0,
     "total_delta": 1e-5,
 }
-
-
-def argument(asked: dict[str, Any]) -> dict[str, Any]:
-    return {"classes": 2, "affected": 1, "queries": 1, **NOT_GIVEN, **asked}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +46,7 @@ def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None
         "curve": None,
     }
     assert client.get("/v1/cost", params=GIVEN).json() == told
-    assert verify_cost(told, argument(GIVEN)).epsilon == cost.epsilon
+    assert Cost.of(GIVEN).proved(told).epsilon == cost.epsilon
 
 
 def test_a_curve_has_the_cost_of_the_core_at_every_point(client: TestClient) -> None:
@@ -63,7 +58,7 @@ def test_a_curve_has_the_cost_of_the_core_at_every_point(client: TestClient) -> 
         assert (point["epsilon"], point["account"]) == (cost.epsilon, cost.account)
     at_delta = [point["epsilon"] for point in told["curve"] if point["queries"] == 20]
     assert at_delta == sorted(at_delta, reverse=True)
-    assert verify_cost(told, argument(GIVEN)).epsilon == told["epsilon"]
+    assert Cost.of(GIVEN).proved(told).epsilon == told["epsilon"]
 
 
 def test_calibrate_is_the_cost_of_a_total(client: TestClient) -> None:
@@ -81,7 +76,7 @@ def test_a_total_is_calibrated_to(client: TestClient) -> None:
     expected = mechanism_class("laplace").calibrated(25, 10, Privacy(1.0, 1e-5), 100)
     assert told["parameter"] == expected.value
     assert told["epsilon"] <= 1.0
-    assert verify_cost(told, argument(TOTAL)).mechanism == expected
+    assert Cost.of(TOTAL).proved(told).mechanism == expected
 
 
 SAMPLED: dict[str, Any] = {
@@ -103,11 +98,11 @@ def test_records_that_are_drawn_anew_cost_less(client: TestClient, scheme: dict[
     assert told["sampling"] == sampling.record()
     expected = mechanism_class("gnmax").calibrated(10, 4, Privacy(3.0, 1e-5), 500, sampling=sampling)
     assert told["parameter"] == expected.value < 1
-    proved = verify_cost(told, argument(SAMPLED | scheme))
+    proved = Cost.of(SAMPLED | scheme).proved(told)
     assert (proved.sampling, proved.epsilon) == (sampling, told["epsilon"])
     for other in ({"records": 5000}, {"records": None, "sample": None}, {"labels": 2}):
         with pytest.raises(VerificationFailed):
-            verify_cost(told, argument(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other))
+            Cost.of(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other).proved(told)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +123,7 @@ def test_samplings_that_are_refused(client: TestClient, change: dict[str, Any], 
 
 
 def test_a_check_that_nearly_shows_the_leader_costs_more() -> None:
-    plain, checked = (find_cost(argument(GIVEN | check)) for check in ({}, {"check_sigma": 10.0, "threshold": 8.0}))
+    plain, checked = (Cost.of(GIVEN | check).answer() for check in ({}, {"check_sigma": 10.0, "threshold": 8.0}))
     assert checked.epsilon > plain.epsilon
 
 
@@ -170,16 +165,16 @@ LIES: dict[str, dict[str, Any]] = {
 def test_a_lie_is_not_believed(client: TestClient, lie: str) -> None:
     told = client.post("/v1/cost", json=GIVEN).json()
     with pytest.raises(VerificationFailed):
-        verify_cost(told | LIES[lie], argument(GIVEN))
+        Cost.of(GIVEN).proved(told | LIES[lie])
 
 
 def test_a_parameter_beyond_the_total_is_not_believed(client: TestClient) -> None:
     told = client.post("/v1/cost", json=TOTAL).json()
     with pytest.raises(VerificationFailed, match="beyond the total"):
-        verify_cost(told | {"parameter": told["parameter"] / 2, "epsilon": None}, argument(TOTAL))
+        Cost.of(TOTAL).proved(told | {"parameter": told["parameter"] / 2, "epsilon": None})
 
 
 def test_one_of_parameter_and_total_is_needed() -> None:
     with pytest.raises(InvalidInput) as caught:
-        find_cost(argument({"mechanism": "gnmax", "K": 3}))
+        Cost.of({"mechanism": "gnmax", "K": 3}).answer()
     assert caught.value.argument == "parameter"

@@ -21,14 +21,17 @@ from api.errors.problem_details import MEDIA_TYPE
 from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.routes.requests import from_query
-from api.schemas.accounts import CalibrateRequest, ComposeRequest, CostRequest
+from api.schemas.accounts import ComposeRequest
 from api.schemas.comparison import CompareRequest, GroupPlanRequest, ReleasePlanRequest
 from api.schemas.curves import CurveRequest, LeastRequest, ProfileRequest, TradeoffRequest
 from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel, SampledRequest
 from api.schemas.plurality import PluralityOptionsRequest, PluralityRequest
+from api.schemas.questions import model_of_question
 from api.settings import Settings
 from api.tasks.answers import KINDS
+from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.sampled import SampledQuestion
 from tools import openapi
 
 KEPT = ROOT / "docs" / "openapi.json"
@@ -41,8 +44,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/least": LeastRequest,
     "/v1/profile": ProfileRequest,
     "/v1/compose": ComposeRequest,
-    "/v1/cost": CostRequest,
-    "/v1/calibrate": CalibrateRequest,
+    **{f"/v1/{path}": model_of_question(question) for path, question in QUESTIONS.items()},
     "/v1/compare": CompareRequest,
     "/v1/plan": ReleasePlanRequest,
     "/v1/plurality": PluralityRequest,
@@ -191,6 +193,7 @@ def test_a_query_is_read_as_the_body_is(schema: dict[str, Any]) -> None:
 
 def test_the_routes_that_take_samples_are_named() -> None:
     taking = {path for path, model in REQUESTS.items() if issubclass(model, SampledRequest)}
+    taking |= {f"/v1/{path}" for path, question in QUESTIONS.items() if issubclass(question, SampledQuestion)}
     assert set(SAMPLES_ARE_TAKEN.rstrip(".").replace(",", " ").split()) & set(REQUESTS) == taking
 
 

@@ -1,4 +1,4 @@
-"""A backend, an objective and a baseline, added to their registries as the recipes say; a mechanism is beside.
+"""A backend, an objective, a baseline and a question, added to their registries; a mechanism is beside.
 
 Python imports this module when it starts, wherever its folder is on ``PYTHONPATH``: so the command line, the server and
 the processes of its pool all know the additions, and nothing else in the product says their names.
@@ -7,12 +7,15 @@ the processes of its pool all know the additions, and nothing else in the produc
 import sys
 from types import ModuleType
 
+from additional_question import Pairs
+
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.backends import BACKENDS, BackendEntry
 from darrm_opt.design.backends.highs import Highs
 from darrm_opt.design.objective import FAMILIES, ObjectiveFamily
 from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.priors import SharedBeta
+from darrm_opt.questions import QUESTIONS
 
 
 class Twin(Highs):
@@ -29,3 +32,5 @@ FAMILIES["balanced"] = ObjectiveFamily(
 )
 
 BASELINES["one_voter"] = lambda problem: None if (problem.m or 0) < 1 else subsampling(problem.K, 1)
+
+QUESTIONS[Pairs.path] = Pairs

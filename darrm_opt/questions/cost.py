@@ -1,0 +1,244 @@
+"""Cost and calibration: what releases of a mechanism cost together, and which parameter fits in a total."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.answers import Report
+from darrm_opt.design.report import guarantee
+from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
+from darrm_opt.fields import FIELDS
+from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
+from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES, MAX_QUERIES
+from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.questions.question import Answer, asked, told
+from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
+
+COST_SECONDS = 0.5
+"""About how long the cost of a mechanism takes [s]: up to a second and a half for 1000 releases."""
+
+CALIBRATION_SECONDS = 5.0
+"""About how long a calibration takes [s]: 1 to 13, most where bits are accounted for."""
+
+CURVE_DELTAS = tuple(float(f"1e-{power}") for power in range(12, 1, -1))
+"""δ of the points of a curve."""
+
+CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""Numbers of releases of the points of a curve, in multiples of the number that is asked."""
+
+SAMPLED_SHARE = 4.0
+"""Time where records are sampled, in multiples: most of them take less, and labels with four cells up to this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostPoint(Answer):
+    """Point of a curve."""
+
+    queries: int = told("Releases.")
+    delta: float = told("δ of all of them together [probability].")
+    epsilon: float | None = told("Their least ε that is proved [nats]; null where none is.")
+    account: str = told("The account that proves it.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostAnswer(Answer):
+    """What releases of a mechanism cost together, as `darrm cost --json` says it."""
+
+    mechanism: VoteMechanism = told("Its name.", json=str)
+    parameter: float = told("Its parameter, as given or as found.")
+    epsilon: float = told(
+        "The least ε of all releases together that an account proves [nats]; null where none does.", json=float | None
+    )
+    delta: float = told("δ at which it is proved [probability].")
+    account: str = told("The account that proves it; none where none does.")
+    sampling: Sampling | None = told(
+        "How records are drawn anew for every query; null where all are in every query.",
+        None,
+        json=SamplingAnswer | AllocationAnswer | None,
+    )
+    curve: list[CostPoint] | None = told(
+        "ε over δ, and over the number of releases; null where it was not asked.", None
+    )
+
+    def record(self) -> dict[str, Any]:
+        """Return the cost as plain data; ε is None where nothing is proved."""
+        return {
+            "mechanism": self.mechanism.name,
+            "parameter": self.parameter,
+            "epsilon": _finite(self.epsilon),
+            "delta": self.delta,
+            "account": self.account,
+            **({} if self.sampling is None else {"sampling": self.sampling.record()}),
+            **({} if self.curve is None else {"curve": [asdict(point) for point in self.curve]}),
+        }
+
+    def text(self, queries: int) -> str:
+        """Return what so many releases cost, in a sentence."""
+        words, delta = self.mechanism.words, self.delta
+        # Said in words: an ε of infinity looks like a number.
+        if self.account == "none":
+            checks = getattr(self.mechanism, "threshold", None) is not None and not delta
+            why = " None holds for every threshold of a check." if checks else ""
+            return f"{words} No account proves a finite ε at δ = {delta:g}.{why}"
+        sampled = "" if self.sampling is None else f" With {self.sampling.words} ({self.sampling.neighbours}),"
+        releases = "1 release is" if queries == 1 else f"{queries:,} releases are together"
+        return f"{words}{sampled} {releases} {guarantee(Privacy(self.epsilon, delta))}, by the account {self.account}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismQuestion(SampledQuestion):
+    """Releases of a mechanism among voters that are not private, and whether their curve is wanted."""
+
+    tag: ClassVar[str] = "accounting"
+    answers: ClassVar[type[Answer]] = CostAnswer
+
+    mechanism: str = asked(words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server")
+    K: int = asked()
+    classes: int = asked(2, most=MAX_CLASSES)
+    affected: int = asked(1, otherwise="")
+    queries: int = asked(1)
+    total_epsilon: float | None = asked(None, otherwise="given: find the parameter")
+    total_delta: float | None = asked(None, otherwise="with total_epsilon, by default 0")
+    curve: bool = asked(default=False)
+
+    @property
+    def voters(self) -> int:
+        """Number of voters."""
+        return self.K
+
+    @property
+    def seconds(self) -> float:
+        """Expected time [s]: of a calibration, unless there is a parameter, and of the points of a curve."""
+        points = (len(CURVE_DELTAS) + len(CURVE_SHARES)) * COST_SECONDS if self.curve else 0.0
+        return (self._seconds + points) * (1.0 if self.records is None else SAMPLED_SHARE)
+
+    _seconds: ClassVar[float] = CALIBRATION_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost(MechanismQuestion):
+    """What do releases of a mechanism cost together, or which parameter fits in a total?
+
+    Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
+    """
+
+    path: ClassVar[str] = "cost"
+    summary: ClassVar[str] = "What releases of a mechanism cost, or the parameter that fits in a total"
+
+    parameter: float | None = asked(None)
+    delta: float | None = asked(None, words="δ of all releases together", otherwise="with parameter")
+    threshold: float | None = asked(None)
+    check_sigma: float | None = asked(None)
+    cap: int | None = asked(None)
+
+    @property
+    def _seconds(self) -> float:  # type: ignore[override]
+        return CALIBRATION_SECONDS if self.parameter is None else COST_SECONDS
+
+    @property
+    def _delta(self) -> float:
+        return (self.delta if self.total_epsilon is None else self.total_delta) or 0.0
+
+    def check(self) -> None:
+        """Refuse a name of no mechanism, and fields of both questions at once."""
+        found = mechanism_class(self.mechanism)
+        self.drawn()
+        whole_number(self.queries, "queries", FIELDS["queries"].accepted, most=MAX_QUERIES)
+        if (self.parameter is None) == (self.total_epsilon is None):
+            raise InvalidInput("parameter", self.parameter, "exactly one of parameter and total_epsilon")
+        # What would be ignored is refused: a δ of one release and a total δ are different claims.
+        excluded = ("total_delta",) if self.parameter is not None else ("delta", *CHECKS)
+        for name in (*excluded, *(() if found.has_check else CHECKS)):
+            if (value := getattr(self, name)) is not None:
+                beside = "parameter" if name == "total_delta" else "total_epsilon" if name in excluded else found.name
+                raise InvalidInput(name, value, Rule(f"cannot be combined with {beside}"))
+        if self.total_epsilon is None and self.delta is None:
+            raise InvalidInput("delta", None, "the probability δ of all releases together, in [0, 1)")
+
+    def answer(self, report: Report = lambda _: None) -> CostAnswer:
+        """Return the cost of the mechanism at its parameter, which is found first where a total is given."""
+        report(None)
+        self.check()
+        found, shape = mechanism_class(self.mechanism), (self.K, self.classes)
+        if self.total_epsilon is not None:
+            total, drawn = Privacy(self.total_epsilon, self._delta), self.drawn()
+            return self._cost_of(found.calibrated(*shape, total, self.queries, affected=self.affected, sampling=drawn))
+        given: Any = {"value": self.parameter} | {name: getattr(self, name) for name in CHECKS}
+        return self._cost_of(found.of(*shape, affected=self.affected, **given))
+
+    def _cost_of(self, mechanism: VoteMechanism) -> CostAnswer:
+        # After a calibration too: its answer states the account of the parameter that was found, not of the search.
+        sampling = self.drawn()
+        cost = mechanism.cost(self.queries, self._delta, sampling)
+        return CostAnswer(
+            mechanism=mechanism,
+            parameter=mechanism.value,
+            epsilon=cost.epsilon,
+            delta=self._delta,
+            account=cost.account,
+            sampling=sampling,
+            curve=self.points(mechanism) if self.curve else None,
+        )
+
+    def points(self, mechanism: VoteMechanism) -> list[CostPoint]:
+        """Return ε over δ for this many releases, and over the number of releases at the δ of the cost.
+
+        The curve over δ is a profile of the same releases: all of its points hold at once.
+        """
+        counts = {max(1, round(self.queries * share)) for share in CURVE_SHARES}
+        places = {(self.queries, each) for each in CURVE_DELTAS} | {(count, self._delta) for count in counts}
+        points = []
+        for count, each in sorted(places):
+            cost = mechanism.cost(count, each, self.drawn())
+            points.append(CostPoint(queries=count, delta=each, epsilon=_finite(cost.epsilon), account=cost.account))
+        return points
+
+    def proved(self, given: Any) -> CostAnswer:
+        """Return a cost that another process found, accounted for again at its own parameter.
+
+        Guarantees: The ε is what the accounts of this process prove, and no more than the answer says. A parameter that
+        was found is within the total; that it is the best one is not proved.
+        """
+        total, delta = self.total_epsilon, self._delta
+        try:
+            value, epsilon = given["parameter"], given["epsilon"]
+            if (given["mechanism"], given["delta"]) != (self.mechanism, delta):
+                raise VerificationFailed("The answer is for another mechanism, or another δ, than was asked.")
+            sampling = self.drawn()
+            if given.get("sampling") != (None if sampling is None else sampling.record()):
+                raise VerificationFailed("The answer is for another sampling than was asked.")
+            if total is None and value != self.parameter:
+                raise VerificationFailed("The answer is for another parameter than was asked.")
+            # The parameter is the other side's; what it costs is computed here, so the search need not be repeated.
+            fixed = {"parameter": value, "delta": delta, "total_epsilon": None, "total_delta": None, "curve": False}
+            proof = Cost(**self.record() | fixed).answer()
+            # None claims nothing, and nothing proved refutes it.
+            claim = math.inf if epsilon is None else epsilon
+            if not proof.epsilon <= claim:
+                raise VerificationFailed(f"The answer says ε = {claim!r}, and {proof.epsilon!r} is proved.")
+        except (InvalidInput, LookupError, TypeError, AttributeError) as err:
+            raise VerificationFailed(f"The answer has something else where a cost should be: {err}") from err
+        if total is not None and proof.epsilon > total:
+            raise VerificationFailed(f"The answer's parameter costs ε = {proof.epsilon!r}, which is beyond the total.")
+        return proof
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrate(MechanismQuestion):
+    """Which parameter of a mechanism fits in a total? The most useful one; voters are not private."""
+
+    path: ClassVar[str] = "calibrate"
+    summary: ClassVar[str] = "Which parameter of a mechanism fits in a total"
+
+    total_epsilon: float = asked()
+
+    def canonical(self) -> Cost:
+        """Return the same question as a cost."""
+        return Cost(**self.record())
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if epsilon < math.inf else None

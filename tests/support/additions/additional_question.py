@@ -1,0 +1,55 @@
+"""A question in one file: the sum of the votes of a pair of voters that are alike, which nobody needs."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from darrm_opt.answers import Report
+from darrm_opt.errors import InvalidInput, VerificationFailed
+from darrm_opt.questions.question import Answer, Question, asked, told
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsAnswer(Answer):
+    """Number of pairs."""
+
+    pairs: int = told("Pairs of voters.")
+    share: float = told("Of all pairs, those in which a record is.")
+
+    def record(self) -> dict[str, Any]:
+        return {"pairs": self.pairs, "share": self.share}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Question):
+    """How many pairs of voters are there?"""
+
+    path: ClassVar[str] = "pairs"
+    tag: ClassVar[str] = "accounting"
+    summary: ClassVar[str] = "Pairs of voters"
+    answers: ClassVar[type[Answer]] = PairsAnswer
+
+    K: int = asked(least=2)
+    affected: int = asked(1)
+
+    @property
+    def voters(self) -> int:
+        return self.K
+
+    @property
+    def seconds(self) -> float:
+        return 0.01
+
+    def check(self) -> None:
+        if self.K == 13:
+            raise InvalidInput("K", self.K, "another number")
+
+    def answer(self, report: Report = lambda _: None) -> PairsAnswer:
+        report(None)
+        pairs, without = (count * (count - 1) // 2 for count in (self.K, self.K - self.affected))
+        return PairsAnswer(pairs=pairs, share=1 - without / pairs)
+
+    def proved(self, given: Any) -> PairsAnswer:
+        own = self.answer()
+        if given != own.record():
+            raise VerificationFailed("The answer has another number of pairs.")
+        return own

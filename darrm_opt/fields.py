@@ -19,7 +19,7 @@ class Field:
     """Field of a question.
 
     >>> FIELDS["Delta"].accepted, FIELDS["points"].accepted
-    ('a probability in [0, 1)', 'a whole number of points from 2 to 1001')
+    ('a probability in [0, 1)', 'a whole number of points from 2 to 1,001')
     >>> FIELDS["total_epsilon"].description
     'ε of all releases together [nats].'
     """
@@ -119,7 +119,7 @@ class Field:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else f"{value:g}"
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:g}"
 
 
 _NOUNS = {"nats": "a number of nats", "probability": "a probability", "s": "seconds", "votes": "a number of votes"}

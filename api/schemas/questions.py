@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import Field, FiniteFloat, create_model
 
 from api.schemas.fields import AnswerModel, RequestModel, about
-from darrm_opt.questions.question import Answer, Question
+from darrm_opt.questions.question import Question
 
 
 @cache
@@ -42,7 +42,7 @@ def _json_type(hint: Any) -> Any:
     """Return a type as pydantic reads it: finite numbers, and the models of answers inside."""
     if hint is float:
         return FiniteFloat
-    if isinstance(hint, type) and issubclass(hint, Answer):
+    if dataclasses.is_dataclass(hint):
         return model_of_answer(hint)
     if get_origin(hint) in (Union, UnionType):
         return reduce(or_, map(_json_type, get_args(hint)))

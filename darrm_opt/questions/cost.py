@@ -93,7 +93,7 @@ class MechanismQuestion(SampledQuestion):
     """Releases of a mechanism among voters that are not private, and whether their curve is wanted."""
 
     tag: ClassVar[str] = "accounting"
-    answers: ClassVar[type[Answer]] = CostAnswer
+    answers: ClassVar[Any] = CostAnswer
 
     mechanism: str = asked(words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server")
     K: int = asked()

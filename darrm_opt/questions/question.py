@@ -50,7 +50,7 @@ class Question(ABC):
     path: ClassVar[str]  # below /v1, and the verb of a client
     tag: ClassVar[str]  # the part of the service that it belongs to
     summary: ClassVar[str]  # its title
-    answers: ClassVar[type[Answer]]
+    answers: ClassVar[Any]  # the type of its answer, an `Answer`
 
     @classmethod
     def declared(cls) -> dict[str, Field]:

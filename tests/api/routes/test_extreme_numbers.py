@@ -34,7 +34,7 @@ def client() -> Iterator[TestClient]:
         ("tradeoff?K=5&epsilon=.1&ms=1,1e-400", "ms", "ms = '1e-400' is not valid: expected a list of"),
         ("profile?K=5&m=2&epsilon=.1&epsilons=٣", "epsilons", "epsilons = '٣' is not valid"),
         ("designs?K=1000001", "K", "K = 1000001 is not valid: expected at most 1000000 voters."),
-        ("plurality?K=5&classes=3&target_epsilon=1&queries=1000000000", "queries", "releases from 1 to 1000000."),
+        ("plurality?K=5&classes=3&target_epsilon=1&queries=1000000000", "queries", "releases from 1 to 1,000,000."),
     ],
 )
 def test_a_number_out_of_range_is_refused_by_name(client: TestClient, query: str, field: str, said: str) -> None:

@@ -91,8 +91,9 @@ def test_the_curve_is_a_csv_of_the_same_accounts(tmp_path: Path) -> None:
 
 
 def test_numbers_are_read_and_bounded_by_their_own_option() -> None:
-    assert "--queries: 99999999999999999999 is not valid: expected at most 1,000,000,000" in refused(
-        "cost", *SMALL_GNMAX, "--queries", "99999999999999999999"
+    assert (
+        "--queries: 99999999999999999999 is not valid: expected a whole number of releases from 1 to 1,000,000,000."
+        in refused("cost", *SMALL_GNMAX, "--queries", "99999999999999999999")
     )
     written, again = (run_json("cost", *SMALL_GNMAX, "--queries", text) for text in ("20", "2e1"))
     assert written == again

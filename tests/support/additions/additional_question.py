@@ -26,7 +26,7 @@ class Pairs(Question):
     path: ClassVar[str] = "pairs"
     tag: ClassVar[str] = "accounting"
     summary: ClassVar[str] = "Pairs of voters"
-    answers: ClassVar[type[Answer]] = PairsAnswer
+    answers: ClassVar[Any] = PairsAnswer
 
     K: int = asked(least=2)
     affected: int = asked(1)

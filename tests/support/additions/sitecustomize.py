@@ -7,7 +7,7 @@ the processes of its pool all know the additions, and nothing else in the produc
 import sys
 from types import ModuleType
 
-from additional_question import Pairs
+from additional_question import Pairs  # type: ignore[import-not-found]  # by PYTHONPATH
 
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.backends import BACKENDS, BackendEntry

@@ -6,7 +6,7 @@ import dataclasses
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import Field, FiniteFloat, create_model
 
@@ -43,7 +43,7 @@ def _json_type(hint: Any) -> Any:
     if hint is float:
         return FiniteFloat
     if dataclasses.is_dataclass(hint):
-        return model_of_answer(hint)
+        return model_of_answer(cast("Any", hint))
     if get_origin(hint) in (Union, UnionType):
         return reduce(or_, map(_json_type, get_args(hint)))
     return list[_json_type(get_args(hint)[0])] if get_origin(hint) is list else hint  # type: ignore[misc]  # made here

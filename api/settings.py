@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from api.server.container_limits import MIN_MEMORY, default_solvers, memory_limit, processor_count, solver_memory
@@ -70,6 +70,22 @@ class Settings(BaseSettings):
         default_factory=lambda: cache_url({}),
         description="Store of answers: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'.",
     )
+    max_stored_bytes: Annotated[int, Field(ge=2**20, le=2**50)] | None = Field(
+        default=None,
+        description="Maximum length of all stored answers together, beyond which the least recently read leave, but "
+        "for those with a tag [bytes]; a whole number from 1048576 to 1125899906842624; unless set, no limit.",
+    )
+    max_stored_bytes_per_client: Annotated[int, Field(ge=2**16, le=2**50)] | None = Field(
+        default=None,
+        description="Maximum length of the stored answers of one client (those designed for its keys), beyond which "
+        "its least recently read leave, those with a tag last [bytes]; a whole number from 65536 to 1125899906842624; "
+        "unless set, no limit.",
+    )
+    max_stored_days: Annotated[float, Field(ge=1, le=36_500)] | None = Field(
+        default=None,
+        description="Days without a read after which a stored answer leaves, unless it has a tag [d]; from 1 to 36500; "
+        "unless set, it stays.",
+    )
     solve: Literal["on", "off"] = Field(
         default="on",
         description="Whether answers that are not stored yet are designed; 'on' or 'off' (stored answers only).",
@@ -124,6 +140,11 @@ class Settings(BaseSettings):
     )
     max_queued_jobs: Count = Field(
         default=1000, description="Maximum jobs waiting in the queue [jobs]; a whole number, at least 1."
+    )
+    max_running_jobs_per_client: Count | None = Field(
+        default=None,
+        description="Maximum jobs of one client that run at once, on all servers of the store; a whole number, at "
+        "least 1; unless set, no limit.",
     )
     max_compute: Count = Field(
         default=64,
@@ -194,6 +215,11 @@ class Settings(BaseSettings):
 
     keys: Path | None = Field(
         default=None, description="File of API keys, as `darrm keys` writes it; unless set, no key is required."
+    )
+    private_designs: bool = Field(
+        default=False,
+        description="Whether a client lists and reads by id only answers that were designed for its keys, or for "
+        "nobody; 'true' or 'false'; 'true' needs DARRM_KEYS.",
     )
     public: bool = Field(
         default=False, description="Whether other machines may use the service without a key; 'true' or 'false'."
@@ -286,6 +312,13 @@ class Settings(BaseSettings):
             _secrets_of(value)
         return value
 
+    @field_validator("private_designs")
+    @classmethod
+    def _has_clients(cls, value: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 — a validator's
+        if value and info.data.get("keys") is None:  # no client has a name
+            raise ValueError(value)
+        return value
+
     @field_validator("cache_url")
     @classmethod
     def _blank_is_unset(cls, value: str) -> str:
@@ -310,9 +343,11 @@ def read_settings(**overrides: Any) -> Settings:
         error = err.errors(include_url=False)[0]
         name = str(error["loc"][0])
         field = Settings.model_fields[name]
-        accepted, hidden = str(field.description).rstrip("."), SecretStr in get_args(field.annotation)
-        value = "(hidden)" if hidden else error["input"]
-        invalid = InvalidInput(PREFIX + name.upper(), value, f"the {accepted[0].lower()}{accepted[1:]}")
+        meaning, hidden = str(field.description).rstrip("."), SecretStr in get_args(field.annotation)
+        accepted = f"the {meaning[0].lower()}{meaning[1:]}"
+        if meaning.startswith("Whether"):
+            accepted = meaning.partition("; ")[2]
+        invalid = InvalidInput(PREFIX + name.upper(), "(hidden)" if hidden else error["input"], accepted)
         raise invalid from (None if hidden else err)
 
 

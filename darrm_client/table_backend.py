@@ -70,7 +70,7 @@ class TableRows(NoStore):
     def rows(self, after: str = "") -> Iterator[Row]:
         return (self._rows[key] for key in sorted(self._rows) if key > after)
 
-    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+    def candidates(self, spec: DesignSpec, client: str | None = None) -> Iterator[Row]:  # noqa: ARG002 — of a store
         asked = self._questions.get((spec.problem.K, str(spec.objective)), ())
         fits = [(columns.utility, row.key) for columns, row in asked if columns.answers(spec)]
         return (self._rows[key] for _, key in sorted(fits, reverse=True))

@@ -187,6 +187,35 @@ class HitCounter:
             return {decision: self._counts[decision] for decision in ("hit", "miss", "damaged", "stale")}
 
 
+MAX_READ_MARKS = 100_000
+"""Most answers whose reads wait to be noted: some 10 MB. Reads beyond them are not noted."""
+
+
+class ReadMarks:
+    """Keys of the answers that were read since they were last taken down. Safe to share between threads.
+
+    >>> marks = ReadMarks()
+    >>> marks.add("a"), marks.take(), marks.take()
+    (None, ['a'], [])
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def add(self, key: str) -> None:
+        """Mark an answer as read."""
+        with self._lock:
+            if len(self._keys) < MAX_READ_MARKS:
+                self._keys[key] = None
+
+    def take(self) -> list[str]:
+        """Return the keys in order, and forget them."""
+        with self._lock:
+            keys, self._keys = self._keys, {}
+        return sorted(keys)
+
+
 @dataclass(frozen=True)
 class SearchColumns:
     """The question that a row answers, and how well."""

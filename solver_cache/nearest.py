@@ -84,8 +84,10 @@ class Nearest:
 _NUMBERS = ("epsilon", "Delta", "affected", "target_epsilon", "delta")
 
 
-def nearest(spec: DesignSpec, store: Store) -> Nearest | None:
+def nearest(spec: DesignSpec, store: Store, client: str | None = None) -> Nearest | None:
     """Return the best answer in ``store`` that is valid for ``spec``, or None where there is none; nothing is solved.
+
+    Of those that ``client`` may see (`solver_cache.database.designs`); None: of all.
 
     Guarantees:
         The γ is private for the asked problem, exactly as stored, proved by this process; whatever the store holds.
@@ -94,14 +96,17 @@ def nearest(spec: DesignSpec, store: Store) -> Nearest | None:
     Raises:
         CacheError: the store cannot be read.
     """
-    for count, row in enumerate(store.candidates(spec)):
+    for count, row in enumerate(store.candidates(spec, client)):
         if count == MAX_CANDIDATES:
             _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, MAX_CANDIDATES, spec.key)
             return None
         try:
-            return _reprove_row(row, spec)
+            match = _reprove_row(row, spec)
         except (InvalidRow, ReproofFailed, NotPrivate) as err:
             _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, err)
+        else:
+            store.reads.add(row.key)
+            return match
     return None
 
 

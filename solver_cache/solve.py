@@ -6,7 +6,7 @@ Who answers in JSON reads and writes records, one blocking call each, for use in
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -189,10 +189,12 @@ class _StoreOutcome:
     trouble: str = ""  # why the offered row could not be stored; else empty
 
 
-def _keep_row(row: Row, spec: Spec, store: Store, invalid_row: Row | None) -> _StoreOutcome:
+def _keep_row(
+    row: Row, spec: Spec, store: Store, invalid_row: Row | None, clients: Collection[str] = ()
+) -> _StoreOutcome:
     """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands."""
     try:
-        stored = store.put(row, replacing=invalid_row)
+        stored = store.put(row, replacing=invalid_row, clients=clients)
     except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
         return _StoreOutcome(None, stored=False, trouble=str(err))
     except CacheError as err:
@@ -208,6 +210,8 @@ def _look_up(spec: Spec, store: Store) -> tuple[Row | None, Validation[Answer]]:
     row = store.get(spec.key)
     validation = validate_row(row, spec)
     store.hits.add(validation.decision)
+    if validation.solution is not None:
+        store.reads.add(spec.key)
     if validation.decision in {"damaged", "stale"}:
         decision, reason = validation.decision, validation.reason
         _LOG.warning("%s: row %s is %s and counts as a miss: %s", store.url, spec.key, decision, reason)
@@ -246,6 +250,7 @@ def load_record(key: str, store: Store) -> dict[str, Any] | None:
     if validation.solution is None:
         _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, validation.decision, validation.reason)
         return None
+    store.reads.add(key)
     return _record(validation.solution)
 
 
@@ -259,8 +264,12 @@ def load_records(requests: Sequence[Spec], store: Store) -> list[dict[str, Any] 
     return [None if solution is None else _record(solution) for solution in solutions]
 
 
-def save_record(spec: Spec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+def save_record(
+    spec: Spec, record: dict[str, Any], store: Store, clients: Collection[str] = ()
+) -> tuple[dict[str, Any], bool, str]:
     """Store an optimal answer that its solver process has proved; return the record then stored, and whether one is.
+
+    It is that of ``clients``, who had it designed; of everyone without any.
 
     A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer
     was not stored, which is logged as well; usually it is empty.
@@ -273,15 +282,15 @@ def save_record(spec: Spec, record: dict[str, Any], store: Store) -> tuple[dict[
     solution: Answer | None = validate_row(row, spec).solution
     if solution is None:
         text = canonical_json(record)
-        result = _keep_row(Row(spec.key, CORE, text, digest(text)), spec, store, row)
+        result = _keep_row(Row(spec.key, CORE, text, digest(text)), spec, store, row, clients)
         if result.other is None:
             return record, result.stored, result.trouble
         solution = result.other
     return _record(solution), True, ""
 
 
-def save_records(answers: Sequence[tuple[Spec, dict[str, Any]]], store: Store) -> None:
+def save_records(answers: Sequence[tuple[Spec, dict[str, Any]]], store: Store, clients: Collection[str] = ()) -> None:
     """Store the new answers that solving again would not improve, as `save_record` does; failures are only logged."""
     for request, record in answers:
         if Status(record["status"]).is_final:
-            save_record(request, record, store)
+            save_record(request, record, store, clients)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.record import DesignSpec
 from solver_cache.location import MEMORY, OFF
-from solver_cache.model import ClaimResult, HitCounter, Row, Stats
+from solver_cache.model import ClaimResult, HitCounter, ReadMarks, Row, Stats
 
 if TYPE_CHECKING:
     from solver_cache.database.designs import Designs
@@ -26,9 +26,11 @@ class Store(Protocol):
 
     Attributes:
         hits: how often this store had the answer, since it was opened.
+        reads: the answers that were given from it; `save_reads` writes them down.
     """
 
     hits: HitCounter
+    reads: ReadMarks
 
     @property
     def url(self) -> str:
@@ -60,8 +62,11 @@ class Store(Protocol):
             CacheError: the place cannot be read.
         """
 
-    def put(self, row: Row, replacing: Row | None = None) -> Row:
+    def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:
         """Keep ``row``, unless another than ``replacing`` is there already; return the one that then stands.
+
+        If it is stored now, the answer is that of ``clients``, who had it designed; of everyone without any. One that
+        was there already becomes theirs too, unless it is everyone's.
 
         Whoever comes first wins, so that an answer, once given, stays the same; and a bad row is replaced only by
         one who saw that very row, so that a good one that came in between is safe.
@@ -145,11 +150,19 @@ class Store(Protocol):
     def stats(self) -> Stats:
         """Return what is stored, counted."""
 
-    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+    def save_reads(self) -> None:
+        """Write down which answers were read, each at most once an hour; for eviction (`Designs.evict`).
+
+        Raises:
+            CacheError: the place cannot be written; the marks are gone.
+        """
+
+    def candidates(self, spec: DesignSpec, client: str | None = None) -> Iterator[Row]:
         """Yield candidates: rows that say they answer ``spec`` or a stricter question; not validated.
 
         The same objective and number of voters; a shape as asked or stronger; voters no more private than asked, of
-        whom a record reaches no fewer; a release no less private than asked. The best utility first, as recorded.
+        whom a record reaches no fewer; a release no less private than asked. The best utility first, as recorded. Only
+        those that ``client`` may see (`Designs`).
         """
 
     def integrity_errors(self) -> list[str]:
@@ -176,7 +189,7 @@ class NoStore:
     file = None
 
     def __init__(self) -> None:
-        self.hits = HitCounter()
+        self.hits, self.reads = HitCounter(), ReadMarks()
 
     @cached_property
     def _memory(self) -> Store:
@@ -201,8 +214,8 @@ class NoStore:
         """Return nothing."""
         return set()
 
-    def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — the protocol's argument
-        """Return ``row``, kept nowhere, whatever it is ``replacing``."""
+    def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:  # noqa: ARG002 — the protocol's arguments
+        """Return ``row``, kept nowhere, whatever it is ``replacing`` and for which ``clients``."""
         return row
 
     def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:  # noqa: ARG002 — the protocol's argument
@@ -238,8 +251,12 @@ class NoStore:
         """Return zeros, and the jobs."""
         return Stats(0, 0, 0, 0, self.jobs.counts())
 
-    def candidates(self, spec: DesignSpec) -> Iterator[Row]:  # noqa: ARG002 — the protocol's argument
-        """Yield nothing."""
+    def save_reads(self) -> None:
+        """Forget the marks."""
+        self.reads.take()
+
+    def candidates(self, spec: DesignSpec, client: str | None = None) -> Iterator[Row]:  # noqa: ARG002 — the protocol's arguments
+        """Yield nothing that answers ``spec``, to no ``client``."""
         return iter(())
 
     def integrity_errors(self) -> list[str]:

@@ -29,8 +29,8 @@ UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
 ADMIN_PATHS = frozenset({"/v1/audit"})
 """Paths for keys of the role admin."""
 
-KEY_PREFIX = "key "
-"""Beginning of the name of a client that has a key."""
+CLIENT_PREFIX = "client "
+"""Beginning of the name of a client that has a key; its name in the keys file follows."""
 
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
@@ -50,15 +50,15 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Client(NamedTuple):
     """The sender of a request."""
 
-    name: str  # "key ID" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has
+    name: str  # "client NAME" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has
     local: bool  # without a key, from a program on this machine
     role: Role = "user"  # what it may do
-    key_name: str = ""  # whose key it sent, in the operator's words; empty without one
+    key_id: str = ""  # of the key that it sent; empty without one
 
     @property
     def has_key(self) -> bool:
         """Whether it sent a valid key."""
-        return self.name.startswith(KEY_PREFIX)
+        return bool(self.key_id)
 
 
 _CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
@@ -75,13 +75,24 @@ def current_client() -> Client | None:
 
 
 def current_owner() -> str | None:
-    """Return the name of the key of the present request, which sees its own jobs only; None for one that sees all jobs.
+    """Return the client of the present request, which sees its own jobs only; None for one that sees all jobs.
 
     Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's
     key they all belong, too.
     """
     client = current_client()
     return client.name if client is not None and client.has_key and client.role != "admin" else None
+
+
+def designs_owner() -> str | None:
+    """Return the client of the present request, whose the designs are that it asks for; None without a key."""
+    client = current_client()
+    return client.name if client is not None and client.has_key else None
+
+
+def designs_viewer(settings: Settings) -> str | None:
+    """Return the client of the present request if it may see its own designs only; None if it may see all."""
+    return current_owner() if settings.private_designs else None
 
 
 def may_solve() -> bool:
@@ -152,7 +163,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     if key is None:
         detail = "The key is not valid here: it may be mistyped or revoked."
         return client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
-    client = Client(f"{KEY_PREFIX}{key.id}", local=False, role=key.role, key_name=key.name)
+    client = Client(CLIENT_PREFIX + key.name, local=False, role=key.role, key_id=key.id)
     # Known, if no longer valid: the refusal, and the audit log, say whose key it was.
     if key.has_expired():
         detail = f"This key expired at {key.expires}. Ask the operator for a new one."

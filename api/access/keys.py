@@ -1,5 +1,8 @@
 """API keys: created and shown once, stored as hashes in a file that `darrm keys` writes.
 
+A key belongs to a client, by name. Keys with one name are one client: its jobs, webhooks, quotas and private designs
+outlast any of them, and a new key can overlap the one that it replaces.
+
 A key is ``darrm_<id>_<secret>``: the id finds its line in the file (and names it in logs), the secret proves it. The
 secret is 256 random bits, so there is no dictionary to try: whoever steals the file has to invert SHA-256 on a uniform
 input, 2^256 guesses, and a slow password hash, which exists to make guessing *guessable* secrets dear, would only cost
@@ -71,7 +74,7 @@ class Key:
     """One key as the file has it: everything but the secret."""
 
     id: str  # 8 hexadecimal digits, unique in the file
-    name: str  # whose it is, for people
+    name: str  # of the client to which it belongs
     digest: str  # SHA-256 of the secret, in hexadecimal
     created: str  # when, in UTC (ISO 8601)
     role: Role = "user"  # "reader", "user" or "admin"
@@ -86,7 +89,7 @@ class Key:
 def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> tuple[Key, str]:
     """Add a key to the file, made if need be, readable by its owner only; return it, and its text, shown only now."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
+        raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, the name of a client")
     if role not in ROLES:
         raise InvalidInput("role", role, f"one of {', '.join(ROLES)}")
     expiry = parse_expiry(expires)
@@ -163,11 +166,10 @@ class KeyRing:
         matches = hmac.compare_digest(_digest(shape[2] if shape else ""), key.digest if key else _NO_DIGEST)
         return key if matches else None
 
-    def is_valid(self, identity: str) -> bool:
-        """Tell whether there is a key with this id that has not expired."""
+    def has_client(self, name: str) -> bool:
+        """Tell whether a client has a key that has not expired."""
         self._reload()
-        key = self._keys.get(identity)
-        return key is not None and not key.has_expired()
+        return any(key.name == name and not key.has_expired() for key in self._keys.values())
 
     def _reload(self) -> None:
         now = self._clock()

@@ -57,8 +57,8 @@ class AuditEntry(NamedTuple):
 
     time: str  # when the answer was complete (UTC, ISO 8601)
     request_id: str  # as in the log and in the answer's X-Request-ID
-    client: str  # "key ID" or "address A.B.C.D"
-    key: str  # the name that the operator gave the key; empty without one
+    client: str  # "client NAME" or "address A.B.C.D"
+    key: str  # id of the key; empty without one
     role: str  # of the key
     address: str  # where the request came from, as trusted proxies say
     method: str  # of HTTP
@@ -219,7 +219,7 @@ def record(mentions: Mentions | None, scope: Scope, status: int, seconds: float)
         time=_now(),
         request_id=scope["darrm.request_id"],
         client="unknown" if client is None else client.name,
-        key="" if client is None else client.key_name,
+        key="" if client is None else client.key_id,
         role="" if client is None else client.role,
         address=str(origin[0]) if origin else "",
         method=scope["method"],

@@ -100,6 +100,8 @@ _WEBHOOKS = Counter("darrm_webhooks", "Attempts to deliver a webhook.", ("outcom
 
 _AUDIT_LOST = Counter("darrm_audit_lost", "Lines of the audit log that were lost.", registry=REGISTRY)
 
+_EVICTED = Counter("darrm_evicted", "Answers removed as the store was beyond its limits.", registry=REGISTRY)
+
 _live_gauge = partial(Gauge, registry=REGISTRY, multiprocess_mode="livesum")
 
 _BUSY = _live_gauge("darrm_pool_busy", "Solver processes at work.", ("pool",))
@@ -202,6 +204,11 @@ def _lookups_of(result: str) -> Counter:
 def count_audit_loss() -> None:
     """Count a line of the audit log that is lost: it could not be written for long, and too many wait."""
     _AUDIT_LOST.inc()
+
+
+def count_evictions(times: int) -> None:
+    """Count answers that left the store."""
+    _EVICTED.inc(times)
 
 
 def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:

@@ -1,7 +1,8 @@
 """Routes of stored designs: list, read, tag, and compare two.
 
-Tags are shared names of the server, not of a client: whoever may have designs made here may give and take them, and all
-see the same. They stand beside the answers, in a table of their own, and change no answer.
+Tags are shared names of the server: whoever may have designs made here may give and take them, and all see the same;
+with private designs, tags and designs are each client's own. Tags stand beside the answers, in a table of their own,
+and change no answer.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ Params = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
 async def list_designs(params: Params, request: Request, service: Service) -> Response:
     """List stored designs page by page, all or by voters, ε, m or tag; nothing is proved, and no γ is sent."""
     require_json(request)
-    designs = await service.run_in_reader(service.store.designs.list, params.filter(), params.limit, params.after)
+    designs = await service.run_in_reader(
+        service.store.designs.list, params.filter(), params.limit, params.after, service.viewer
+    )
     next_id = designs[-1].key if len(designs) == params.limit else None
     summaries = [item for item in map(summary, designs) if item is not None]
     return json_response(DesignsAnswer(designs=summaries, next=next_id))
@@ -85,9 +88,9 @@ async def compare_designs(id: DesignId, other: DesignId, request: Request, servi
     responses=error_responses(404, 406, 422),
 )
 async def tag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:
-    """Give a design a tag, unless it has it. Tags are shared by all who use this server."""
+    """Give a design a tag, unless it has it. All who use this server share tags, unless its designs are private."""
     require_json(request)
-    return _summary(id, await service.run_in_thread(service.store.designs.tag, id, tag))
+    return _summary(id, await service.run_in_thread(service.store.designs.tag, id, tag, service.viewer))
 
 
 @router.delete(
@@ -99,12 +102,12 @@ async def tag_design(id: DesignId, tag: TagName, request: Request, service: Serv
 async def untag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:
     """Take a tag from a design, if it has it."""
     require_json(request)
-    return _summary(id, await service.run_in_thread(service.store.designs.untag, id, tag))
+    return _summary(id, await service.run_in_thread(service.store.designs.untag, id, tag, service.viewer))
 
 
 async def _design(id: str, service: DesignService) -> DesignAnswer:
     audit.mention_question(id)
-    stored = await service.run_in_reader(service.store.designs.get, id)
+    stored = await service.run_in_reader(service.store.designs.get, id, service.viewer)
     record = None if stored is None else await service.run_in_reader(load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)

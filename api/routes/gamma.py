@@ -115,9 +115,10 @@ async def get_gamma_by_id(
     """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
     audit.mention_question(id[:64])
-    body = _response_cache(request).get(id, form)
+    service = await get_service(request)
+    body = _response_cache(request).get(id, form) if await service.may_see(id) else None
     if body is None:
-        record = await stored_record(id, await get_service(request), None, "/v1/gamma")
+        record = await stored_record(id, service, None, "/v1/gamma")
         body = _encode_and_cache({"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request))
     return permanent_response(body, request)
 
@@ -135,6 +136,8 @@ async def _design(params: DesignRequest, form: str, request: Request, query: tup
             return table_response(GammaAnswer.model_validate(answer), form, "gamma", gamma_columns(answer))
         body = _encode_and_cache(answer, form, cache, query)
     else:
+        await service.grant(task, {})
+        service.store.reads.add(task.key)
         audit.mention_question(task.key)
         metrics.count_lookups("memory")
         if query:
@@ -180,15 +183,15 @@ def _response_cache(request: Request) -> ResponseCache:
 async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:
     """Count the constraints and estimate the solving time; nothing is solved."""
     require_json(request)
-    return json_response(await service.run_in_reader(_estimate, params, service))
+    return json_response(await service.run_in_reader(_estimate, params, service, service.viewer))
 
 
-def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
+def _estimate(params: DesignRequest, service: DesignService, viewer: str | None) -> EstimateAnswer:
     settings = service.settings
     if params.K > MAX_ESTIMATED_VOTERS:  # before the objective is looked at, for so many
         raise InvalidInput("K", params.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
     spec = params.task().spec  # refuses what the design would refuse
-    cost, stored = estimate_cost(spec, params.method), service.store.get(spec.key) is not None
+    cost, stored = estimate_cost(spec, params.method), service.store.designs.get(spec.key, viewer) is not None
     allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate({**estimate_to_dict(spec, cost, stored=stored), "allowed": stored or allowed})
 

@@ -101,7 +101,16 @@ async def get_metrics(request: Request, service: Service) -> Response:
     request.app.state.metrics.collect()
     try:
         counts = await service.run_in_reader(service.jobs.counts)
+        limit = service.settings.max_stored_bytes
         gauges = {
+            "darrm_stored_bytes": (
+                "Length of all stored answers together [bytes].",
+                float(await service.run_in_reader(service.store.designs.stored_bytes)),
+            ),
+            "darrm_max_stored_bytes": (
+                "Their limit, beyond which the least recently read leave [bytes].",
+                math.inf if limit is None else float(limit),
+            ),
             "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
             "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
             "darrm_jobs_oldest_seconds": (
@@ -200,8 +209,8 @@ class AuditEntryAnswer(AnswerModel):
 
     time: str = Field(description="When the answer was complete (UTC, ISO 8601).")
     request_id: str = Field(description="Id of the request, as in X-Request-ID and in the log.")
-    client: str = Field(description="'key ID' or 'address A.B.C.D'.")
-    key: str = Field(description="Name of the key; empty without one.")
+    client: str = Field(description="'client NAME' or 'address A.B.C.D'.")
+    key: str = Field(description="Id of the key; empty without one.")
     role: str = Field(description="Role of the key; empty where no client was made out.")
     address: str = Field(description="Where the request came from.")
     method: str = Field(description="Method of HTTP.")

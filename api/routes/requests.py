@@ -287,7 +287,8 @@ Service = Annotated[DesignService, Depends(get_service)]
 async def stored_record(id: str, service: DesignService, kind: str | None, path: str) -> dict[str, Any]:
     """Return the record that is stored under an id, proved again; NotCached where none of that kind is (γ has none)."""
     audit.mention_question(id[:64])
-    record = await service.run_in_reader(load_record, id, service.store) if KEY_PATTERN.fullmatch(id) else None
+    is_readable = KEY_PATTERN.fullmatch(id) and await service.may_see(id)
+    record = await service.run_in_reader(load_record, id, service.store) if is_readable else None
     if record is None or record.get("kind") != kind:
         raise NotCached(f"No such answer is stored under the id {id[:80]}. Ask for its problem at {path}.")
     return record

@@ -52,7 +52,9 @@ class DesignSummary(ProblemAnswer):
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
-    tags: list[str] = Field(description="Its tags, in order; everyone who uses this server sees the same.")
+    tags: list[str] = Field(
+        description="Its tags, in order; the same for all who use this server, unless its designs are private."
+    )
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")
     utility: FiniteFloat = Field(description="Share of the noiseless utility kept, as recorded.")

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import current_client, current_owner, may_solve
+from api.access.clients import current_client, current_owner, designs_owner, designs_viewer, may_solve
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import audit, metrics, traces
 from api.schemas.design import DesignRequest
@@ -49,6 +50,9 @@ MAX_LANE_SECONDS = 1.0
 
 MISJUDGED_SECONDS = 600.0
 """How long work of a client counts as long after an estimate of it proved wrong [s]."""
+
+MAX_GRANTED = 100_000
+"""Designs of clients that are remembered as their own: some 20 MB."""
 
 MAX_MISJUDGED = 1000
 """Clients and kinds of work of which that is remembered."""
@@ -132,6 +136,7 @@ class DesignService:
         self._events, self._workers, self._context = resources.events, resources.workers, resources.context
         self._flights = SingleFlight()
         self._misjudged = MisjudgedWork()
+        self._granted: OrderedDict[tuple[str, str], None] = OrderedDict()
         streams = self.settings.max_streams or max(1, self.settings.max_connections // 4)
         self._streams = ClientQuota(streams, "event streams")
 
@@ -188,9 +193,16 @@ class DesignService:
         asks of that kind. A job is waited for
         ``wait_seconds`` [s], None for the operator's setting. Errors are those of `api.errors.problem_details`.
         """
+        answer = await self._answer(task, wait_seconds)
+        if not isinstance(answer, Pending):
+            await self.grant(task, answer)
+        return answer
+
+    async def _answer(self, task: Task, wait_seconds: float | None) -> dict[str, Any] | Pending:
         audit.mention_question(task.key)
         seconds = None
-        flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
+        # What a reader is refused, another who asks meanwhile is not; and a job is that of each client who submits it.
+        flight = f"{task.key} {may_solve()} {designs_owner()}"
         try:
             for lane in self.resources.lanes if _may_be_short(task) else ():
                 if task.seconds > lane.seconds or self._misjudged.has(task.kind, lane):
@@ -252,8 +264,10 @@ class DesignService:
                 raise
             _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
             return None
-        if result is not None and not task.solves:
-            metrics.count_lookups("hit")
+        if result is not None:
+            await self.grant(task, result)
+            if not task.solves:
+                metrics.count_lookups("hit")
         return result
 
     async def stop(self, id: str) -> Job | None:
@@ -280,9 +294,9 @@ class DesignService:
         return job
 
     async def get_job(self, id: str) -> Job | None:
-        """Return a job in its present state, or None if there is none."""
+        """Return a job in its present state, or None if there is none; with private designs, only the client's own."""
         audit.mention_job(id)
-        return await self.run_in_reader(self.jobs.get, id)
+        return await self.run_in_reader(self.jobs.get, id, self.viewer)
 
     async def list_jobs(self, state: State | None, limit: int, after: str | None) -> Sequence[Job]:
         """Return jobs, the newest first, from behind the id ``after``; where keys are needed, only the client's own."""
@@ -302,13 +316,39 @@ class DesignService:
         return job
 
     def followed(self, id: str) -> Job | None:
-        """Return an unfinished job that somebody follows here, without a look at the store; None if nobody does."""
+        """Return an unfinished job that somebody follows here, without a look at the store; None if nobody does.
+
+        With private designs None: whose it is, the store says.
+        """
         audit.mention_job(id)
-        return self._events.followed(id)
+        return self._events.followed(id) if self.viewer is None else None
 
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
         return self._events.subscribe(job)
+
+    @property
+    def viewer(self) -> str | None:
+        """The client of the present request if it may see its own designs only; None if it may see all."""
+        return designs_viewer(self.settings)
+
+    async def may_see(self, key: str) -> bool:
+        """Tell whether the client of the present request may see an answer, if it is stored, by its id."""
+        viewer = self.viewer
+        if viewer is None or (viewer, key) in self._granted:
+            return True
+        return await self.run_in_reader(self.store.designs.get, key, viewer) is not None
+
+    async def grant(self, task: Task, answer: dict[str, Any]) -> None:
+        """Make the designs in an answer, which the client asked for in full, ones that it may see by their ids."""
+        owner = designs_owner() if self.settings.private_designs else None
+        if owner is None or (owner, task.key) in self._granted:
+            return
+        keys = task.design_keys(answer)
+        if not keys or await self.run_in_thread(self.store.designs.grant, keys, owner):
+            self._granted[owner, task.key] = None
+            if len(self._granted) > MAX_GRANTED:
+                self._granted.popitem(last=False)
 
     @property
     def open_streams(self) -> int:
@@ -351,7 +391,8 @@ class DesignService:
 
     async def _nearest(self, task: Task) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
-        nearest = await self._flights.do(f"nearest {task.key}", lambda: task.nearest(self._context))
+        flight = f"nearest {task.key} {self.viewer}"
+        nearest = await self._flights.do(flight, lambda: task.nearest(self._context))
         if nearest is not None:
             metrics.count_lookups("nearest")
         return nearest

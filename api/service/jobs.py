@@ -311,8 +311,10 @@ class JobWorker:
         size: int,
         lease: float,
         max_seconds: float | None = None,
+        max_running: int | None = None,
         shared: bool = False,
     ) -> None:
+        self._max_running = max_running
         self._long_places = size - 1 if shared and size > 1 else size
         self._long_from: dict[str, float] = {}  # when each job that is under way is, or becomes, a long one
         self._jobs, self._events, self._run_in_thread, self._handlers = jobs, events, run_in_thread, handlers
@@ -383,7 +385,12 @@ class JobWorker:
         if not self._handlers:
             return None
         try:
-            take = partial(self._jobs.take, kinds=tuple(self._handlers), max_seconds=self._longest_to_take())
+            take = partial(
+                self._jobs.take,
+                kinds=tuple(self._handlers),
+                max_seconds=self._longest_to_take(),
+                max_running=self._max_running,
+            )
             job: Job | None = await self._run_in_thread(take, owner, self._lease)
         except CacheError as err:
             _LOG.warning("cannot take a job: %s", err)

@@ -6,15 +6,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from api.access.client_shares import ClientQuota, FairQueue
-from api.access.clients import current_client
+from api.access.clients import CLIENT_PREFIX, current_client, designs_owner, designs_viewer
 from api.errors.problem_details import ShuttingDown
 from api.service.jobs import JobAdmission, JobEvents, JobWorker, read_task
+from api.service.upkeep import Upkeep
 from api.settings import Settings
 from api.tasks.answers import KINDS
 from api.tasks.design import STORED, DesignTask, load_libraries
@@ -119,9 +120,25 @@ class ServiceResources:
         self.admission = JobAdmission(self.jobs, settings)  # what is queued passes it
         self.events = JobEvents(self.jobs, self.run_in_reader)  # where the states of jobs are published
         # what a task uses
-        self.context = TaskContext(store, settings, self.run_in_reader, self.run_in_thread, self.solvers, self.lanes[1])
+        self.context = TaskContext(
+            store,
+            settings,
+            self.run_in_reader,
+            self.run_in_thread,
+            self.solvers,
+            self.lanes[1],
+            _own_client,
+            partial(designs_viewer, settings),
+        )
         designs = (DesignTask.kind,) if settings.solve == "on" else ()
-        worker = partial(JobWorker, self.jobs, self.events, self.run_in_thread, lease=settings.lease_seconds)
+        worker = partial(
+            JobWorker,
+            self.jobs,
+            self.events,
+            self.run_in_thread,
+            lease=settings.lease_seconds,
+            max_running=settings.max_running_jobs_per_client,
+        )
         # who do the jobs
         every = dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers))
         # A server for the programs of one machine serves one user, who may use all of it.
@@ -146,6 +163,7 @@ class ServiceResources:
         background: list[asyncio.Task[None]] = []
         try:
             background.append(asyncio.create_task(resources.admission.prune(resources.run_in_thread, store.url)))
+            background.append(asyncio.create_task(Upkeep(store, settings, resources.run_in_thread).run()))
             # As soon as a stop is asked for: event streams that stay open would keep the server from ending.
             background.append(asyncio.create_task(resources._drain_on(shutdown)))
             if resources.webhooks is not None:
@@ -164,6 +182,9 @@ class ServiceResources:
             # processes that computed them end, then the threads that write.
             resources._drain()
             await asyncio.gather(*(worker.close() for worker in resources.workers))
+            with suppress(CacheError):
+                await resources.run_in_thread(store.save_reads)
+            store.reads.take()  # else closing the store would write them, without a deadline
             await asyncio.gather(resources.solvers.close(), resources._computers.close(), resources._quick.close())
             await asyncio.gather(resources._writing.close(), resources._reading.close())
             resources._close_jobs()
@@ -181,15 +202,22 @@ class ServiceResources:
             raise SolveFailed(DAMAGED_ROW)
         if job.attempts > 1 and (stored := await task.load(self.context)) is not None:
             return canonical_json(STORED), stored  # a worker died after storing the answer, before finishing the job
-        result, answer = await task.compute(replace(self.context, pool=pool), progress=progress)
+        # Asked when an answer is stored: another client may submit the job until then.
+        clients = partial(self.run_in_reader, self._clients_with_keys, job.id)
+        context = replace(self.context, pool=pool, clients=clients)
+        result, answer = await task.compute(context, progress=progress)
         return canonical_json(result), answer
+
+    def _clients_with_keys(self, id: str) -> list[str]:
+        return [client for client in self.jobs.clients(id) if client.startswith(CLIENT_PREFIX)]
 
     async def compute_on(self, lane: Lane, task: Task) -> dict[str, Any]:
         """Return the answer to a task, computed on a lane, now."""
         # A γ that finds no room becomes a job, and is not refused.
         share = nullcontext() if task.solves else self._quota.reserve(current_client())
         with share, lane.expecting(task.seconds):
-            return (await task.compute(replace(self.context, pool=lane), (LANE_LIMIT_SECONDS, lane.processor_limit)))[1]
+            limits = LANE_LIMIT_SECONDS, lane.processor_limit
+            return (await task.compute(replace(self.context, pool=lane), limits))[1]
 
     async def _drain_on(self, shutdown: asyncio.Event) -> None:
         await shutdown.wait()
@@ -211,6 +239,11 @@ class ServiceResources:
     def stalled(self) -> str:
         """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
         return next((worker.stalled for worker in self.workers if worker.stalled), "")
+
+
+async def _own_client() -> list[str]:
+    owner = designs_owner()
+    return [] if owner is None else [owner]
 
 
 def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:

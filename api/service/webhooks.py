@@ -1,7 +1,7 @@
 """Webhooks of the service: clients ask for them, and they are delivered in the background when their jobs end.
 
 A delivery that fails is tried again for two days. Deliveries follow the Standard Webhooks specification: one id for all
-attempts, a time, an HMAC-SHA256 signature. The secret of a client is derived from the operator's and the client's key,
+attempts, a time, an HMAC-SHA256 signature. The secret of a client is derived from the operator's and the client's name,
 so nothing is stored, and no client can sign for another. What is told is that a job ended, and where its result is; the
 receiver fetches that, with its key.
 """
@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import KEY_PREFIX, current_client, current_owner, set_current_prefix
+from api.access.clients import CLIENT_PREFIX, current_client, current_owner, set_current_prefix
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import TooManyJobs
 from api.observability import metrics
@@ -189,10 +189,10 @@ class Webhooks:
         return await post(url, headers, body, networks=self._networks, seconds=self._seconds)
 
     def _check_key(self, client: str) -> None:
-        """Raise GivenUpError if a client's key is no longer valid: nothing is sent for the holder of a revoked key."""
-        is_key = client.startswith(KEY_PREFIX)
-        if self._ring is not None and is_key and not self._ring.is_valid(client.removeprefix(KEY_PREFIX)):
-            raise GivenUpError("the key that asked for it was revoked or has expired")
+        """Raise GivenUpError if no key of a client is valid: nothing is sent for the holder of a revoked key."""
+        has_name = client.startswith(CLIENT_PREFIX)
+        if self._ring is not None and has_name and not self._ring.has_client(client.removeprefix(CLIENT_PREFIX)):
+            raise GivenUpError("every key of the client that asked for it was revoked or has expired")
 
 
 def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:
@@ -218,6 +218,6 @@ def client_secret(secret: bytes, client: str) -> bytes:
 
 
 def _owner() -> str:
-    """Return whose a webhook is: the key's that asks; without keys, everyone's."""
+    """Return whose a webhook is: the client's that asks; without keys, everyone's."""
     client = current_client()
     return client.name if client is not None and client.has_key else ""

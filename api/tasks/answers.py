@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
@@ -146,6 +146,11 @@ class AnswerTask:
     def check(self, settings: Any) -> None:
         """Reject nothing: the route has read what is asked (`Task.check`)."""
 
+    def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
+        """Return the keys of the γ and tables in the answer."""
+        designs = KINDS[self.kind].designs
+        return [] if designs is None else {spec.key for spec in designs(self.argument, answer)}
+
     async def load(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
         """Return None: its result is stored with its job."""
         return None
@@ -173,7 +178,7 @@ class AnswerTask:
             found = zip(specs, kind.solutions(result), known, result["doubts"], strict=True)
             # New and believed: what a process doubts itself is answered for and not kept.
             additions = [(spec, record) for spec, record, was_known, doubt in found if not (was_known or doubt)]
-            await context.write(save_records, additions, context.store)
+            await context.write(save_records, additions, context.store, await context.clients())
             result = {**result, "cached": [was_known is not None for was_known in known]}
         return {"answer": result}, result
 

@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -124,6 +125,10 @@ class DesignTask:
                 "method",
             )
 
+    def design_keys(self, answer: dict[str, Any]) -> Collection[str]:  # noqa: ARG002 - the protocol's
+        """Return its own key."""
+        return [self.key]
+
     async def load(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the stored answer, proved again, or None."""
         solution = await context.read(recall, self.spec, context.store)
@@ -131,7 +136,7 @@ class DesignTask:
 
     async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled, or None."""
-        match: Nearest | None = await context.read(nearest, self.spec, context.store)
+        match: Nearest | None = await context.read(nearest, self.spec, context.store, context.viewer())
         return None if match is None else {"id": self.key, "cached": True, **match.record}
 
     async def compute(
@@ -157,7 +162,9 @@ class DesignTask:
             _LOG.error("job %s: the answer fails its own check: %s", self.key, trouble)
         # What a time limit cut short stays with its job: the store is for what is optimal and canonical.
         elif result["final"]:
-            record, is_stored, trouble = await context.write(save_record, self.spec, record, context.store)
+            record, is_stored, trouble = await context.write(
+                save_record, self.spec, record, context.store, await context.clients()
+            )
         answer = self._answer(record, cached=False)
         if is_stored:
             return STORED, answer

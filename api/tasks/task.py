@@ -8,7 +8,7 @@ Processes of the pool import this module, so it imports no schema and no framewo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
@@ -49,6 +49,8 @@ class TaskContext:
     write: RunInThread  # how one is made that may write
     pool: Processes  # the processes that compute
     checkers: Processes  # those that prove stored results again
+    clients: Callable[[], Awaitable[Collection[str]]]  # whose the designs are that are stored
+    viewer: Callable[[], str | None]  # the client that sees its own designs only; None for all
 
 
 class Task(Protocol):
@@ -76,6 +78,9 @@ class Task(Protocol):
 
     def check(self, settings: Settings) -> None:
         """Reject choices that do not fit, and work for which the operator's processes are too small."""
+
+    def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
+        """Return the content keys of the designs in an answer; they may be stored."""
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the answer that is stored, proved again; None without one."""

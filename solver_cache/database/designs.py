@@ -1,17 +1,20 @@
 """Stored designs as people look at them: newest first, filtered, with tags. Nothing is proved here, and no γ is read.
 
 A tag is a word beside the content key of an answer, in a place of its own: it is never a part of the row, so it can
-change neither an answer nor its proof. It lasts as long as the row does. Tags are shared: everyone who uses a store
-sees the same ones.
+change neither an answer nor its proof. It lasts as long as the row does.
+
+An answer without clients is everyone's: precomputed, imported, or designed without a key. Others are those of the
+clients who had them designed or asked for them. Where a method takes a ``client``, it sees the answers that are
+everyone's or its own, and the tags that are everyone's or its own; None sees all, and gives tags that all see.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from darrm_opt.errors import InvalidInput
@@ -20,6 +23,7 @@ from darrm_opt.record import CORE
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import PAGE_SIZE
 from solver_cache.database.statements import FOR_UPDATE, Statements, is_listed
+from solver_cache.database.store import BESIDE_DESIGNS, IS_VISIBLE, grant
 from solver_cache.model import SearchColumns, is_shape
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -44,6 +48,18 @@ _NAMES = ("key", "created", *SearchColumns.__dataclass_fields__)
 _DESIGN = f"SELECT {', '.join(_NAMES)} FROM darrm_solutions"
 
 _UNTAGGED = "key NOT IN (SELECT key FROM darrm_design_tags)"
+
+_TOTAL = "SELECT coalesce(sum(bytes), 0) FROM darrm_solutions"
+
+_USED = "coalesce(reads.read, designs.created)"
+
+_AGES = f"""
+    SELECT designs.key, {_USED} AS used,
+    sum(coalesce(designs.bytes, 0)) OVER (ORDER BY {{first}}{_USED}, designs.key)
+    - coalesce(designs.bytes, 0) AS earlier
+    FROM darrm_solutions designs LEFT JOIN darrm_design_reads reads ON reads.key = designs.key
+"""
+"""Answers with their last use, and the bytes of those that were used earlier, or come ``first``."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,11 @@ def check_tag(tag: str) -> None:
         )
 
 
+def not_since(days: float) -> str:
+    """Return the time so many days ago, as `Designs.evict` takes it."""
+    return (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds")
+
+
 class Designs:
     """Stored designs and their tags. Safe to use from several threads; in a database also from several processes.
 
@@ -101,88 +122,175 @@ class Designs:
         self._database = database
 
     def list(
-        self, design_filter: DesignFilter = EVERY, limit: int = PAGE_SIZE, after: str | None = None
+        self,
+        design_filter: DesignFilter = EVERY,
+        limit: int = PAGE_SIZE,
+        after: str | None = None,
+        client: str | None = None,
     ) -> Sequence[StoredDesign]:
         """Return designs of this version, the newest first."""
         if not 1 <= limit <= MAX_LISTED:
             raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
         newest = "ORDER BY created DESC, key DESC"
-        where, values = _matching(design_filter)
+        where, values = _matching(design_filter, client)
         with self._database.reading() as statements:
             if after is not None:
-                last = statements.rows("SELECT created, key FROM darrm_solutions WHERE key = :key", key=after)
+                query = "SELECT created, key FROM darrm_solutions WHERE key = :key"
+                last = statements.rows(f"{query} AND {_seen(client)}", key=after, client=client)
                 if not last:
                     raise InvalidInput("after", after, "the id of a design that is stored")
                 where += " AND (created, key) < (:created, :key)"
                 values |= {"created": last[0][0], "key": last[0][1]}
             # of columns of one index alone, so that no record is passed over
             page = f"SELECT key FROM darrm_solutions WHERE {where} {newest} LIMIT :limit"
-            return _designs(statements, f"{_DESIGN} WHERE key IN ({page}) {newest}", limit=limit, **values)
+            return _designs(statements, client, f"{_DESIGN} WHERE key IN ({page}) {newest}", limit=limit, **values)
 
-    def get(self, key: str) -> StoredDesign | None:
+    def get(self, key: str, client: str | None = None) -> StoredDesign | None:
         """Return one design, or None where there is none of this version."""
         with self._database.reading() as statements:
-            return _design(statements, key)
+            return _design(statements, key, client)
 
-    def evict(self, max_bytes: int | None = None, before: str | None = None) -> int:
-        """Remove answers without a tag, the ones stored longest ago first; return how many.
+    def grant(self, keys: Collection[str], client: str) -> bool:
+        """Make designs a client's too, which asked for them in full; those that are everyone's stay that.
+
+        Returns:
+            whether all of them are stored.
+        """
+        with self._database.writing() as statements:
+            for key in sorted(keys):
+                grant(statements, key, [client])
+            query = f"SELECT count(*) FROM darrm_solutions WHERE {is_listed(statements)}"
+            [(count,)] = statements.rows(query, keys=statements.listed(keys))
+            return int(count) == len(set(keys))
+
+    def stored_bytes(self) -> int:
+        """Return the length of all records together [bytes]."""
+        with self._database.reading() as statements:
+            [(total,)] = statements.rows(_TOTAL)
+        return int(total)
+
+    def evict(self, max_bytes: int | None = None, before: str | None = None, down_to: int | None = None) -> int:
+        """Remove answers without a tag, the least recently read or stored first; return how many.
 
         Args:
             max_bytes: bound on the records of all answers together, those with tags too [bytes]; None: no bound.
-            before: remove every one that was stored before this time (UTC, ISO 8601); None: none for its age.
+            before: remove every one that was neither read nor stored since this time (UTC, ISO 8601); None: none for
+                its age.
+            down_to: where more than ``max_bytes`` are stored, how many stay [bytes]; None: as many.
         """
-        oldest = (
-            f"SELECT key, created, length(record) FROM darrm_solutions WHERE {_UNTAGGED} "
-            f"ORDER BY created, key LIMIT {MAX_EVICTED_AT_ONCE}"
+        untagged = _AGES.format(first="") + f"WHERE designs.{_UNTAGGED}"
+        query = f"SELECT key FROM ({untagged}) ages WHERE earlier < :excess OR used < :before"
+        with self._database.reading() as statements:
+            [(total,)] = statements.rows(_TOTAL)
+            excess = 0 if max_bytes is None or total <= max_bytes else total - min(max_bytes, down_to or max_bytes)
+            if excess <= 0 and before is None:
+                return 0
+            keys = [str(key) for (key,) in statements.rows(query, excess=int(excess), before=before or "")]
+        count = 0
+        for page in _pages(keys):
+            with self._database.writing() as statements:
+                count += _remove(statements, page, _UNTAGGED)
+        return count
+
+    def evict_of_clients(self, max_bytes: int) -> int:
+        """Take designs from clients that hold more than so many bytes; remove those that are nobody's then.
+
+        The least recently read or stored go first, those with a tag last: a client cannot hold more by tags.
+
+        Returns:
+            how many were removed from the store.
+        """
+        held = (
+            "SELECT owners.client, sum(designs.bytes) FROM darrm_design_clients owners "
+            "JOIN darrm_solutions designs ON designs.key = owners.key "
+            "GROUP BY owners.client HAVING sum(designs.bytes) > :most"
+        )
+        own = _AGES.format(first="designs.key IN (SELECT key FROM darrm_design_tags), ")
+        own += "JOIN darrm_design_clients owners ON owners.key = designs.key WHERE owners.client = :client"
+        beyond = f"SELECT key FROM ({own}) ages WHERE earlier < :excess"
+        others = (
+            "NOT EXISTS (SELECT 1 FROM darrm_design_clients owners "
+            "WHERE owners.key = darrm_solutions.key AND owners.client <> :client)"
         )
         count = 0
-        while True:  # a page is one transaction: others can write in between
+        with self._database.reading() as statements:
+            excesses = {str(client): int(total) - max_bytes for client, total in statements.rows(held, most=max_bytes)}
+            chosen = {
+                client: [str(key) for (key,) in statements.rows(beyond, client=client, excess=excess)]
+                for client, excess in excesses.items()
+            }
+        for client, page in ((client, page) for client, keys in chosen.items() for page in _pages(keys)):
             with self._database.writing() as statements:
-                [(total,)] = statements.rows("SELECT coalesce(sum(length(record)), 0) FROM darrm_solutions")
-                excess = 0 if max_bytes is None else int(total) - max_bytes
-                keys: list[str] = []
-                for key, created, size in statements.rows(oldest):
-                    if excess <= 0 and not (before is not None and str(created) < before):
-                        break
-                    keys.append(str(key))
-                    excess -= int(size)
-                deletion = f"DELETE FROM darrm_solutions WHERE {is_listed(statements)} AND {_UNTAGGED}"
-                removed = statements.change(deletion, [{"keys": statements.listed(keys)}]) if keys else 0
-            count += removed
-            if len(keys) < MAX_EVICTED_AT_ONCE or not removed:
-                return count
+                # Locked, in one transaction: an answer that lost its last client would be everyone's.
+                listed, lock = is_listed(statements), FOR_UPDATE[statements.dialect]
+                keys = statements.listed(page)
+                statements.rows(f"SELECT key FROM darrm_solutions WHERE {listed} ORDER BY key {lock}", keys=keys)
+                count += _remove(statements, page, others, client=client)
+                deletion = f"DELETE FROM darrm_design_clients WHERE client = :client AND {listed}"
+                statements.rows(deletion, client=client, keys=keys)
+        return count
 
-    def tag(self, key: str, tag: str) -> StoredDesign | None:
+    def tag(self, key: str, tag: str, client: str | None = None) -> StoredDesign | None:
         """Give a design a tag, unless it has it; return it as it then stands, or None where there is none."""
         check_tag(tag)
         with self._database.writing() as statements:
             # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
-            locked = (
-                f"SELECT key FROM darrm_solutions WHERE key = :key AND core = :core {FOR_UPDATE[statements.dialect]}"
-            )
-            if not statements.rows(locked, key=key, core=CORE):
+            locked = "SELECT key FROM darrm_solutions WHERE key = :key AND core = :core AND "
+            locked += f"{_seen(client)} {FOR_UPDATE[statements.dialect]}"
+            if not statements.rows(locked, key=key, core=CORE, client=client):
                 return None
-            other_tags = "SELECT count(*) FROM darrm_design_tags WHERE key = :key AND tag <> :tag"
-            [(count,)] = statements.rows(other_tags, key=key, tag=tag)
+            owner = client or ""
+            other_tags = "SELECT count(*) FROM darrm_design_tags WHERE key = :key AND tag <> :tag AND client = :client"
+            [(count,)] = statements.rows(other_tags, key=key, tag=tag, client=owner)
             if int(count) >= MAX_TAGS:
                 raise InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Take one away first.")
             insertion = (
-                "INSERT INTO darrm_design_tags (key, tag, created) VALUES (:key, :tag, :created) ON CONFLICT DO NOTHING"
+                "INSERT INTO darrm_design_tags (key, tag, client, created) VALUES (:key, :tag, :client, :created) "
+                "ON CONFLICT DO NOTHING"
             )
-            statements.rows(insertion, key=key, tag=tag, created=datetime.now(UTC).isoformat(timespec="seconds"))
-            return _design(statements, key)
+            created = datetime.now(UTC).isoformat(timespec="seconds")
+            statements.rows(insertion, key=key, tag=tag, client=owner, created=created)
+            return _design(statements, key, client)
 
-    def untag(self, key: str, tag: str) -> StoredDesign | None:
-        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none."""
+    def untag(self, key: str, tag: str, client: str | None = None) -> StoredDesign | None:
+        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
+
+        A client takes its own tags only.
+        """
         check_tag(tag)
+        is_own = "" if client is None else "AND client = :client"
+        deletion = f"DELETE FROM darrm_design_tags WHERE key = :key AND tag = :tag {is_own}"
         with self._database.writing() as statements:
-            statements.rows("DELETE FROM darrm_design_tags WHERE key = :key AND tag = :tag", key=key, tag=tag)
-            return _design(statements, key)
+            statements.rows(deletion, key=key, tag=tag, client=client)
+            return _design(statements, key, client)
 
 
-def _matching(design_filter: DesignFilter) -> tuple[str, dict[str, Any]]:
-    """Return the conditions of a filter, and their values."""
-    conditions, values = ["core = :core"], dict[str, Any](core=CORE)
+def _seen(client: str | None) -> str:
+    """Return the condition that an answer may be seen by a client; of the value ``client``."""
+    return "true" if client is None else IS_VISIBLE
+
+
+def _tags_seen(client: str | None) -> str:
+    return "true" if client is None else "client IN ('', :client)"
+
+
+def _remove(statements: Statements, keys: Sequence[str], condition: str, **values: Any) -> int:
+    """Remove the answers under ``keys`` that fulfil a condition, and what stands beside them; return how many."""
+    removal = f"DELETE FROM darrm_solutions WHERE {is_listed(statements)} AND {condition} RETURNING key"
+    removed = [str(key) for (key,) in statements.rows(removal, keys=statements.listed(keys), **values)]
+    for table in BESIDE_DESIGNS:
+        statements.rows(f"DELETE FROM {table} WHERE {is_listed(statements)}", keys=statements.listed(removed))
+    return len(removed)
+
+
+def _pages(keys: Sequence[str]) -> list[Sequence[str]]:
+    """Return keys in pages of one transaction each: others can write in between."""
+    return [keys[start : start + MAX_EVICTED_AT_ONCE] for start in range(0, len(keys), MAX_EVICTED_AT_ONCE)]
+
+
+def _matching(design_filter: DesignFilter, client: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the conditions of a filter and a client, and their values."""
+    conditions, values = ["core = :core", _seen(client)], dict[str, Any](core=CORE, client=client)
     if design_filter.K is not None:
         conditions.append("voters = :voters")
         values["voters"] = design_filter.K
@@ -197,7 +305,7 @@ def _matching(design_filter: DesignFilter) -> tuple[str, dict[str, Any]]:
         values["infinity"] = math.inf
         values["least_m"], values["most_m"] = _close_to(design_filter.m)
     if design_filter.tag is not None:
-        conditions.append("key IN (SELECT key FROM darrm_design_tags WHERE tag = :tag)")
+        conditions.append(f"key IN (SELECT key FROM darrm_design_tags WHERE tag = :tag AND {_tags_seen(client)})")
         values["tag"] = design_filter.tag
     return " AND ".join(conditions), values
 
@@ -206,18 +314,19 @@ def _close_to(number: float) -> tuple[float, float]:
     return number * (1 - CLOSE), number * (1 + CLOSE)
 
 
-def _design(statements: Statements, key: str) -> StoredDesign | None:
-    designs = _designs(statements, f"{_DESIGN} WHERE key = :key AND core = :core", key=key, core=CORE)
+def _design(statements: Statements, key: str, client: str | None) -> StoredDesign | None:
+    query = f"{_DESIGN} WHERE key = :key AND core = :core AND {_seen(client)}"
+    designs = _designs(statements, client, query, key=key, core=CORE, client=client)
     return designs[0] if designs else None
 
 
-def _designs(statements: Statements, page: str, **values: Any) -> Sequence[StoredDesign]:
-    """Return the designs of a page, with their tags."""
+def _designs(statements: Statements, viewer: str | None, page: str, **values: Any) -> Sequence[StoredDesign]:
+    """Return the designs of a page, with the tags that a client sees."""
     rows = [dict(zip(_NAMES, row, strict=True)) for row in statements.rows(page, **values)]
     keys = [str(row["key"]) for row in rows]
     tags: dict[str, list[str]] = {}
-    query = f"SELECT key, tag FROM darrm_design_tags WHERE {is_listed(statements)} ORDER BY tag"
-    for key, tag in statements.rows(query, keys=statements.listed(keys)):
+    query = f"SELECT DISTINCT key, tag FROM darrm_design_tags WHERE {is_listed(statements)} AND {_tags_seen(viewer)}"
+    for key, tag in statements.rows(f"{query} ORDER BY tag", keys=statements.listed(keys), client=viewer):
         tags.setdefault(str(key), []).append(str(tag))
     return [
         StoredDesign(str(row["key"]), str(row["created"]), _columns(row), tuple(tags.get(str(row["key"]), ())))

@@ -35,6 +35,13 @@ STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
 """States in which nothing happens any more, unless the job is submitted again."""
 
+MAX_RUNNING = 2**31 - 1
+"""Running jobs of a client without a limit."""
+
+TAKE_LOCK = 0x6461_7272_6E
+"""Number under which PostgreSQL lets one process at a time take jobs of clients with a limit, next to that of
+migrations."""
+
 MAX_PRUNED_AT_ONCE = 1_000
 """Jobs forgotten in one transaction: others can write in between."""
 
@@ -137,6 +144,7 @@ _CLIENTS_IN_TURN = """
     LEFT JOIN (SELECT client, count(*) AS jobs FROM darrm_jobs WHERE state = 'running' GROUP BY client) running
     ON running.client = waiting.client
     LEFT JOIN darrm_job_turns turns ON turns.client = waiting.client
+    WHERE coalesce(running.jobs, 0) < :max_running OR waiting.client = ''
     ORDER BY coalesce(running.jobs, 0), coalesce(turns.served, 0), waiting.created
 """
 
@@ -197,6 +205,12 @@ class Jobs:
         with self.database.reading() as statements:
             return _job_at(statements, id) if client is None else _job_at(statements, id, f"AND {_BELONGS}", client)
 
+    def clients(self, id: str) -> Sequence[str]:
+        """Return the clients of a job, in order."""
+        query = "SELECT client FROM darrm_job_clients WHERE id = :id ORDER BY client"
+        with self.database.reading() as statements:
+            return [str(client) for (client,) in statements.rows(query, id=id)]
+
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
     ) -> Sequence[Job]:
@@ -242,25 +256,34 @@ class Jobs:
         *,
         kinds: Collection[str] | None = None,
         max_seconds: float | None = None,
+        max_running: int | None = None,
     ) -> Job | None:
         """Take one job that waits, or whose owner let its lease run out; return it, now running, or None.
 
         Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the
         one that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs
-        delays another's first by one running job at most. Never do two owners get one job.
+        delays another's first by one running job at most. Never do two owners get one job. A client that has
+        ``max_running`` jobs running waits until one of them is over; None: no limit.
         """
         check_lease(owner, lease_seconds)
         if kinds is not None and not kinds:
             return None
         more, values = take_conditions(kinds, max_seconds)
+        waiting = _WAITING if max_running is None else _CLIENTS_IN_TURN
+        turns = values | {"max_running": MAX_RUNNING if max_running is None else max_running}
         with self.database.reading() as statements:  # who polls an empty queue takes no writer's lock
-            if not any(statements.rows(query.format(more=more, lock=""), **values) for query in (_ABANDONED, _WAITING)):
+            if not statements.rows(_ABANDONED.format(more=more, lock=""), **values) and not statements.rows(
+                waiting.format(more=more, lock=""), **(values if max_running is None else turns)
+            ):
                 return None
         with self.database.writing() as statements:
+            if max_running is not None and statements.dialect == "postgresql":
+                # Counted by one at a time: two who count at once would both find room for one more.
+                statements.rows("SELECT pg_advisory_xact_lock(:key)", key=TAKE_LOCK)
             # Skipped where another transaction has it: who takes jobs never waits for another who does.
             lock = f"{FOR_UPDATE[statements.dialect]} {SKIP_LOCKED[statements.dialect]}"
             found = statements.rows(_ABANDONED.format(more=more, lock=lock), **values)
-            found = found or _lock_waiting(statements, more, values, lock)
+            found = found or _lock_waiting(statements, more, turns, lock)
             if not found:
                 return None
             taking = (

@@ -125,6 +125,23 @@ MIGRATIONS: tuple[tuple[str | Callable[[Statements], int], ...], ...] = (
             "WHERE state IN ('running', 'done', 'failed') GROUP BY client"
         ),
     ),
+    (
+        "ALTER TABLE darrm_solutions ADD COLUMN bytes INTEGER",
+        "UPDATE darrm_solutions SET bytes = length(record)",
+        # What eviction and quotas read: the index alone.
+        "CREATE INDEX darrm_solutions_sizes ON darrm_solutions (key, bytes, created)",
+        "CREATE TABLE darrm_design_reads (key TEXT NOT NULL PRIMARY KEY, read TEXT NOT NULL)",
+        ("CREATE TABLE darrm_design_clients (key TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (key, client))"),
+        "CREATE INDEX darrm_design_clients_clients ON darrm_design_clients (client, key)",
+        (
+            "CREATE TABLE darrm_tags_of_clients (key TEXT NOT NULL, tag TEXT NOT NULL, client TEXT NOT NULL, "
+            "created TEXT NOT NULL, PRIMARY KEY (key, tag, client))"
+        ),
+        "INSERT INTO darrm_tags_of_clients SELECT key, tag, '', created FROM darrm_design_tags",
+        "DROP TABLE darrm_design_tags",
+        "ALTER TABLE darrm_tags_of_clients RENAME TO darrm_design_tags",
+        "CREATE INDEX darrm_design_tags_tag ON darrm_design_tags (tag, key)",
+    ),
 )
 """Statements by which each version of the schema is made of the one before, the first of nothing."""
 

@@ -123,7 +123,8 @@ def storage_bytes(statements: Statements) -> int:
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
         "postgresql": "SELECT sum(pg_total_relation_size(name)) FROM (VALUES ('darrm_solutions'), ('darrm_jobs'), "
-        "('darrm_job_clients'), ('darrm_job_turns'), ('darrm_webhooks'), ('darrm_design_tags')) tables (name)",
+        "('darrm_job_clients'), ('darrm_job_turns'), ('darrm_webhooks'), ('darrm_design_tags'), "
+        "('darrm_design_clients'), ('darrm_design_reads')) tables (name)",
     }[statements.dialect]
     [(size,)] = statements.rows(query)
     return int(size)

@@ -7,7 +7,8 @@ that two who want the same ones wait in turn and never in a circle.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -30,6 +31,7 @@ from solver_cache.model import (
     SHAPES,
     ClaimResult,
     HitCounter,
+    ReadMarks,
     Row,
     SearchColumns,
     Stats,
@@ -44,10 +46,16 @@ if TYPE_CHECKING:
 ROWS_PER_PAGE = 200
 """Rows read at a time when all are read: no transaction stays open while a caller thinks."""
 
+MAX_READS_AT_ONCE = 1_000
+"""Answers marked as read in one transaction."""
+
+READ_SECONDS = 3600.0
+"""Time within which an answer is marked as read once [s]."""
+
 CANDIDATES_PER_PAGE = 4
 """Rows read at a time when the first good one is wanted."""
 
-_COLUMNS = ("key", "core", "record", "digest", "created", *SearchColumns.__dataclass_fields__)
+_COLUMNS = ("key", "core", "record", "digest", "created", *SearchColumns.__dataclass_fields__, "bytes")
 
 _ROW = "SELECT key, core, record, digest FROM darrm_solutions"
 
@@ -63,7 +71,7 @@ class DatabaseStore:
     """A `solver_cache.store.Store` in a database."""
 
     def __init__(self, url: str) -> None:
-        self.hits = HitCounter()
+        self.hits, self.reads = HitCounter(), ReadMarks()
         self._database = Database(url)
         # SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
         # then kept in memory); or ``memory``
@@ -96,15 +104,16 @@ class DatabaseStore:
         with self._database.reading() as statements:
             return _present(statements, keys)
 
-    def put(self, row: Row, replacing: Row | None = None) -> Row:
+    def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
         values = _values(row, _now())
         with self._database.writing() as statements:
-            statements.rows(_INSERT, **values)
+            is_new = bool(statements.rows(f"{_INSERT} RETURNING key", **values))
             stored = _row_at(statements, row.key, FOR_UPDATE[statements.dialect])
             if replacing is not None and stored == replacing:  # compared here: damaged text may not survive a query
                 statements.rows(_REPLACE, **values)
                 stored = row
+            grant(statements, row.key, clients, everyones=is_new)
             return row if stored is None else stored
 
     def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:
@@ -156,7 +165,8 @@ class DatabaseStore:
             stored = _row_at(statements, row.key, FOR_UPDATE[statements.dialect])
             if stored == row:
                 statements.rows("DELETE FROM darrm_solutions WHERE key = :key", key=row.key)
-                statements.rows("DELETE FROM darrm_design_tags WHERE key = :key", key=row.key)
+                for table in BESIDE_DESIGNS:
+                    statements.rows(f"DELETE FROM {table} WHERE key = :key", key=row.key)
             return stored == row
 
     def rows(self, after: str = "") -> Iterator[Row]:
@@ -173,9 +183,20 @@ class DatabaseStore:
                 raise CacheError(self.url, "its keys are out of order", DAMAGED)
             last_key = page[-1].key
 
-    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+    def save_reads(self) -> None:
+        """Write the marks in one transaction for each `MAX_READS_AT_ONCE`, in the order of keys."""
+        keys, now = self.reads.take(), datetime.now(UTC)
+        times = {"read": _text(now), "stale": _text(now - timedelta(seconds=READ_SECONDS))}
+        for start in range(0, len(keys), MAX_READS_AT_ONCE):
+            page = keys[start : start + MAX_READS_AT_ONCE]
+            with self._database.writing() as statements:
+                statements.rows(_MARK.format(keys=LISTED[statements.dialect]), keys=statements.listed(page), **times)
+
+    def candidates(self, spec: DesignSpec, client: str | None = None) -> Iterator[Row]:
         """Yield rows as `solver_cache.store.Store.candidates` says: found in an index, read a few at a time."""
         query, values = candidates_query(spec)
+        if client is not None:
+            query, values["client"] = query.replace("{after}", f"AND {IS_VISIBLE} {{after}}"), client
         page_query = query.format(after="")
         while True:
             with self._database.reading() as statements:
@@ -227,6 +248,9 @@ class DatabaseStore:
         self._database.interrupt()
 
     def close(self) -> None:
+        if not self._database.read_only:
+            with suppress(CacheError):  # what is not noted may leave a little sooner
+                self.save_reads()
         self._database.close()
         if "jobs" in vars(self):
             self.jobs.database.close()
@@ -262,6 +286,25 @@ _CANDIDATES = f"""
 """
 
 
+BESIDE_DESIGNS = ("darrm_design_tags", "darrm_design_clients", "darrm_design_reads")
+"""Tables whose rows go when the answer goes."""
+
+IS_VISIBLE = """
+    (EXISTS (SELECT 1 FROM darrm_design_clients owners
+     WHERE owners.key = darrm_solutions.key AND owners.client = :client)
+     OR NOT EXISTS (SELECT 1 FROM darrm_design_clients owners WHERE owners.key = darrm_solutions.key))
+"""
+"""Condition that an answer may be seen by a client: it is its own, or nobody's and so everyone's."""
+
+
+def grant(statements: Statements, key: str, clients: Collection[str], *, everyones: bool = False) -> None:
+    """Make an answer that of ``clients`` too; one that has no clients, only where ``everyones``."""
+    owners = "SELECT key FROM darrm_design_clients WHERE key = :key LIMIT 1"
+    if clients and (everyones or statements.rows(owners, key=key)):
+        insertion = "INSERT INTO darrm_design_clients (key, client) VALUES (:key, :client) ON CONFLICT DO NOTHING"
+        statements.change(insertion, [{"key": key, "client": client} for client in sorted(clients)])
+
+
 def _row_at(statements: Statements, key: str, lock: str = "") -> Row | None:
     rows = statements.rows(f"{_ROW} WHERE key = :key {lock}", key=key)
     return _row(rows[0]) if rows else None
@@ -281,7 +324,8 @@ def _present(statements: Statements, keys: Collection[str]) -> set[str]:
 def _values(row: Row, created: str) -> dict[str, Any]:
     """Return the columns of a row."""
     columns = columns_of(row.record) if row.columns is None else vars(row.columns)
-    return {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": created, **columns}
+    texts = {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": created}
+    return {**texts, **columns, "bytes": len(row.record)}
 
 
 def _row(values: Sequence[Any]) -> Row:
@@ -291,7 +335,19 @@ def _row(values: Sequence[Any]) -> Row:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return _text(datetime.now(UTC))
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds")
+
+
+_MARK = """
+    INSERT INTO darrm_design_reads (key, read) SELECT value, :read FROM {keys}
+    WHERE value IN (SELECT key FROM darrm_solutions)
+    ON CONFLICT (key) DO UPDATE SET read = excluded.read WHERE darrm_design_reads.read < :stale
+"""
+"""Statement that marks answers as read, those that are stored and were not marked lately."""
 
 
 _TAKE = """

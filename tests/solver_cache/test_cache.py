@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -490,7 +490,7 @@ def test_a_missing_solver_is_an_error_and_leaves_nothing(monkeypatch: pytest.Mon
 class FullStore(DatabaseStore):
     """A store on a disk with no room left."""
 
-    def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — whatever it is
+    def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:  # noqa: ARG002 — all fail
         raise CacheError(self.url, "database or disk is full", "Make room there.")
 
 
@@ -512,7 +512,7 @@ class CrowdedStore(DatabaseStore):
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — nothing is there yet when one looks
         return None
 
-    def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — they were first
+    def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:  # noqa: ARG002 — the first
         return self.theirs
 
 

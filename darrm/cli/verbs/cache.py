@@ -118,19 +118,22 @@ def cache_rm(
     id: Annotated[str | None, Argument("ID", "An answer, as `darrm cache ls` lists it.")] = None,
     url: StoreUrl = None,
     megabytes: Annotated[
-        str | None, CommandOption("--megabytes", "Remove the oldest until the records take at most this.", "MB")
+        str | None,
+        CommandOption("--megabytes", "Remove the least recently read until the records take at most this.", "MB"),
     ] = None,
-    days: Annotated[str | None, CommandOption("--days", "Remove answers that were stored so long ago.", "DAYS")] = None,
+    days: Annotated[
+        str | None, CommandOption("--days", "Remove answers that were not read for so long.", "DAYS")
+    ] = None,
     *,
     json: AsJson = False,
 ) -> None:
-    """Remove stored answers: one, or the oldest beyond a size or an age. Answers with a tag stay, unless named.
+    """Remove stored answers: one, or the least recently read beyond a size or an age, but for those with a tag.
 
-    What is removed can be solved again. A SQLite file keeps its size, and fills the room again.
+    To be stored counts as a read. A service does the same by DARRM_MAX_STORED_BYTES and DARRM_MAX_STORED_DAYS. What is
+    removed can be solved again. A SQLite file keeps its size, and fills the room again.
     """
-    from datetime import UTC, datetime, timedelta
-
     from darrm_opt.errors import InvalidInput
+    from solver_cache.database.designs import not_since
 
     def bound(name: str, text: str | None, largest: float) -> float | None:
         value = None if text is None else number(text)
@@ -141,7 +144,7 @@ def cache_rm(
     size, age = bound("megabytes", megabytes, 1e9), bound("days", days, 36_500)
     if (id is None) == (size is None and age is None):
         raise InvalidInput("ID", id, "the id of one answer, or --megabytes or --days", "Not both.")
-    before = None if age is None else (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="milliseconds")
+    before = None if age is None else not_since(age)
     with closing(open_cache(url, reading=False)) as store:
         if id is None:
             count = store.designs.evict(None if size is None else int(size * 1e6), before)

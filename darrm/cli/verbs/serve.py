@@ -96,7 +96,7 @@ KeysFile = Annotated[str | None, CommandOption("--file", "The keys file.", "FILE
 
 
 def keys_add(
-    name: Annotated[str, Argument("NAME", "Whose key it is.")],
+    name: Annotated[str, Argument("NAME", "The client that it is for.")],
     file: KeysFile = None,
     role: Annotated[
         str,
@@ -113,21 +113,26 @@ def keys_add(
     *,
     json: AsJson = False,
 ) -> None:
-    """Make an API key for `darrm serve`, and the keys file if there is none.
+    """Make an API key of a client for `darrm serve`, and the keys file if there is none.
 
-    A key is shown once, on stdout, when it is made; the file has hashes only. A running server follows changes of the
-    file within a second.
+    All keys of one NAME are one client, with the same jobs, webhooks, limits and private designs. To replace a key,
+    add another of its client, pass it on, and revoke the old one. A key is shown once, on stdout, when it is made; the
+    file has hashes only. A running server follows changes of the file within a second.
     """
-    from api.access.keys import create_key
+    from api.access.keys import create_key, list_keys
 
-    key, text = create_key(_keys_file(file), name, role, expires or "")
+    path = _keys_file(file)
+    key, text = create_key(path, name, role, expires or "")
+    count = sum(entry.name == key.name and not entry.has_expired() for entry in list_keys(path))
     answer(as_json({**_key_record(key), "key": text}) if json else text)
     validity = f", until {key.expires}" if key.expires else ""
     say(f"Key {key.id} of {key.name!r} ({key.role}{validity}): keep it now, it cannot be shown again.")
+    if count > 1:
+        say(f"The client {key.name!r} has {count} keys now.")
 
 
 def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
-    """List API keys: their ids, dates, roles, expiry and names."""
+    """List API keys: their ids, dates, roles, expiry and clients."""
     from api.access.keys import list_keys
 
     keys = list_keys(_keys_file(file))
@@ -141,7 +146,10 @@ def keys_revoke(
     *,
     json: AsJson = False,
 ) -> None:
-    """Revoke an API key; a running server follows within a second."""
+    """Revoke an API key; a running server follows within a second.
+
+    Other keys of its client stay valid. Webhooks of a client without a valid key are no longer sent.
+    """
     from api.access.keys import revoke_key
 
     entry = revoke_key(_keys_file(file), key)

@@ -125,9 +125,9 @@ def test_a_change_is_logged_once_although_webhooks_use_the_keys_too(
     }
     app = create_app(Settings(**chosen))
     with TestClient(app) as client, caplog.at_level("INFO", "api"):
-        later = create_key(path, "bob")[0].id
+        create_key(path, "bob")
         assert client.get("/v1/jobs", headers={"X-API-Key": "darrm_00000000_" + 43 * "A"}).status_code == 401
-        app.state.service.webhooks._check_key(f"key {later}")
+        app.state.service.webhooks._check_key("client bob")
     assert [record.getMessage() for record in caplog.records if "keys file" in record.getMessage()] == [
         "The keys file changed: 2 keys."
     ]
@@ -387,7 +387,7 @@ def test_keys_behind_a_bind_mount(tmp_path: Path, by: str) -> None:
 
 def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
     settings = Settings(cache_url="memory", solvers=1, wait_seconds=60)
-    reader, user = (Client(f"key {role}", local=False, role=role) for role in get_args(Role)[:2])
+    reader, user = (Client(f"client {role}", local=False, role=role, key_id=role) for role in get_args(Role)[:2])
 
     async def ask(service: DesignService, client: Client) -> Any:
         set_current_client(client)

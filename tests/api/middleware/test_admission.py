@@ -145,7 +145,7 @@ def test_with_keys_a_client_is_its_key(tmp_path: Path) -> None:
     ]
     for headers in good:
         client, rejection = identify_client(headers, "127.0.0.1", ring)
-        assert (client.name, client.local, rejection) == (f"key {key.id}", False, None)
+        assert (client.name, client.local, rejection) == (f"client {key.name}", False, None)
     bad: list[tuple[list[tuple[bytes, bytes]], bytes]] = [
         ([], b'Bearer realm="darrm-opt"'),
         ([(b"authorization", b"Basic YTpi")], b'Bearer realm="darrm-opt"'),

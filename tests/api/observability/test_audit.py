@@ -20,7 +20,7 @@ from api.observability import audit, metrics
 from api.observability.audit import AuditEntry, AuditFile
 
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
-ENTRY = AuditEntry("t", "r", "key 1", "alice", "user", "10.0.0.1", "GET", "/v1/gamma", ["q"], [], 200, 0.1)
+ENTRY = AuditEntry("t", "r", "client alice", "1", "user", "10.0.0.1", "GET", "/v1/gamma", ["q"], [], 200, 0.1)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -65,8 +65,8 @@ def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path
         name: first[name] for name in ("event", "client", "key", "role", "address", "method", "path", "status")
     } == {
         "event": "audit",
-        "client": f"key {key.id}",
-        "key": "train cluster",
+        "client": "client train cluster",
+        "key": key.id,
         "role": "user",
         "address": "10.9.8.7",
         "method": "GET",

@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
-    """A server with keys and tight limits; the text and the id of a key."""
+    """A server with keys and tight limits; the text of a key and its client."""
     key, text = create_key(folder / "keys.json", "alice")
     limits = {
         "DARRM_MAX_BODY_BYTES": "2048",
@@ -55,7 +55,7 @@ def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
         "DARRM_RATE": "0",
     }
     with serving(folder, DARRM_KEYS=str(folder / "keys.json"), DARRM_CACHE_URL="memory", **limits) as service:
-        yield service, text, key.id
+        yield service, text, key.name
 
 
 @pytest.fixture(scope="module")
@@ -669,13 +669,13 @@ def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_aga
 
 
 def test_a_log_has_a_line_for_each_request_and_no_secret(guarded: tuple[Served, str, str]) -> None:
-    service, text, key = guarded
+    service, text, name = guarded
     service.ask(f"{GAMMA}&votes=secret-1", X_API_Key=text, X_Request_ID="one")
     service.ask("/v1/gamma", "POST", b'{"secret-2": 1}', X_API_Key=text, X_Request_ID="two")
     service.ask("/v1/gamma", Authorization="Bearer secret-3", X_Request_ID="three")
     lines = logged(service, "one", "two", "three")
     assert {name: line["status"] for name, line in lines.items()} == {"one": 422, "two": 422, "three": 401}
-    assert (lines["one"]["client"], lines["three"]["client"]) == (f"key {key}", "address 127.0.0.1")
+    assert (lines["one"]["client"], lines["three"]["client"]) == (f"client {name}", "address 127.0.0.1")
     assert lines["one"]["seconds"] > 0
     written = "".join(service.log)
     assert "secret" not in written

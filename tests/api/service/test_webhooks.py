@@ -614,12 +614,15 @@ def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at
         assert (given_up.state, given_up.attempts, given_up.reason) == ("failed", 3, "the receiver answered 500")
         [gone] = asyncio.run(run(receiver, "second"))
         assert (gone.state, gone.attempts, gone.reason) == ("failed", 1, "the receiver answered 410")
-        [valid] = asyncio.run(run(receiver, "valid", f"key {list_keys(keys)[0].id}"))
+        [valid] = asyncio.run(run(receiver, "valid", "client alice"))
         assert (valid.state, len(receiver.got)) == ("delivered", 5)
         _write(keys, tuple(replace(key, expires="2026-01-01T00:00:00+00:00") for key in list_keys(keys)))
-        [expired] = asyncio.run(run(receiver, "expired", f"key {list_keys(keys)[0].id}"))
-        [revoked] = asyncio.run(run(receiver, "revoked", "key 00000000"))
+        [expired] = asyncio.run(run(receiver, "expired", "client alice"))
+        [revoked] = asyncio.run(run(receiver, "revoked", "client bob"))
         for lost in (expired, revoked):
-            assert (lost.state, lost.reason) == ("failed", "the key that asked for it was revoked or has expired")
+            assert (lost.state, lost.reason) == (
+                "failed",
+                "every key of the client that asked for it was revoked or has expired",
+            )
         assert len(receiver.got) == 5
     database.close()

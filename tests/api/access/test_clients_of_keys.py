@@ -1,0 +1,188 @@
+"""Clients of keys: two keys of one client overlap, limits are a client's, and private designs are seen by their client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from support.refusals import refused
+from support.served import Served, serving
+from support.stores import STORE_URLS
+
+from api.access.keys import create_key, list_keys, revoke_key
+from api.app import create_app
+from api.settings import Settings, read_settings
+from solver_cache.database.jobs import Jobs
+
+FIRST, SECOND, THIRD = ({"K": K, "m": 2, "epsilon": 0.5} for K in (3, 5, 7))
+SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@dataclass
+class Caller:
+    """Someone with a key."""
+
+    service: Served
+    key: str
+
+    def ask(self, path: str, method: str = "GET", **body: Any) -> Any:
+        """Return status and JSON of an answer."""
+        text = json.dumps(body).encode() if body else None
+        answer = self.service.ask(path, method, text, X_API_Key=self.key, Content_Type="application/json")
+        return answer.status, answer.json() if answer.body else None
+
+    def design(self, problem: dict[str, Any]) -> str:
+        """Return the id of a design, made now or before."""
+        status, answer = self.ask("/v1/gamma", "POST", **problem)
+        assert status == 200
+        return str(answer["id"])
+
+    def listed(self, query: str = "") -> set[str]:
+        """Return the ids in the list of designs."""
+        status, answer = self.ask(f"/v1/designs{query}")
+        assert status == 200
+        return {design["id"] for design in answer["designs"]}
+
+
+@pytest.fixture(params=STORE_URLS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return STORE_URLS[request.param](tmp_path)
+
+
+def test_a_new_key_of_a_client_has_the_jobs_and_webhooks_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    old, old_text = create_key(path, "cluster")
+    new_text = create_key(path, "cluster", expires="90d")[1]
+    other_text = create_key(path, "other")[1]
+    settings = {
+        "DARRM_KEYS": "keys.json",
+        "DARRM_SHORT_SECONDS": "0",  # every design is a job
+        "DARRM_WEBHOOK_SECRET": SECRET,
+        "DARRM_WEBHOOK_NETWORKS": "127.0.0.0/8",
+        "DARRM_JOB_RATE": "0.001",
+        "DARRM_JOB_BURST": "2",
+    }
+    with serving(tmp_path, **settings) as service:
+        before, after, other = (Caller(service, text) for text in (old_text, new_text, other_text))
+        job = before.design(FIRST)
+        hooks = f"/v1/jobs/{job}/webhooks"
+        first = before.ask(hooks, "POST", url="http://127.0.0.1:1/end")[1]
+        second = after.ask(hooks, "POST", url="http://127.0.0.1:1/other")[1]
+        assert first["secret"] == second["secret"]  # of its signatures
+        after.design(SECOND)
+        assert after.ask("/v1/gamma", "POST", **THIRD)[0] == 429  # two new problems, one by each key
+        revoke_key(path, old.id)
+        while before.ask("/v1/jobs")[0] != 401:  # within a second
+            pass
+        assert {each["id"] for each in after.ask("/v1/jobs")[1]["jobs"]} >= {job}
+        assert {each["id"] for each in after.ask(hooks)[1]["webhooks"]} == {first["id"], second["id"]}
+        assert other.ask("/v1/jobs")[1]["jobs"] == []
+        assert other.ask(hooks)[1]["webhooks"] == []
+    assert [key.name for key in list_keys(path)] == ["cluster", "other"]
+
+
+@pytest.fixture
+def private(tmp_path: Path, url: str) -> Iterator[dict[str, Caller]]:
+    path = tmp_path / "keys.json"
+    roles = {"one": "user", "two": "user", "root": "admin"}
+    texts = {name: create_key(path, name, role)[1] for name, role in roles.items()}
+    texts["reader of one"] = create_key(path, "one", "reader")[1]
+    settings = {"DARRM_CACHE_URL": url, "DARRM_KEYS": "keys.json", "DARRM_PRIVATE_DESIGNS": "true"}
+    with serving(tmp_path, **settings) as service:
+        yield {name: Caller(service, text) for name, text in texts.items()}
+
+
+def test_private_designs_are_listed_and_read_by_their_client_alone(private: dict[str, Caller]) -> None:
+    one, two, root, reader = (private[name] for name in ("one", "two", "root", "reader of one"))
+    mine, common = one.design(FIRST), one.design(SECOND)
+    asked = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
+    table = one.ask("/v1/plurality", "POST", **asked)[1]["id"]
+    assert two.listed() == set()
+    for path in (f"/v1/gamma/{mine}", f"/v1/designs/{mine}", f"/v1/designs/{mine}/compare/{mine}"):
+        assert (one.ask(path)[0], reader.ask(path)[0], root.ask(path)[0]) == (200, 200, 200)
+        assert two.ask(path)[0] == 404
+    assert two.ask(f"/v1/jobs/{mine}")[0] == 404
+    assert two.ask(f"/v1/designs/{mine}/tags/stolen", "PUT")[0] == 404
+    assert two.ask("/v1/estimate", "POST", **FIRST)[1]["stored"] is False
+    assert one.ask("/v1/estimate", "POST", **FIRST)[1]["stored"] is True
+    assert (one.ask(f"/v1/plurality/{table}")[0], two.ask(f"/v1/plurality/{table}")[0]) == (200, 404)
+    # Asked in full by the other, in either way, it is both clients'; tags stay each client's own.
+    query = "&".join(f"{name}={value}" for name, value in SECOND.items())
+    assert one.ask(f"/v1/gamma?{query}")[0] == two.ask(f"/v1/gamma?{query}")[0] == 200
+    assert two.listed() == {common}
+    assert {mine, common} <= one.listed() <= root.listed()
+    assert one.ask(f"/v1/designs/{common}/tags/best", "PUT")[1]["tags"] == ["best"]
+    assert two.ask(f"/v1/designs/{common}")[1]["tags"] == []
+    assert (one.listed("?tag=best"), two.listed("?tag=best")) == ({common}, set())
+    assert two.ask(f"/v1/designs/{common}/tags/best", "DELETE")[0] == 200
+    assert one.listed("?tag=best") == {common}
+    # What an admin has designed is its client's, too.
+    roots = root.design(THIRD)
+    assert roots not in one.listed() | two.listed()
+
+
+def test_the_nearest_answer_of_another_client_is_not_offered(private: dict[str, Caller], tmp_path: Path) -> None:
+    one, two = private["one"], private["two"]
+    one.design({"K": 5, "epsilon": 0.5, "target_epsilon": 0.9, "delta": 0.0})
+    text = create_key(tmp_path / "keys.json", "two", "reader")[1]
+    readers = {"two": Caller(two.service, text)}
+    text = create_key(tmp_path / "keys.json", "one", "reader")[1]
+    readers["one"] = Caller(two.service, text)
+    weaker = {"K": 5, "epsilon": 0.5, "target_epsilon": 1.0, "delta": 0.0}
+    while (answer := readers["one"].ask("/v1/gamma", "POST", **weaker))[0] == 401:  # within a second
+        pass
+    assert answer[0] == 200
+    assert answer[1]["nearest"]["exact"] is False
+    assert readers["two"].ask("/v1/gamma", "POST", **weaker)[0] == 404
+
+
+def test_private_designs_need_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_PRIVATE_DESIGNS", "true")
+    with refused("DARRM_PRIVATE_DESIGNS", "'true'"):
+        read_settings()
+
+
+def test_a_client_has_so_many_jobs_running(url: str) -> None:
+    from solver_cache import open_store
+
+    store = open_store(url)
+    jobs: Jobs = store.jobs
+    for number in range(4):
+        jobs.submit(f"many {number}", "gamma", "{}", client="client many")
+    jobs.submit("few", "gamma", "{}", client="client few")
+    jobs.submit("nobody's 1", "gamma", "{}")
+    jobs.submit("nobody's 2", "gamma", "{}")
+    taken: list[str] = []
+    while (job := jobs.take(f"owner {len(taken)}", 60.0, max_running=1)) is not None:
+        taken.append(job.client)
+    assert sorted(taken) == ["", "", "client few", "client many"]
+    running = next(job for job in jobs.list("running") if job.client == "client many")
+    assert jobs.finish(running.id, running.owner, "{}")
+    again = jobs.take("another", 60.0, max_running=1)
+    assert again is not None
+    assert again.client == "client many"
+    assert jobs.take("another still", 60.0, max_running=1) is None
+    assert jobs.take("another still", 60.0, max_running=2) is not None
+    store.close()
+
+
+def test_a_designs_client_is_noted_without_private_designs_too(tmp_path: Path) -> None:
+    """So that an operator who makes designs private later makes those of before private."""
+    path = tmp_path / "keys.json"
+    texts = [create_key(path, name)[1] for name in ("one", "two")]
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    seen: list[set[str]] = []
+    for is_private in (False, True):
+        app = create_app(Settings(keys=path, cache_url=url, private_designs=is_private, wait_seconds=60))
+        with TestClient(app) as client:
+            client.post("/v1/gamma", headers={"X-API-Key": texts[0]}, json=FIRST)
+            for text in texts:
+                answer = client.get("/v1/designs", headers={"X-API-Key": text}).json()
+                seen.append({design["id"] for design in answer["designs"]})
+    assert seen[0] == seen[1] == seen[2]
+    assert (len(seen[0]), seen[3]) == (1, set())

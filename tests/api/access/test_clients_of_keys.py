@@ -64,6 +64,7 @@ def test_a_new_key_of_a_client_has_the_jobs_and_webhooks_of_the_old_one(tmp_path
         "DARRM_SHORT_SECONDS": "0",  # every design is a job
         "DARRM_WEBHOOK_SECRET": SECRET,
         "DARRM_WEBHOOK_NETWORKS": "127.0.0.0/8",
+        "DARRM_RATE": "0",
         "DARRM_JOB_RATE": "0.001",
         "DARRM_JOB_BURST": "2",
     }

@@ -21,9 +21,9 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
 from darrm_opt.record import CORE
 from solver_cache.database.connection import Database
+from solver_cache.database.design_clients import BESIDE_DESIGNS, IS_VISIBLE, grant
 from solver_cache.database.jobs import PAGE_SIZE
 from solver_cache.database.statements import FOR_UPDATE, Statements, is_listed
-from solver_cache.database.store import BESIDE_DESIGNS, IS_VISIBLE, grant
 from solver_cache.model import SearchColumns, is_shape
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

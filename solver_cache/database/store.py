@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from darrm_opt.record import CORE, DesignSpec
 from solver_cache.database.connection import Database
+from solver_cache.database.design_clients import BESIDE_DESIGNS, IS_VISIBLE, grant
 from solver_cache.database.schema import fill, schema_version
 from solver_cache.database.statements import (
     FOR_UPDATE,
@@ -284,25 +285,6 @@ _CANDIDATES = f"""
     AND target_epsilon <= :target_epsilon AND target_delta <= :target_delta {{after}}
     ORDER BY utility DESC, key DESC LIMIT {CANDIDATES_PER_PAGE}
 """
-
-
-BESIDE_DESIGNS = ("darrm_design_tags", "darrm_design_clients", "darrm_design_reads")
-"""Tables whose rows go when the answer goes."""
-
-IS_VISIBLE = """
-    (EXISTS (SELECT 1 FROM darrm_design_clients owners
-     WHERE owners.key = darrm_solutions.key AND owners.client = :client)
-     OR NOT EXISTS (SELECT 1 FROM darrm_design_clients owners WHERE owners.key = darrm_solutions.key))
-"""
-"""Condition that an answer may be seen by a client: it is its own, or nobody's and so everyone's."""
-
-
-def grant(statements: Statements, key: str, clients: Collection[str], *, everyones: bool = False) -> None:
-    """Make an answer that of ``clients`` too; one that has no clients, only where ``everyones``."""
-    owners = "SELECT key FROM darrm_design_clients WHERE key = :key LIMIT 1"
-    if clients and (everyones or statements.rows(owners, key=key)):
-        insertion = "INSERT INTO darrm_design_clients (key, client) VALUES (:key, :client) ON CONFLICT DO NOTHING"
-        statements.change(insertion, [{"key": key, "client": client} for client in sorted(clients)])
 
 
 def _row_at(statements: Statements, key: str, lock: str = "") -> Row | None:

@@ -102,7 +102,8 @@ def _solve(job: Solve) -> Solution:
 
     problem = Problem.from_allowance(K=job.K, m=job.m, epsilon=EPSILON, Delta=job.Delta, delta=job.delta)
     choices: dict[str, Any] = {"shape": job.shape, "method": job.method, "tolerance": job.tolerance}
-    return solve(problem, job.objective, backend="highs", **choices)
+    found: Solution = solve(problem, job.objective, backend="highs", **choices)
+    return found
 
 
 def _solution_fields(solution: Solution) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from darrm_opt.errors import DarrmError, InvalidInput, Rule, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.record import DesignSpec
+from darrm_opt.tables.objective import PluralityObjective
 
 if TYPE_CHECKING:
     import ssl
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
     from darrm_opt.design.sweep import LeastParameter
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.planning.option import Plan
+    from darrm_opt.problem import Problem
     from darrm_opt.questions.cost import CostAnswer
     from darrm_opt.questions.question import Question
-    from darrm_opt.tables.groups import TableProblem
-    from darrm_opt.tables.objective import PluralityObjective, TableObjective
+    from darrm_opt.tables.objective import TableObjective
     from darrm_opt.tables.priors import Ties
 
 URL_VARIABLE = "DARRM_URL"
@@ -367,7 +368,7 @@ class DarrmClient:
 
     def plan(
         self,
-        problem: Problem | TableProblem,
+        problem: Problem,
         queries: int,
         total: Privacy,
         *,
@@ -407,7 +408,7 @@ class DarrmClient:
             AnswerNotFound: the client reads a table file, which has no plans for more classes.
         """
         draw = draw_body(bags)
-        if not isinstance(problem, Problem):
+        if not problem.is_binary or (isinstance(prior, PluralityObjective) and prior.weights is not None):
             for name, value in draw.items():
                 if value is not None:
                     raise InvalidInput(name, value, Rule("is for two classes and voters that are alike"))
@@ -448,7 +449,7 @@ class DarrmClient:
 
     def _table_plan(
         self,
-        problem: TableProblem,
+        problem: Problem,
         queries: int,
         total: Privacy,
         prior: str | PluralityObjective,
@@ -461,7 +462,6 @@ class DarrmClient:
         from darrm_opt.answers.library_types import table_plan_of
         from darrm_opt.planning.group_plan import group_question
         from darrm_opt.planning.question import Question
-        from darrm_opt.tables.groups import GroupProblem
         from darrm_opt.tables.objective import PluralityObjective, objective_for
         from darrm_opt.tables.record import group_records
 
@@ -469,13 +469,13 @@ class DarrmClient:
         if not isinstance(goal, PluralityObjective):
             raise InvalidInput("prior", str(prior), "a prior of the votes")
         # A plan is for a total: it stands where the target of one answer was.
-        within: TableProblem = replace(problem, target=total, abstention=goal.price > 0)
+        within: Problem = replace(problem, target=total, abstention=goal.price > 0)
         body: dict[str, Any] = {"classes": within.classes, "affected": within.affected, "queries": queries}
         body |= {"prior": str(goal), "ties": goal.ties, "price": goal.price}
         body |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
         fresh, least = asked["fresh"], asked["least_accuracy"]
         body |= {name: value for name, value in asked.items() if value is not None}
-        if not isinstance(within, GroupProblem):
+        if within.is_public:
             of_voters: dict[str, Any] = {"classes": within.classes, "least_accuracy": least, "sampling": sampling}
             question = Question.of(within.K, None, queries, total, within.affected, goal, **of_voters)
             del body["fresh"]  # these voters are not private, whatever their randomness
@@ -483,12 +483,10 @@ class DarrmClient:
             return table_plan_of(verify_options(answer, within, queries, sampling), question)
         if sampling is not None:
             raise InvalidInput("sampling", sampling, Rule("cannot be combined with groups of voters"))
-        alike = within.simplest
-        # Such voters have a plan of another shape, and one question has one answer.
-        if not isinstance(alike, GroupProblem) and goal.weights is None:
+        # Voters that are alike have a plan of another shape, and one question has one answer.
+        if goal.weights is None and (within.merged.is_binary or within.merged.is_public):
             accepted = "voters that are not alike, or private ones among more than two classes"
-            way = "a Problem" if isinstance(alike, Problem) else "a PluralityProblem"
-            raise InvalidInput("problem", str(problem), accepted, f"For voters that are alike, take {way}.")
+            raise InvalidInput("problem", str(problem), accepted, "Voters that are alike are one group.")
         voters = group_records(within.groups)
         for group, weight in zip(voters, goal.weights or (), strict=False):
             group["weight"] = weight
@@ -498,7 +496,7 @@ class DarrmClient:
 
     def table(
         self,
-        problem: TableProblem,
+        problem: Problem,
         objective: str | TableObjective = "dirichlet(1)",
         *,
         ties: Ties = "excluded",
@@ -522,15 +520,14 @@ class DarrmClient:
         """
         from darrm_opt.answers.tables import verified_table
         from darrm_opt.tables.objective import as_table_objective
-        from darrm_opt.tables.problem import PluralityProblem
-        from darrm_opt.tables.record import TableSpec
+        from darrm_opt.tables.record import KIND, TableSpec
 
         spec = TableSpec(problem, as_table_objective(objective, price, ties))
         asked = spec.record
         body = asked.pop("problem")
         for group, weight in zip(body.get("groups", ()), asked.pop("weights", ()), strict=False):
             group["weight"] = weight
-        verb = "plurality" if isinstance(problem, PluralityProblem) else "table"
+        verb = "plurality" if spec.kind == KIND else "table"
         return verified_table(self._ask(verb, body | asked, timeout), spec)
 
     def cost(

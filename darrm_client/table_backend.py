@@ -30,7 +30,7 @@ from darrm_opt.answers import DRAW
 from darrm_opt.answers.tables import shown_baselines, stored_table, table_spec, utilities_to_dict
 from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem
 from darrm_opt.record import (
     CORE,
     DesignSpec,
@@ -39,7 +39,6 @@ from darrm_opt.record import (
     solution_from_record,
     solution_record,
 )
-from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import table_solution_record
 from darrm_opt.tables.solver import TableSolution
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
@@ -160,7 +159,7 @@ class TableBackend:
             )
         answer = stored_table(spec.key, table_solution_record(solution))
         if not groups:
-            answer |= utilities_to_dict(spec.problem, shown_baselines(spec.problem, spec.objective))
+            answer |= utilities_to_dict(spec, shown_baselines(spec.problem, spec.objective))
         return answer
 
     @staticmethod
@@ -308,7 +307,7 @@ class TableBackend:
         if "records" in body and body["epsilon"] == "inf":
             total = Privacy(body["total_epsilon"], body["total_delta"])
             return design_options(
-                options_argument(PluralityProblem(body["K"], 2, total, body["affected"]), body), _no_report
+                options_argument(Problem(body["K"], NOT_PRIVATE, total, body["affected"], classes=2), body), _no_report
             )
         draw = {name: body[name] for name in DRAW if name in body and "records" not in body}
         return plan_releases({**body, "problem": _voters(body), "draw": draw}, _no_report)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
-from darrm_opt.design.solution import Progress, Solution, Statistics
+from darrm_opt.design.solution import CONVENIENCES, Progress, Solution, Statistics
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven, SolveFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
     from darrm_opt.design.sweep import LeastParameter, Tradeoff, least_m, least_parameter, tradeoff
     from darrm_opt.planning.ranking import plan
+    from darrm_opt.problem import Problem
     from darrm_opt.release.vote import PrivateVote
-    from darrm_opt.tables.groups import simplest_problem
 
 __all__ = [
     "BackendUnavailable",
@@ -57,7 +57,6 @@ __all__ = [
     "privacy_profile",
     "rectangular",
     "shared",
-    "simplest_problem",
     "solve",
     "tradeoff",
     "uniform",
@@ -77,9 +76,30 @@ _LAZY = {
     "tradeoff": "darrm_opt.design.sweep",
     "PrivateVote": "darrm_opt.release.vote",
     "plan": "darrm_opt.planning.ranking",
-    "simplest_problem": "darrm_opt.tables.groups",
 }
 """Names whose modules are loaded on first use: a design does without them."""
+
+
+def _plot(solution: Solution) -> Any:
+    from darrm_opt.figures import comparison_figure
+    from darrm_opt.planning.baselines import private_baselines
+
+    return comparison_figure(solution, private_baselines(solution.problem))
+
+
+def _save(solution: Solution, path: Any) -> None:
+    from darrm_opt.reprove import save_solution
+
+    save_solution(solution, path)
+
+
+def _load(path: Any) -> Solution:
+    from darrm_opt.reprove import load_solution
+
+    return load_solution(path)
+
+
+CONVENIENCES.update(plot=_plot, save=_save, load=_load)
 
 
 def __getattr__(name: str) -> Any:

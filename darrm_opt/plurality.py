@@ -6,10 +6,11 @@ Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning.table_baselines import calibrate_mechanism
+from darrm_opt.problem import Problem
 from darrm_opt.tables.certificate import TableCertificate, certify_table, verify_table
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet, Favoured, FavouredBeta, PastVotes, PluralityPrior, parse_prior
-from darrm_opt.tables.problem import ABSTENTION, PluralityProblem, partition_count
+from darrm_opt.tables.problem import ABSTENTION, partition_count
 from darrm_opt.tables.solver import TableSolution, solve_table
 from darrm_opt.tables.table import Table
 from darrm_opt.tables.votes import count_votes
@@ -22,7 +23,7 @@ __all__ = [
     "PastVotes",
     "PluralityObjective",
     "PluralityPrior",
-    "PluralityProblem",
+    "Problem",
     "RuleMechanism",
     "Table",
     "TableCertificate",

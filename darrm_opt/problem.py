@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from darrm_opt.decimals import (
     DELTA_GRID,
@@ -48,6 +48,22 @@ FRESH = FIELDS["fresh"].description
 
 MAX_VOTERS = 10**6
 """Most voters of a problem: many more than can be solved, and few enough for arrays of that size."""
+
+MAX_CLASSES = 1000
+"""Most classes of voters that are not private."""
+
+MAX_GROUP_CLASSES = 6
+"""Most classes with private voters: beyond, the maps of one voter alone are thousands."""
+
+MAX_TARGETS = 16
+"""Most (ε, δ) that a release satisfies at once: each takes a search of its own."""
+
+MANY_CLASSES = (
+    "Tables and rankings list the chance of each class, in time that grows with their number. Noise on the votes and "
+    "selection mechanisms take up to 1,048,576 classes: `darrm cost NAME --classes COUNT --total-epsilon NATS` finds "
+    "the parameter that fits in a total."
+)
+"""What is done for more."""
 
 _ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
 _LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
@@ -88,6 +104,65 @@ class Privacy:
         return Privacy(epsilon, delta)
 
 
+@dataclass(frozen=True)
+class VoterGroup:
+    """Voters that are alike."""
+
+    K: int
+    voter: Privacy  # privacy of each one's answer, or its profile; ε = ``inf`` for voters that are not private
+
+    def __str__(self) -> str:
+        if len(self.voter.points) > 1:
+            return f"K={self.K},profile={profile_text(self.voter)}"
+        delta = f",Delta={self.voter.delta!r}" if self.voter.delta else ""
+        return f"K={self.K},epsilon={self.voter.epsilon!r}{delta}"
+
+
+@dataclass(frozen=True, init=False)
+class TargetProfile(Privacy):
+    """Several (ε, δ) that a release satisfies at once; as a `Privacy` it is the first, of the least ε.
+
+    Args:
+        targets: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1).
+
+    Guarantees:
+        Frozen; canonical numbers, each moved to the stronger guarantee; those that others imply are dropped.
+
+    Raises:
+        InvalidInput: a number outside its range, or more than `MAX_TARGETS` that others do not imply.
+
+    >>> TargetProfile([(0.4, 1e-5), (0.1, 0.01), (0.5, 1e-5)]).points
+    ((0.1, 0.01), (0.4, 1e-05))
+    """
+
+    points: tuple[tuple[float, float], ...] = ()  # by increasing ε
+
+    def __init__(self, targets: Iterable[Sequence[float]]) -> None:
+        try:
+            pairs = [(epsilon, delta) for epsilon, delta in targets]
+        except (TypeError, ValueError) as err:
+            raise InvalidInput("target", targets, "pairs (epsilon, delta)") from err
+        canonical = [_one_target(Privacy(*pair)) for pair in pairs]
+        needed: list[tuple[float, float]] = []
+        for one in sorted(canonical, key=lambda one: (one.epsilon, one.delta)):
+            if not needed or one.delta < needed[-1][1]:
+                needed.append((one.epsilon, one.delta))
+        if not 1 <= len(needed) <= MAX_TARGETS:
+            raise InvalidInput("target", len(needed), f"1 to {MAX_TARGETS} pairs (epsilon, delta)")
+        self._set(tuple(needed))
+
+    def with_points(self, points: Iterable[tuple[float, float]]) -> TargetProfile:
+        """Return the targets of these points as they are, off the grid."""
+        copy: TargetProfile = object.__new__(TargetProfile)
+        copy._set(tuple(points))
+        return copy
+
+    def _set(self, points: tuple[tuple[float, float], ...]) -> None:
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "epsilon", points[0][0])
+        object.__setattr__(self, "delta", points[0][1])
+
+
 class AllVoters(int):
     """Number of affected voters where it is all of them: the number K, which remembers that it stands for "all".
 
@@ -98,40 +173,86 @@ class AllVoters(int):
     __slots__ = ()
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Problem:
-    """Design the private majority of K voters.
+    """Design the private release of what voters answer: of a majority, or of one class among several.
 
     Args:
-        K: number of voters, ≥ 1; if K is even a tie releases a fair coin.
+        K: number of voters that are alike, ≥ 1; if K is even a tie of two classes releases a fair coin.
         voter: privacy of one voter; ε = ``inf`` for voters that are not private (δ is then
             irrelevant and set to 0), ε = 0 only with δ > 0. Several points (ε, δ): a `voters.PrivacyProfile`.
-        target: privacy wanted of the released bit; finite ε ≥ 0.
-        affected: how many voters one record can influence, 1..K; None means all K.
+        target: privacy wanted of the release; finite ε ≥ 0. Several (ε, δ) at once: a `TargetProfile`.
+        affected: how many voters one record can influence, 1..K; None means all.
+        classes: C ≥ 2; up to `MAX_GROUP_CLASSES` where voters are private or not alike, else `MAX_CLASSES`.
+        abstention: whether no class, ⊥, may be released.
+        groups: in place of K and voter, voters that are not alike: (K, ε), (K, ε, Δ) or (K, voter) of each group, or
+            `VoterGroup`. They stay in their order: columns of votes and chances of a truth follow it.
 
     Guarantees:
         Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters
-        are affected, ``dataclasses.replace`` with another K affects all of those. Voters that are not alike, more
-        classes and abstention: `tables.groups.simplest_problem`.
+        are affected, ``dataclasses.replace`` with another K affects all of those.
 
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
 
-    Source: Problem 1.1 of the paper; ``affected`` is ours (docs, "Affected voters").
+    Source: Problem 1.1 of the paper; ``affected``, classes and groups are ours (docs, "Affected voters").
 
     >>> Problem(K=11, voter=Privacy(0.1), target=Privacy(3 * 0.1)).target.epsilon
     0.3
+    >>> Problem(groups=[(6, 0.1), (5, 0.5, 1e-4)], target=Privacy(0.6, 1e-4), classes=3).affected
+    11
     """
 
-    K: int
-    voter: Privacy
+    groups: tuple[VoterGroup, ...]
     target: Privacy
     affected: int
+    classes: int
+    abstention: bool
 
-    def __init__(self, K: int, voter: Privacy, target: Privacy, affected: int | None = None) -> None:
-        K = number_of_voters(K)
-        voter = _canonical_voter(voter)
-        target = _canonical_target(target)
+    @overload
+    def __init__(
+        self,
+        K: int,
+        voter: Privacy,
+        target: Privacy,
+        affected: int | None = None,
+        *,
+        classes: int = 2,
+        abstention: bool = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *,
+        groups: Iterable[VoterGroup | Sequence[Any]],
+        target: Privacy,
+        affected: int | None = None,
+        classes: int = 2,
+        abstention: bool = False,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        K: Any = None,
+        voter: Any = None,
+        target: Any = None,
+        affected: Any = None,
+        *,
+        classes: int = 2,
+        abstention: bool = False,
+        groups: Any = None,
+    ) -> None:
+        if groups is None:
+            stated = [VoterGroup(number_of_voters(K), _canonical_voter(voter))]
+        else:
+            stated = [_canonical_group(group) for group in _listed(groups)]
+            if K is not None or voter is not None:  # of `dataclasses.replace`
+                one = _alike(stated, "groups")
+                K, voter = one.K if K is None else K, one.voter if voter is None else voter
+                stated = [VoterGroup(number_of_voters(K), _canonical_voter(voter))]
+        K = number_of_voters(sum(group.K for group in stated))
+        target = canonical_target(target)
         if affected is None or isinstance(affected, AllVoters):
             affected = K
         affected = whole_number(affected, "affected", FIELDS["affected"].accepted)
@@ -139,10 +260,102 @@ class Problem:
             raise InvalidInput(
                 "affected", affected, f"at most K = {K} voters", "A record cannot influence more voters than there are."
             )
-        object.__setattr__(self, "K", K)
-        object.__setattr__(self, "voter", voter)
+        object.__setattr__(self, "groups", tuple(stated))
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "affected", _all_voters(K) if affected == K else affected)
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "abstention", abstention)
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        if self.classes == 2 and type(self.classes) is int and self.abstention is False:
+            return
+        if self.is_public:
+            accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
+            most, advice = MAX_CLASSES, MANY_CLASSES
+        else:
+            accepted = f"a whole number of classes, 2 to {MAX_GROUP_CLASSES}, where voters are private or not alike"
+            most, advice = MAX_GROUP_CLASSES, ""
+        classes = whole_number(self.classes, "classes", accepted, least=2)
+        object.__setattr__(self, "classes", whole_number(classes, "classes", accepted, most=most, advice=advice))
+        if not isinstance(self.abstention, bool):
+            raise InvalidInput("abstention", self.abstention, "True or False")
+
+    def __repr__(self) -> str:
+        voters = f"K={self.K!r}, voter={self.voter!r}" if len(self.groups) == 1 else f"groups={list(self.groups)!r}"
+        several = f", classes={self.classes}" if self.classes != 2 else ""
+        several += ", abstention=True" if self.abstention else ""
+        return f"Problem({voters}, target={self.target!r}, affected={self.affected!r}{several})"
+
+    if TYPE_CHECKING:  # as fields, which `dataclasses.replace` takes
+        K: int
+        voter: Privacy
+    else:
+
+        @property
+        def K(self) -> int:
+            """Number of voters, of all groups."""
+            return sum(group.K for group in self.groups)
+
+        @property
+        def voter(self) -> Privacy:
+            """Privacy of one voter, where all are alike.
+
+            Raises:
+                InvalidInput: they are not.
+            """
+            return _alike(self.groups, "voter").voter
+
+    @property
+    def voters(self) -> tuple[Privacy, ...]:
+        """Privacy of one voter of each group."""
+        return tuple(group.voter for group in self.groups)
+
+    @property
+    def targets(self) -> tuple[Privacy, ...]:
+        """Each (ε, δ) of the target."""
+        return tuple(Privacy(*point) for point in self.target.points)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all voters have the same privacy."""
+        return all(group.voter == self.groups[0].voter for group in self.groups)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether voters are alike, classes two, and one of them is always released: the answer is then a γ."""
+        return self.classes == 2 and not self.abstention and self.is_alike
+
+    @property
+    def is_public(self) -> bool:
+        """Whether all voters are one group that is not private, and the target is one (ε, δ).
+
+        The vote counts of neighbours decide the privacy of a release then, and not what voters may do.
+        """
+        return len(self.groups) == 1 and self.groups[0].voter.epsilon == math.inf and len(self.target.points) == 1
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs: the classes, and ⊥ if it may be released."""
+        return self.classes + self.abstention
+
+    @property
+    def merged(self) -> Problem:
+        """The problem with all voters in one group where they are alike: if they count alike, it is the same problem.
+
+        >>> Problem(groups=[(6, 0.1), (5, 0.1)], target=Privacy(0.3)).merged == Problem(11, Privacy(0.1), Privacy(0.3))
+        True
+        """
+        if len(self.groups) == 1 or not self.is_alike:
+            return self
+        return replace(self, groups=(_alike(self.groups, "groups"),))
+
+    @property
+    def each_target(self) -> tuple[Problem, ...]:
+        """The problem of each (ε, δ) of the target alone."""
+        if len(self.target.points) == 1:
+            return (self,)
+        return tuple(replace(self, target=target) for target in self.targets)
 
     @classmethod
     def from_allowance(
@@ -189,7 +402,9 @@ class Problem:
     @property
     def m(self) -> float | None:
         """Privacy allowance, target ε over voter ε; None where it has no meaning: ε = 0, ε = inf, or several points."""
-        if self.voter.epsilon in (0.0, math.inf) or len(self.voter.points) > 1:
+        if not self.is_alike or self.voter.epsilon in (0.0, math.inf):
+            return None
+        if len(self.voter.points) > 1 or len(self.target.points) > 1:
             return None
         return float(f"{self.target.epsilon / self.voter.epsilon:.10g}")
 
@@ -249,11 +464,14 @@ class Problem:
         return (message,)
 
 
-def a_problem(value: Any) -> Problem:
-    """Return ``value`` if it is a problem."""
+def check_binary(value: Any) -> Problem:
+    """Return ``value``, voters in one group, if it is a problem whose answer is a γ."""
     if not isinstance(value, Problem):
         raise InvalidInput("problem", value, "a Problem")
-    return value
+    if not value.is_binary:
+        advice = "Its answer is a table: ask solve(), or tables.certificate.verify_table."
+        raise InvalidInput("problem", value, "a Problem of two classes and voters that are alike, without ⊥", advice)
+    return value.merged
 
 
 def number_of_voters(value: Any) -> int:
@@ -389,12 +607,17 @@ def _rounded_voter(voter: Privacy) -> Privacy:
     return canonical
 
 
-def _canonical_target(target: Privacy) -> Privacy:
+def canonical_target(target: Privacy) -> Privacy:
+    """Return a target in canonical numbers; of several points those that others do not imply."""
     if not isinstance(target, Privacy):
-        raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
-    if len(target.points) > 1:
-        advice = "Tables for groups satisfy several at once; ask for a γ that satisfies the strictest."
-        raise InvalidInput("target", target.points, "one (epsilon, delta)", advice)
+        raise InvalidInput("target", target, "a Privacy(epsilon, delta), or a TargetProfile of several")
+    if len(target.points) == 1:
+        return _one_target(target)
+    points = TargetProfile(target.points).points
+    return Privacy(*points[0]) if len(points) == 1 else TargetProfile(points)
+
+
+def _one_target(target: Privacy) -> Privacy:
     _protects(target.epsilon)
     delta = min(grid_delta(target.delta, DOWN), float(1 - DELTA_GRID))
     return Privacy(grid_point(target.epsilon, DOWN), delta)
@@ -409,35 +632,95 @@ def _protects(target_epsilon: float) -> float:
 
 def _strictest(problem: Problem) -> Problem:
     """Move each number by twice the noise that the grid forgives (twice covers the rounding of this very step)."""
-    voter, target = problem.voter, problem.target
-    if voter.epsilon != math.inf:
-        voter = voter.with_points(
-            (epsilon * (1 + 2 * EPSILON_NOISE), min(Delta + 2 * delta_noise(Delta), MAX_DELTA))
-            for epsilon, Delta in voter.points
-        )
-    delta = max(target.delta - 2 * delta_noise(target.delta), 0.0)
-    return _off_grid_problem(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
+    return _off_grid_problem(problem, _strictest_voter, _strictest_target)
+
+
+def _strictest_voter(epsilon: float, Delta: float) -> tuple[float, float]:
+    return epsilon * (1 + 2 * EPSILON_NOISE), min(Delta + 2 * delta_noise(Delta), MAX_DELTA)
+
+
+def _strictest_target(epsilon: float, delta: float) -> tuple[float, float]:
+    return epsilon * (1 - 2 * EPSILON_NOISE), max(delta - 2 * delta_noise(delta), 0.0)
 
 
 def _loosest(problem: Problem) -> Problem:
     """Move each number the other way: by twice the noise and by the step of the grid that rounding may have taken."""
-    voter, target = problem.voter, problem.target
-    if voter.epsilon != math.inf:
-        voter = voter.with_points(_loosest_point(*point) for point in voter.points)
-    epsilon = target.epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(target.epsilon)
-    delta = target.delta + 2 * delta_noise(target.delta) + delta_step(target.delta) if target.delta else 0.0
-    return _off_grid_problem(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
+    return _off_grid_problem(problem, _loosest_voter, _loosest_target)
 
 
-def _loosest_point(epsilon: float, Delta: float) -> tuple[float, float]:
+def _loosest_voter(epsilon: float, Delta: float) -> tuple[float, float]:
     """Return a voter's (ε, Δ) below all that round to it."""
     least = max(Delta - 2 * delta_noise(Delta) - delta_step(Delta), 0.0) if Delta else 0.0
     return max(epsilon * (1 - 2 * EPSILON_NOISE) - grid_step(epsilon), 0.0), least
 
 
-def _off_grid_problem(problem: Problem, voter: Privacy, target: Privacy) -> Problem:
-    """Return the problem with these numbers as they are: they are not canonicalised again, as they lie off the grid."""
+def _loosest_target(epsilon: float, delta: float) -> tuple[float, float]:
+    most = delta + 2 * delta_noise(delta) + delta_step(delta) if delta else 0.0
+    return epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(epsilon), min(most, MAX_DELTA)
+
+
+def _off_grid_problem(problem: Problem, of_voter: _Point, of_target: _Point) -> Problem:
+    """Return the problem with points moved, as they are: they are not canonicalised again, as they lie off the grid."""
+    groups = tuple(VoterGroup(group.K, _moved(group.voter, of_voter)) for group in problem.groups)
     copy = object.__new__(Problem)
-    for name, value in (("K", problem.K), ("affected", problem.affected), ("voter", voter), ("target", target)):
+    for name, value in (
+        ("groups", groups),
+        ("target", _moved(problem.target, of_target)),
+        ("affected", problem.affected),
+        ("classes", problem.classes),
+        ("abstention", problem.abstention),
+    ):
         object.__setattr__(copy, name, value)
     return copy
+
+
+def _moved(privacy: Privacy, move: _Point) -> Privacy:
+    if privacy.epsilon == math.inf:
+        return privacy
+    return privacy.with_points(move(*point) for point in privacy.points)
+
+
+_Point = Callable[[float, float], tuple[float, float]]
+
+
+def profile_text(voter: Privacy) -> str:
+    """Return the points of a voter as `voters.parse_profile` reads them."""
+    return ",".join(f"{epsilon!r}:{delta!r}" for epsilon, delta in voter.points)
+
+
+_GROUPS = "at least one group: (K, voter), (K, epsilon) or (K, epsilon, Delta)"
+
+
+def as_group(group: Any) -> VoterGroup:
+    """Return a group that is given as one, or as (K, voter), (K, ε) or (K, ε, Δ)."""
+    if isinstance(group, VoterGroup):
+        return group
+    if not isinstance(group, tuple | list) or not 2 <= len(group) <= 3:
+        raise InvalidInput("groups", group, _GROUPS)
+    K, *voter = group
+    K = whole_number(K, "K", FIELDS["K"].accepted)
+    return VoterGroup(K, voter[0] if isinstance(voter[0], Privacy) else Privacy(*voter))
+
+
+def _canonical_group(group: Any) -> VoterGroup:
+    stated = as_group(group)
+    return VoterGroup(number_of_voters(stated.K), _canonical_voter(stated.voter))
+
+
+def _listed(groups: Any) -> list[Any]:
+    listed = list(groups) if isinstance(groups, Iterable) and not isinstance(groups, str) else []
+    if not listed:
+        raise InvalidInput("groups", groups, _GROUPS)
+    return listed
+
+
+def _alike(groups: Sequence[VoterGroup], argument: str) -> VoterGroup:
+    """Return the one group that these are, where they are alike."""
+    if any(group.voter != groups[0].voter for group in groups):
+        stated = "; ".join(map(str, groups))
+        raise InvalidInput(argument, stated, "voters that are alike", "Those that are not have `groups`.")
+    return VoterGroup(sum(group.K for group in groups), groups[0].voter)
+
+
+NOT_PRIVATE = Privacy(math.inf)
+"""A voter that is not private: its answer may tell everything of its data."""

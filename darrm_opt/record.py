@@ -28,7 +28,7 @@ from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem, a_problem, real_number
+from darrm_opt.problem import Privacy, Problem, TargetProfile, check_binary, real_number
 from darrm_opt.untrusted import check_written, field, typed
 from darrm_opt.voters import PrivacyProfile
 
@@ -56,6 +56,7 @@ def _numbers(problem: Problem) -> dict[str, Any]:
         **({"profile": [list(point) for point in points]} if len(points) > 1 else {}),
         "target_epsilon": problem.target.epsilon,
         "delta": problem.target.delta,
+        **({"targets": [list(point) for point in problem.target.points]} if len(problem.target.points) > 1 else {}),
         "affected": problem.affected,
     }
 
@@ -65,7 +66,7 @@ def problem_from_record(record: dict[str, Any]) -> Problem:
     problem = Problem(
         field(record, "K"),
         _voter(record),
-        Privacy(_number(record, "target_epsilon"), _number(record, "delta")),
+        _target(record),
         field(record, "affected"),
     )
     check_allowance(record.get("m"), problem)
@@ -82,6 +83,18 @@ def _voter(record: dict[str, Any]) -> Privacy:
         accepted = "points of which the last is epsilon and Delta"
         raise InvalidInput("profile", record["profile"], accepted, "The two contradict each other.")
     return profile
+
+
+def _target(record: dict[str, Any]) -> Privacy:
+    """Return the target: (ε, δ), or several of which that is the first."""
+    target = Privacy(_number(record, "target_epsilon"), _number(record, "delta"))
+    if record.get("targets") is None:
+        return target
+    targets = TargetProfile(typed(list[list[float]], record["targets"], "targets"))
+    if (targets.epsilon, targets.delta) != (target.epsilon, target.delta):
+        accepted = "targets of which the first is target_epsilon and delta"
+        raise InvalidInput("targets", record["targets"], accepted, "The two contradict each other.")
+    return targets
 
 
 def check_allowance(m: Any, problem: Problem) -> None:
@@ -185,7 +198,7 @@ class DesignSpec:
     shape: Shape
 
     def __init__(self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free") -> None:
-        a_problem(problem)
+        problem = check_binary(problem)
         goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")

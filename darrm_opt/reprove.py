@@ -20,8 +20,11 @@ caller turns into its own error.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -30,10 +33,11 @@ from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Solution, Status
+from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.record import DesignSpec, solution_from_record
-from darrm_opt.untrusted import TOLERANCE, UNREADABLE
+from darrm_opt.record import DesignSpec, solution_from_record, solution_record
+from darrm_opt.untrusted import TOLERANCE, UNREADABLE, json_value
 
 Reason = Literal["record", "question", "certificate", "utility", "bound", "shape"]
 
@@ -44,6 +48,23 @@ class ReproofFailed(DarrmError):
     def __init__(self, reason: Reason, message: str) -> None:
         self.reason: Reason = reason  # which rule it breaks
         super().__init__(message)
+
+
+def save_solution(solution: Solution, path: str | PathLike[str]) -> None:
+    """Write a solution to a file, whole or not at all, as the JSON that `load_solution` and ``darrm verify`` read."""
+    text = json.dumps(solution_record(solution), indent=2, ensure_ascii=False, allow_nan=False)
+    with replacing(path) as draft:
+        draft.write_text(f"{text}\n", encoding="utf-8")
+
+
+def load_solution(path: str | PathLike[str]) -> Solution:
+    """Return the solution in a file, proved private again: `Solution.load`."""
+    try:
+        content = json_value(Path(path).read_bytes())
+    except ValueError as err:
+        raise ReproofFailed("record", f"{path} is not JSON: {err}") from err
+    claim = read_solution(content)
+    return reprove(claim, DesignSpec.of(claim))
 
 
 def read_solution(record: Any) -> Solution:
@@ -146,7 +167,9 @@ def _check_number(name: str, claim: float, value: float) -> None:
 
 def _value_at(voters: dict[str, int], solution: Solution) -> float:
     """Return φ at a multiset of corners, or NaN where it is none of the problem's."""
-    constraint = PrivacyConstraint.of(solution.problem)
+    constraints = [PrivacyConstraint.of(one) for one in solution.problem.each_target]
+    limit = solution.certificate.limit
+    constraint = min(constraints, key=lambda one: abs(one.limit - limit))  # of several targets, the certificate's
     labels = constraint.corners.labels
     if sum(voters.values()) != solution.problem.K or not voters.keys() <= set(labels):
         return math.nan

@@ -1,6 +1,6 @@
 """The best private release for voters of every kind: a γ, or a table, by the search that applies.
 
-A `Problem` has K voters that are alike and two classes: its answer is a γ, with a search of its own
+The answer of a `Problem` with two classes and voters that are alike is a γ, with a search of its own
 (`darrm_opt.design`). Voters that are not alike, more classes and abstention take a table (`darrm_opt.tables`).
 """
 
@@ -14,50 +14,41 @@ from darrm_opt.problem import Problem
 
 if TYPE_CHECKING:
     from darrm_opt.design.objective import AnyObjective
-    from darrm_opt.design.solution import Watcher
-    from darrm_opt.tables.groups import TableProblem
     from darrm_opt.tables.objective import TableObjective
     from darrm_opt.tables.priors import PluralityPrior
     from darrm_opt.tables.solver import TableSolution
 
-
-@overload
-def solve(
-    problem: Problem,
-    objective: AnyObjective | str = "rectangular",
-    shape: solver.Shape = "free",
-    method: solver.Method = "auto",
-    backend: str = "highs",
-    *,
-    tolerance: float = solver.TOLERANCE,
-    time_limit: float | None = None,
-    progress: Watcher | None = None,
-) -> Solution: ...
+_OF_TABLES = ("truth(", "dirichlet(", "favoured(", "beta(")
+"""How objectives begin that are for tables alone."""
 
 
 @overload
-def solve(
-    problem: TableProblem,
-    objective: TableObjective | PluralityPrior | str = "dirichlet(1)",
-    *,
-    backend: str = "highs",
-    time_limit: float | None = None,
-) -> TableSolution: ...
+def solve(problem: Problem, objective: AnyObjective, *options: Any, **named: Any) -> Solution: ...
 
 
-def solve(problem: Any, *options: Any, **named: Any) -> Any:
+@overload
+def solve(problem: Problem, objective: TableObjective | PluralityPrior, **named: Any) -> TableSolution: ...
+
+
+@overload
+def solve(problem: Problem, objective: str = ..., *options: Any, **named: Any) -> Any: ...
+
+
+def solve(problem: Problem, objective: Any = None, *options: Any, **named: Any) -> Any:
     """Design the release with the largest utility among all private ones.
 
     Args:
-        problem: a `Problem`, or one of several classes or groups (`tables.groups.simplest_problem`).
-        options: those of `design.solver.solve` of a `Problem`: objective, shape, method, backend; else the objective of
-            `tables.solver.solve_table`.
+        problem: voters, classes, and what must be private.
+        objective: what is maximised; by default "rectangular" of a γ, "dirichlet(1)" of a table.
+        options: those of `design.solver.solve` where the answer is a γ: shape, method, backend.
         named: the same by name, and ``tolerance``, ``time_limit`` [s] and ``progress``; of a table ``backend`` and
             ``time_limit`` alone.
 
     Returns:
-        A `Solution` of a `Problem`, else a `TableSolution`. Each has ``utility``, ``upper_bound``, ``certificate`` and
-        a ``status``, "optimal" unless something stopped it (`Status.advice`).
+        A `Solution`, a γ, of two classes and voters that are alike, without ⊥; a `TableSolution` of others, and where
+        the objective is one of tables, such as truth(…). Each has ``utility``, ``upper_bound``, ``certificate`` and a
+        ``status``, "optimal" unless something stopped it (`Status.advice`). Voters of several groups that are alike,
+        and count alike, are one group in its ``problem``.
 
     Guarantees:
         The γ or table is private exactly as stored (``certificate``); ``upper_bound`` is never below the true optimum.
@@ -68,17 +59,23 @@ def solve(problem: Any, *options: Any, **named: Any) -> Any:
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound, certificate and tables are ours.
     """
-    if isinstance(problem, Problem):
-        return solver.solve(problem, *options, **named)
+    given = () if objective is None else (objective,)
+    if not isinstance(problem, Problem) or (problem.is_binary and not _is_of_tables(objective)):
+        return solver.solve(problem, *given, *options, **named)
     # Tables need SciPy and their own solver, and a γ should not wait for their import.
-    from darrm_opt.tables.groups import TableProblem
-
-    if not isinstance(problem, TableProblem):
-        return solver.solve(problem, *options, **named)  # which says what is expected
     from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.tables.objective import as_table_objective, counts_alike
     from darrm_opt.tables.solver import solve_table
 
     for argument in ("shape", "method", "tolerance", "progress"):
         if argument in named:
             raise InvalidInput(argument, named[argument], Rule("is for γ, and the answer is a table"))
-    return solve_table(problem, *options, **named)
+    goal = as_table_objective(*given or ("dirichlet(1)",))
+    return solve_table(problem.merged if counts_alike(goal) else problem, goal, *options, **named)
+
+
+def _is_of_tables(objective: Any) -> bool:
+    """Return whether an objective is of tables alone, without loading them for one of γ."""
+    if isinstance(objective, str):
+        return objective.lstrip().startswith(_OF_TABLES)
+    return type(objective).__module__.startswith("darrm_opt.tables.")

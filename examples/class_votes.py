@@ -20,7 +20,8 @@ import numpy as np
 from darrm_opt import Privacy
 from darrm_opt.accounting.quota import release_target
 from darrm_opt.planning.table_baselines import table_baselines
-from darrm_opt.plurality import PastVotes, PluralityProblem, RuleMechanism, solve_table
+from darrm_opt.plurality import PastVotes, RuleMechanism, solve_table
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.release import PrivateVote, ReleaseLog
 
 K, CLASSES, QUESTIONS = 10, 6, 6
@@ -41,7 +42,7 @@ def main(folder: Path) -> None:
     np.savetxt(folder / "votes.csv", votes_of(truth, rng), fmt="%d", delimiter=",")
 
     target = release_target(TOTAL, QUESTIONS)
-    problem = PluralityProblem(K, CLASSES, target)
+    problem = Problem(K, NOT_PRIVATE, target, 1, classes=CLASSES)
     prior = PastVotes.of_votes(public, CLASSES)
     solution = solve_table(problem, prior)
     each = f"({target.epsilon:.3f}, {target.delta:.1g})-DP"

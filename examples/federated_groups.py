@@ -17,8 +17,8 @@ import numpy as np
 from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.mechanisms.table import GroupTableMechanism
+from darrm_opt.problem import Problem, VoterGroup
 from darrm_opt.release import PrivateVote
-from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.objective import Truth
 from solver_cache import open_store
 from solver_cache.precompute.grid import grid_of
@@ -52,7 +52,7 @@ def main() -> None:
         present = {name: rng.binomial(K, ATTENDS) for name, (K, _, _) in CLIENTS.items()}  # whatever the data are
         present = {name: int(K) for name, K in present.items() if K}
         groups = [VoterGroup(K, CLIENTS[name][1]) for name, K in present.items()]
-        problem = GroupProblem(CLASSES, groups, Privacy(0.4), 1)
+        problem = Problem(groups=groups, target=Privacy(0.4), affected=1, classes=CLASSES)
         found = cached_table(problem, Truth(tuple(CLIENTS[name][2] for name in present)), store=store)
         if not found.hit:
             raise RuntimeError("no table for this attendance: clients would wait for a solve")

@@ -21,7 +21,6 @@ from solver_cache.store import NoStore, Store
 from solver_cache.validate import Validation, validate_row
 
 if TYPE_CHECKING:
-    from darrm_opt.tables.groups import TableProblem
     from darrm_opt.tables.objective import TableObjective
     from darrm_opt.tables.priors import PluralityPrior
     from darrm_opt.tables.record import TableSpec
@@ -98,7 +97,7 @@ def cached_solve(
 
 
 def cached_table(
-    problem: TableProblem,
+    problem: Problem,
     objective: TableObjective | PluralityPrior | str = "dirichlet(1)",
     *,
     store: Store,

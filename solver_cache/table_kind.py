@@ -7,7 +7,6 @@ from typing import Any
 
 from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables import record as tables
-from darrm_opt.tables.groups import GroupProblem
 from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
 from darrm_opt.tables.solver import TableSolution
 from solver_cache.kind import Kind
@@ -22,8 +21,8 @@ def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, A
 
 def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
     problem = tables.problem_from_record(record["problem"])
-    goal = tables.objective_record(problem, tables.objective_from_record(problem, record))
-    if isinstance(problem, GroupProblem):
+    goal = tables.objective_record(record["kind"], tables.objective_from_record(record["kind"], record))
+    if record["kind"] == tables.GROUP_KIND:
         objective = f"{canonical_json(goal)} groups {' '.join(map(str, problem.groups))}"
         # of the least private of them, one by one
         voter = max(g.voter.epsilon for g in problem.groups), max(g.voter.delta for g in problem.groups)
@@ -33,7 +32,7 @@ def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
         "voters": problem.K,
         "voter_epsilon": voter[0],
         "voter_delta": voter[1],
-        "affected": problem.affected,
+        "affected": int(problem.affected),
         "target_epsilon": problem.target.epsilon,
         "target_delta": problem.target.delta,
         "objective": objective if len(objective) <= MAX_OBJECTIVE else f"sha256:{digest(objective)}",

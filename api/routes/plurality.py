@@ -103,9 +103,10 @@ async def post_table(params: TableRequest, request: Request, service: Service) -
     service.check_voters(sum(group.K for group in params.groups))
     goal = params.goal()
     problem = await service.run_in_thread(params.problem)
-    argument = {**TableSpec(problem, goal).record, "time_limit": service.settings.max_work_seconds}
+    spec = TableSpec(problem, goal)
+    argument = {**spec.record, "time_limit": service.settings.max_work_seconds}
     is_stored = await _is_stored(argument, service)
-    if not is_stored:  # a table that somebody made on purpose is an answer like others
+    if not is_stored or spec.kind == KIND:  # a table that somebody made on purpose is an answer like others
         params.refuse_what_has_another_answer(problem, goal)
     seconds = await service.run_in_thread(partial(group_answer_seconds, problem, stored=is_stored))
     return await respond(request, service, "table", argument, max(seconds, STORED_SECONDS), params)

@@ -32,10 +32,8 @@ from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import FRESH, Problem
+from darrm_opt.problem import FRESH, MAX_GROUP_CLASSES, Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, simplest_problem
-from darrm_opt.tables.problem import PluralityProblem
 
 Draw = Literal["independent", "disjoint"]
 """How subsamples are drawn."""
@@ -256,20 +254,24 @@ class GroupPlanRequest(BudgetFields):
         if len({group.weight for group in self.groups}) > 1:
             return None
         voters = voter_groups(self.groups)
-        found = simplest_problem(voters, total, classes=self.classes, affected=self.affected, abstention=abstention)
+        found = Problem(
+            groups=voters, target=total, affected=self.affected, classes=self.classes, abstention=abstention
+        ).merged
         given = self.model_dump(exclude_none=True, exclude={"groups", "classes", "ties", "price", "fresh"})
-        if isinstance(found, Problem):
+        if found.is_binary:
             epsilon: Any = "inf" if found.voter.epsilon == math.inf else found.voter.epsilon
             return ReleasePlanRequest(K=found.K, epsilon=epsilon, Delta=found.voter.delta, fresh=self.fresh, **given)
-        if isinstance(found, PluralityProblem):
+        if found.is_public:
             given |= {"affected": found.affected, "classes": self.classes, "ties": self.ties, "price": self.price}
             return PluralityOptionsRequest(K=found.K, **given)
         return None
 
-    def problem(self) -> GroupProblem:
+    def problem(self) -> Problem:
         """Return the problem of the groups, the total its target."""
         voters, abstention = voter_groups(self.groups), self.price > 0
-        return GroupProblem(self.classes, voters, self.total(), self.affected, abstention=abstention)
+        return Problem(
+            groups=voters, target=self.total(), affected=self.affected, classes=self.classes, abstention=abstention
+        )
 
 
 PlanRequest = Annotated[

@@ -29,12 +29,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.questions.sampled import AllocationAnswer, SamplingAnswer
-from darrm_opt.tables.groups import MAX_GROUP_CLASSES, GroupProblem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
 from darrm_opt.tables.priors import is_class_prior, parse_prior
-from darrm_opt.tables.problem import MAX_CLASSES, PluralityProblem
 
 _Sampling = model_of_answer(SamplingAnswer) | model_of_answer(AllocationAnswer)
 
@@ -74,14 +72,14 @@ class PluralityFields(RequestModel):
     ties: Ties = "excluded"
     price: LabelPrice = 0.0
 
-    def within(self, target: Privacy, *, abstention: bool = False) -> PluralityProblem:
+    def within(self, target: Privacy, *, abstention: bool = False) -> Problem:
         """Return the problem of these voters with a target."""
         try:
             prior = parse_prior(self.prior)
         except InvalidInput as err:
             raise FieldError("prior", err) from err
         PluralityObjective(prior, self.ties, self.price)
-        return PluralityProblem(self.K, self.classes, target, self.affected, abstention=abstention)
+        return Problem(self.K, NOT_PRIVATE, target, self.affected, classes=self.classes, abstention=abstention)
 
 
 class PluralityRequest(PluralityFields):
@@ -94,7 +92,7 @@ class PluralityRequest(PluralityFields):
     ] = 1
     abstention: Annotated[bool, about("abstention")] = False
 
-    def problem(self) -> PluralityProblem:
+    def problem(self) -> Problem:
         """Return the problem of one release."""
         target = release_target(target_of(self.target_epsilon, self.delta), self.queries)
         return self.within(target, abstention=self.abstention)
@@ -106,13 +104,13 @@ class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
     least_accuracy: LeastAccuracy = None
     time_limit: TimeLimit = None
 
-    def problem(self) -> PluralityProblem:
+    def problem(self) -> Problem:
         """Return the problem with the total as its target."""
         total, sampling = self.total(), self.as_sampling()
         check_accuracy(self.least_accuracy, self.classes)
         if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
             prior_of(self.prior, self.K)
-            return PluralityProblem(self.K, 2, total, self.affected)
+            return Problem(self.K, NOT_PRIVATE, total, self.affected, classes=2)
         return self.within(total)
 
 
@@ -274,20 +272,26 @@ class TableRequest(RequestModel):
             names = {"price": "price", "ties": "ties", "weights": "groups"}
             raise FieldError(names.get(err.argument, "objective"), err) from err
 
-    def problem(self) -> GroupProblem:
+    def problem(self) -> Problem:
         """Return the problem."""
         target = target_of(self.target_epsilon, self.delta)
-        return GroupProblem(self.classes, voter_groups(self.groups), target, self.affected, abstention=self.abstention)
+        return Problem(
+            groups=voter_groups(self.groups),
+            target=target,
+            affected=self.affected,
+            classes=self.classes,
+            abstention=self.abstention,
+        )
 
-    def refuse_what_has_another_answer(self, problem: GroupProblem, goal: TableObjective) -> None:
+    def refuse_what_has_another_answer(self, problem: Problem, goal: TableObjective) -> None:
         """Refuse voters that are all alike, and count alike, where their answer is a γ or a rule."""
         if not isinstance(goal, PluralityObjective) or goal.weights is not None:
             return
-        simplest = problem.simplest
-        if not isinstance(simplest, GroupProblem):
-            path, answer = ("gamma", "a γ") if isinstance(simplest, Problem) else ("plurality", "a rule")
+        alike = problem.merged
+        if alike.is_binary or alike.is_public:
+            path, answer = ("gamma", "a γ") if alike.is_binary else ("plurality", "a rule")
             accepted = "voters that are not alike, or private ones among more than two classes"
-            advice = f"The answer for {simplest.K} voters that are alike is {answer}: ask POST /v1/{path}."
+            advice = f"The answer for {alike.K} voters that are alike is {answer}: ask POST /v1/{path}."
             raise FieldError("groups", InvalidInput("groups", "; ".join(map(str, problem.groups)), accepted, advice))
 
 

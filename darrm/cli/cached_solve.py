@@ -50,7 +50,8 @@ def _cached_solution(problem: Problem, design: DesignOptions, method: str, progr
     explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
     takes_long = problem.K > MAX_QUICK_K or method == "enumerate" or design.backend == "cvxpy"
     if design.cache is False or not (explicit or takes_long):
-        return solve(problem, **settings)
+        found: Solution = solve(problem, **settings)
+        return found
 
     from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.bagging import Bags
     from darrm_opt.fields import Field
-    from darrm_opt.problem import Privacy, Problem
-    from darrm_opt.tables.groups import VoterGroup
+    from darrm_opt.problem import Privacy, Problem, VoterGroup
     from darrm_opt.voters import PrivacyProfile
 
 DELTA_PART = 10.0
@@ -445,8 +444,7 @@ class GroupOptions:
         """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
         from darrm_opt.errors import InvalidInput
         from darrm_opt.privacy_curves import stated_profile
-        from darrm_opt.problem import real_number
-        from darrm_opt.tables.groups import VoterGroup, group_of
+        from darrm_opt.problem import VoterGroup, as_group, real_number
 
         accepted = (
             "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
@@ -467,7 +465,7 @@ class GroupOptions:
                 groups.append(
                     VoterGroup(typed["K"], stated_profile(points, points=GROUP_POINTS))
                     if has_profile
-                    else group_of(**typed)
+                    else as_group((typed["K"], typed["epsilon"], typed.get("Delta", 0.0)))
                 )
             except InvalidInput as err:  # else it would be an option of the same name that is not valid
                 name = {"delta": "Delta"}.get(err.argument, err.argument)

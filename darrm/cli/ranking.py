@@ -13,7 +13,7 @@ from darrm.cli.parameters import BAGS, QuestionOptions, WorthOptions, bags_drawn
 if TYPE_CHECKING:
     from darrm_opt.planning import Option, Plan
     from darrm_opt.planning.question import Question
-    from darrm_opt.tables.groups import VoterGroup
+    from darrm_opt.problem import VoterGroup
     from darrm_opt.tables.priors import PastVotes, Ties
 
 VOTE_ROWS = 65_536

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from darrm_opt.planning.table_baselines import Baseline
-    from darrm_opt.tables.groups import GroupProblem, TableProblem
+    from darrm_opt.problem import Problem
     from darrm_opt.tables.objective import TableObjective
     from darrm_opt.tables.priors import Ties
-    from darrm_opt.tables.problem import PluralityProblem
+    from darrm_opt.tables.record import TableSpec
     from darrm_opt.tables.solver import TableSolution
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
@@ -32,11 +32,10 @@ LONG = 60.0
 """Seconds from which an expected time is told beforehand."""
 
 
-def table_problem(options: ProblemOptions, table: TableOptions, objective: str) -> Problem | TableProblem:
-    """Return the problem that the options name, as the special case that it is: of one group and two classes, a γ's."""
+def table_problem(options: ProblemOptions, table: TableOptions, objective: str) -> Problem:
+    """Return the problem that the options name, voters that are alike, and count alike, in one group."""
     from darrm.cli.ranking import DISJOINT
-    from darrm_opt.problem import whole_number
-    from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
+    from darrm_opt.problem import Problem, VoterGroup, whole_number
 
     classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
     if not table.group:
@@ -60,13 +59,17 @@ def table_problem(options: ProblemOptions, table: TableOptions, objective: str) 
         # By default a release may fail as often as the least private of its voters.
         delta = max(one.voter.delta for one in groups) if options.delta is None else number(options.delta)
         target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
-    if len(set(weights)) > 1 or objective.startswith("truth("):  # they are not alike
-        return GroupProblem(classes, groups, target, affected, abstention=table.abstention)
-    return simplest_problem(groups, target, classes=classes, affected=affected, abstention=table.abstention)
+    problem = Problem(groups=groups, target=target, affected=affected, classes=classes, abstention=table.abstention)
+    return problem if len(set(weights)) > 1 or objective.startswith("truth(") else problem.merged
+
+
+def is_gamma(problem: Problem, objective: str) -> bool:
+    """Return whether the answer is a γ, and not a table."""
+    return problem.is_binary and len(problem.groups) == 1 and not objective.startswith("truth(")
 
 
 def show_table_design(
-    problem: TableProblem,
+    problem: Problem,
     design: DesignOptions,
     table: TableOptions,
     output: str | None,
@@ -85,40 +88,40 @@ def show_table_design(
     )
     from darrm_opt.design.report import count_text
     from darrm_opt.mechanisms.base import planned_fields
-    from darrm_opt.tables.problem import PluralityProblem
-    from darrm_opt.tables.record import table_solution_record
+    from darrm_opt.tables.record import KIND, TableSpec, table_solution_record
 
     of_gamma = {**unused, "shape": (design.shape, "free")}
-    if isinstance(problem, PluralityProblem):
+    objective = _objective(design, table, problem)
+    spec = TableSpec(problem, objective)
+    alike = spec.kind == KIND
+    if alike:
         of_gamma["cache"] = design.cache or None, None
     for name, (value, default) in of_gamma.items():
         if value != default:
             raise InvalidInput(
                 name, value, Rule("cannot be combined with groups, classes or abstention: the answer is a table")
             )
-    alike = isinstance(problem, PluralityProblem)
     if alike and design.backend != "highs":
         raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
-    objective = _objective(design, table, problem)
     limit = None if design.time_limit is None else number(design.time_limit)
-    seconds = table_seconds(problem) if alike or problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count takes long
+    seconds = table_seconds(spec) if alike or problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count takes long
     if seconds > LONG and limit is None:
         minutes = count_text(round(seconds / 60), "minute")
         say(f"About {minutes} expected; --time-limit stops earlier, with a proven gap.")
     with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
-        solution = _solved(problem, objective, design, limit, seconds)
+        solution = _solved(spec, design, limit, seconds)
     if output is not None:
         write_json(output, table_solution_record(solution) | (planned_fields(1, problem.target) if alike else {}))
     with ProgressDisplay("comparing mechanisms"):
         baselines = shown_baselines(problem, objective, QUICK)
     if json:
-        answer(as_json(table_to_dict(solution) | (utilities_to_dict(problem, baselines) if baselines else {})))
+        answer(as_json(table_to_dict(solution) | (utilities_to_dict(spec, baselines) if baselines else {})))
     else:
         answer(_text(solution, baselines))
     end(exit_code_of(solution.status))
 
 
-def _objective(design: DesignOptions, table: TableOptions, problem: TableProblem) -> TableObjective:
+def _objective(design: DesignOptions, table: TableOptions, problem: Problem) -> TableObjective:
     from darrm.cli.ranking import PRIOR, past_votes
     from darrm_opt.tables.objective import as_table_objective
 
@@ -136,38 +139,37 @@ def _objective(design: DesignOptions, table: TableOptions, problem: TableProblem
         return as_table_objective(text, number(table.price), cast("Ties", table.ties), weights)
 
 
-def _solved(
-    problem: TableProblem, objective: TableObjective, design: DesignOptions, limit: Any, seconds: float
-) -> TableSolution:
+def _solved(spec: TableSpec, design: DesignOptions, limit: Any, seconds: float) -> TableSolution:
     """Return the table, of groups through the store where that pays or is asked for, as `cached_solve`."""
     import os
 
-    from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.tables.record import KIND
     from darrm_opt.tables.solver import solve_table
 
     options: dict[str, Any] = {"backend": design.backend, "time_limit": limit}
     stores = design.cache or os.environ.get("DARRM_CACHE_URL", "").strip() or seconds > 1
-    if not isinstance(problem, GroupProblem) or design.cache is False or not stores:
-        return solve_table(problem, objective, **options)
+    if spec.kind == KIND or design.cache is False or not stores:
+        return solve_table(spec.problem, spec.objective, **options)
 
     from contextlib import closing
 
     from solver_cache import cache_url, cached_table, open_store
 
     with closing(open_store(cache_url(os.environ))) as store:
-        return cached_table(problem, objective, store=store, **options).solution
+        return cached_table(spec.problem, spec.objective, store=store, **options).solution
 
 
 def _text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
-    from darrm_opt.tables.groups import GroupProblem
 
     problem = solution.problem
-    if isinstance(problem, GroupProblem):
+    from darrm_opt.tables.groups import GroupCells
+
+    if isinstance(solution.table.cells, GroupCells):
         return _group_text(solution, problem, baselines)
     return _plurality_text(solution, problem, baselines)
 
 
-def _plurality_text(solution: TableSolution, problem: PluralityProblem, baselines: Sequence[Baseline]) -> str:
+def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns, guarantee
 
     rows = [["optimal rule", f"{solution.utility:.6f}"]]
@@ -182,10 +184,11 @@ def _plurality_text(solution: TableSolution, problem: PluralityProblem, baseline
     )
 
 
-def _group_text(solution: TableSolution, problem: GroupProblem, baselines: Sequence[Baseline]) -> str:
+def _group_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns
+    from darrm_opt.tables.groups import group_cells
 
-    cells, chances = problem.cells, solution.table.chances
+    cells, chances = group_cells(problem), solution.table.chances
     groups = "; ".join(map(str, problem.groups))
     rows = [[one.name.replace("_", " "), f"{one.utility:.6f}", one.parameter] for one in baselines]
     lines = [

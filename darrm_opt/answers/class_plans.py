@@ -17,10 +17,9 @@ from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
 from darrm_opt.planning.group_plan import group_question, plain_option, plan_groups
 from darrm_opt.planning.question import SAMPLED_NUMBERS
-from darrm_opt.problem import Privacy
-from darrm_opt.tables.groups import GroupProblem, VoterGroup
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective
-from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
+from darrm_opt.tables.problem import has_table, partition_count
 from darrm_opt.tables.record import group_of_record, group_records, problem_from_record, problem_record
 
 COMPOSED_SOLVES = 8
@@ -30,7 +29,7 @@ NOISE_SECONDS, NUMBER_SECONDS = 6.0, 8e-5
 """Time of the accounts of noise, and of the chances over that of one number of votes in the law [s]."""
 
 
-def options_seconds(problem: PluralityProblem, queries: int) -> float:
+def options_seconds(problem: Problem, queries: int) -> float:
     """Return about how long a plan of classes takes [s]: tables, accounts of noise, and the chances of vote counts."""
     tables = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
     enumerable = has_table(problem.K, problem.classes)
@@ -39,19 +38,21 @@ def options_seconds(problem: PluralityProblem, queries: int) -> float:
     return NOISE_SECONDS + NUMBER_SECONDS * numbers + (solves * plurality_seconds(problem) if tables else 0.0)
 
 
-def group_plan_seconds(problem: GroupProblem, queries: int, *, fresh: bool) -> float:
+def group_plan_seconds(problem: Problem, queries: int, *, fresh: bool) -> float:
     """Return about how long the answer of `plan_group_options` takes [s]; refuse what is out of reach.
 
     The target of the problem is the total.
     """
     if queries > 1 and not fresh:  # the votes are taken as fixed
-        return options_seconds(PluralityProblem(problem.K, problem.classes, problem.target, problem.affected), queries)
+        return options_seconds(
+            Problem(problem.K, NOT_PRIVATE, problem.target, problem.affected, classes=problem.classes), queries
+        )
     solve = group_seconds(problem)
     targets, solves = (1, 1) if queries == 1 or problem.target.delta == 0 else (2, 2 + COMPOSED_SOLVES)
     return targets * (COMPARISON_SECONDS + COMPARISON_SOLVES * solve) + solves * solve
 
 
-def options_argument(problem: PluralityProblem, request: dict[str, Any]) -> dict[str, Any]:
+def options_argument(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
     """Return the argument of `design_options`: what a request names, for a problem whose target is the total."""
     names = ("queries", "prior", "ties", "price", "least_accuracy", "time_limit", *SAMPLING)
     given = {name: request[name] for name in names if request.get(name) is not None}
@@ -159,7 +160,13 @@ def recheck_group_plan(argument: dict[str, Any], result: dict[str, Any]) -> None
     """Prove what a stored plan of groups releases again; raises as `verify_group_plan`."""
     groups, weights = voters_of(argument["groups"])
     total, price = Privacy(argument["total_epsilon"], argument["total_delta"]), argument.get("price") or 0.0
-    problem = GroupProblem(argument.get("classes") or 2, groups, total, argument.get("affected"), abstention=price > 0)
+    problem = Problem(
+        groups=groups,
+        target=total,
+        affected=argument.get("affected"),
+        classes=argument.get("classes") or 2,
+        abstention=price > 0,
+    )
     goal = as_table_objective(
         argument.get("prior") or "dirichlet(1)", price, argument.get("ties") or "excluded", weights
     )
@@ -169,7 +176,7 @@ def recheck_group_plan(argument: dict[str, Any], result: dict[str, Any]) -> None
 
 
 def verify_group_plan(
-    answer: Any, problem: GroupProblem, goal: PluralityObjective, queries: int, *, fresh: bool
+    answer: Any, problem: Problem, goal: PluralityObjective, queries: int, *, fresh: bool
 ) -> dict[str, Any]:
     """Return a plan of groups whose best option is proved, here, to be within the target of the problem, the total."""
     if not isinstance(answer, dict):
@@ -187,7 +194,7 @@ def verify_group_plan(
         return dict(answer)
     # Their votes are taken as fixed, so the proof is that of voters that are not private; their own ε must not enter.
     if fixed:
-        voters = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
+        voters = Problem(problem.K, NOT_PRIVATE, problem.target, problem.affected, classes=problem.classes)
         return verify_options(answer, voters, queries)
     try:
         mechanism = mechanism_from_record(record)

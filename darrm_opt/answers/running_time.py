@@ -159,7 +159,7 @@ def solve_seconds(request: DesignSpec | TableSpec) -> float:
     # Tables take long to load, and who asks for one has them already.
     from darrm_opt.answers.tables import table_seconds
 
-    return table_seconds(request.problem)
+    return table_seconds(request)
 
 
 def constraint_count(problem: Problem) -> int:

@@ -11,14 +11,17 @@ from darrm_opt.answers.verification import member, members
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach
-from darrm_opt.tables.groups import MAX_CELLS, GroupProblem, TableProblem
-from darrm_opt.tables.objective import TableObjective, check_objective
-from darrm_opt.tables.problem import PluralityProblem, has_table, partition_count
+from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
+from darrm_opt.tables.objective import TableObjective, check_objective, is_plurality, question_cells
+from darrm_opt.tables.problem import Histograms, has_table, partition_count
 from darrm_opt.tables.record import (
+    GROUP_KIND,
+    KIND,
     TableSpec,
+    kind_of,
     objective_from_record,
     objective_record,
     problem_from_record,
@@ -38,7 +41,7 @@ MEAN_VALUES = 4.5
 """About how many different counts a partition has, at most."""
 
 
-def plurality_seconds(problem: PluralityProblem) -> float:
+def plurality_seconds(problem: Problem) -> float:
     """Return about how long a design takes [s], most of it in the program; sizes grow with what a record can move."""
     if not has_table(problem.K, problem.classes):
         return 0.0  # refused at once, with the reason
@@ -63,14 +66,14 @@ LAW_SECONDS, KEY_SECONDS, GROUP_CELLS_CUBED_SECONDS = 1.6e-7, 1.5e-8, 1.2e-8
 and the cube of the table's cells, which the programs take."""
 
 
-def group_seconds(problem: GroupProblem) -> float:
+def group_seconds(problem: Problem) -> float:
     """Return about how long a design takes [s]; refuse what is out of reach.
 
     Of 60 random problems 56 take a third of it to three times as long, and 59 within a factor of five.
     """
     if problem.K > MAX_GROUP_VOTERS:
         raise InvalidInput("groups", f"{problem.K} voters", f"at most {MAX_GROUP_VOTERS} voters in all groups")
-    cells = len(problem.cells.owners)
+    cells = len(group_cells(problem).owners)
     if cells > MAX_CELLS:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
     reach = check_reach(problem)
@@ -80,9 +83,9 @@ def group_seconds(problem: GroupProblem) -> float:
     return SETUP_SECONDS + listed + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
 
 
-def table_seconds(problem: TableProblem) -> float:
+def table_seconds(spec: TableSpec) -> float:
     """Return about how long a design takes [s]; refuse what is out of reach."""
-    return plurality_seconds(problem) if isinstance(problem, PluralityProblem) else group_seconds(problem)
+    return plurality_seconds(spec.problem) if spec.kind == KIND else group_seconds(spec.problem)
 
 
 MAX_COMPARED_SECONDS = 0.15
@@ -93,15 +96,16 @@ COMPARISON_SECONDS, COMPARISON_SOLVES = 0.1, 6
 
 
 def shown_baselines(
-    problem: TableProblem, objective: TableObjective, most: float = MAX_COMPARED_SECONDS
+    problem: Problem, objective: TableObjective, most: float = MAX_COMPARED_SECONDS
 ) -> tuple[Baseline, ...]:
     """Return what else people release at the same privacy; nothing where a solve for groups takes ``most`` [s]."""
-    if isinstance(problem, GroupProblem) and (problem.K > MAX_GROUP_VOTERS or group_seconds(problem) > most):
+    is_group_table = not is_plurality(problem, objective)
+    if is_group_table and (problem.K > MAX_GROUP_VOTERS or group_seconds(problem) > most):
         return ()
     return table_baselines(problem, objective)
 
 
-def group_answer_seconds(problem: GroupProblem, *, stored: bool) -> float:
+def group_answer_seconds(problem: Problem, *, stored: bool) -> float:
     """Return about how long the answer of `design_table` takes [s] for groups; refuse what is out of reach."""
     solve = group_seconds(problem)
     others = COMPARISON_SECONDS + COMPARISON_SOLVES * solve if solve <= MAX_COMPARED_SECONDS else 0.0
@@ -117,12 +121,11 @@ def design_table(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """
     report(None)
     spec = table_spec(argument)
-    is_plurality = isinstance(spec.problem, PluralityProblem)
-    _ = spec.problem.cells  # what is wrong with the voters is no fault of the prior
+    _ = question_cells(spec.problem, spec.objective)  # what is wrong with the voters is no fault of the prior
     try:
         check_objective(spec.problem, spec.objective)
     except InvalidInput as err:  # a prior of other voters or classes
-        name = err.argument if err.argument == "weights" else "prior" if is_plurality else "objective"
+        name = err.argument if err.argument == "weights" else "prior" if spec.kind == KIND else "objective"
         raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
     (known,) = argument.get("known", [None])
     if known is None:
@@ -135,40 +138,42 @@ def design_table(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     else:
         solution, record, doubt = read_table(known), known, ""
     baselines = shown_baselines(spec.problem, spec.objective)
-    return {**table_to_dict(solution), **utilities_to_dict(spec.problem, baselines), "rule": record, "doubts": [doubt]}
+    return {**table_to_dict(solution), **utilities_to_dict(spec, baselines), "rule": record, "doubts": [doubt]}
 
 
 def table_spec(argument: dict[str, Any]) -> TableSpec:
     """Return the table that an argument of `design_table` asks for."""
     problem = problem_from_record(argument["problem"])
-    return TableSpec(problem, objective_from_record(problem, argument))
+    kind = GROUP_KIND if "groups" in argument["problem"] else KIND
+    return TableSpec(problem, objective_from_record(kind, argument))
 
 
 def table_to_dict(solution: TableSolution) -> dict[str, Any]:
     """Return what the doors show of a table: the answer, and of groups the counts with the chance of each output."""
-    problem, certificate = solution.problem, solution.certificate
-    objective = objective_record(problem, solution.objective)
+    problem, certificate, kind = solution.problem, solution.certificate, kind_of(solution.table.cells)
+    objective, asked = objective_record(kind, solution.objective), problem_record(problem, kind)
     answer = {
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,
         "gap": solution.gap,
         "status": solution.status.value,
     }
-    if isinstance(problem, PluralityProblem):
-        return {"problem": problem_record(problem), **objective, **answer, "margin": certificate.margin}
+    if kind == KIND:
+        return {"problem": asked, **objective, **answer, "margin": certificate.margin}
     return {
-        **problem_record(problem),
+        **asked,
         **objective,
         **answer,
-        "table": _shown_chances(problem, solution.table),
+        "table": _shown_chances(solution.table),
         "certificate": table_solution_record(solution)["certificate"],
         "corners": certificate.checked,
         "seconds": solution.statistics.seconds,
     }
 
 
-def _shown_chances(problem: GroupProblem, table: Table) -> list[dict[str, Any]]:
-    chances, cells = table.chances, problem.cells
+def _shown_chances(table: Table) -> list[dict[str, Any]]:
+    chances, cells = table.chances, table.cells
+    assert isinstance(cells, GroupCells)  # noqa: S101 - for the type checker
     return [
         {"counts": cells.counts[place].tolist(), "probabilities": chances[place].tolist()}
         # One count of each orbit: a table treats the classes alike, so the others follow by renaming.
@@ -176,11 +181,11 @@ def _shown_chances(problem: GroupProblem, table: Table) -> list[dict[str, Any]]:
     ]
 
 
-def utilities_to_dict(problem: TableProblem, baselines: Sequence[Baseline]) -> dict[str, Any]:
+def utilities_to_dict(spec: TableSpec, baselines: Sequence[Baseline]) -> dict[str, Any]:
     """Return the utility of each mechanism by name, and of voters that are not private its rate."""
     utilities = {"utilities": {one.name: one.utility for one in baselines}}
     rates = {"rates": {one.name: one.rate for one in baselines}}
-    return utilities | rates if isinstance(problem, PluralityProblem) else utilities
+    return utilities | rates if spec.kind == KIND else utilities
 
 
 def answer_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +223,7 @@ def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
     return VerifiedTable(**solution.__dict__, id=spec.key, cached=answer.get("cached") is True, utilities=utilities)
 
 
-def verify_table_answer(answer: Any, problem: TableProblem) -> dict[str, Any]:
+def verify_table_answer(answer: Any, problem: Problem) -> dict[str, Any]:
     """Return an answer whose table is proved private, here, for the problem that was asked, and is the one shown."""
     try:
         its_problem, table, _ = table_from_record(member(answer, "rule"))
@@ -226,9 +231,9 @@ def verify_table_answer(answer: Any, problem: TableProblem) -> dict[str, Any]:
         raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
     if its_problem != problem:
         raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
-    if isinstance(problem, PluralityProblem):
+    if isinstance(table.cells, Histograms):
         member(answer, "utilities")
-    elif answer.get("table") != _shown_chances(problem, table):
+    elif answer.get("table") != _shown_chances(table):
         raise VerificationFailed("The answer shows another table than that of its rule.")
     return dict(answer)
 

@@ -31,7 +31,7 @@ from darrm_opt.untrusted import TOLERANCE, UNREADABLE
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.tables.groups import TableProblem
+    from darrm_opt.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -290,9 +290,7 @@ def verify_plan(answer: Any, problem: Problem, body: dict[str, Any], *, trained_
     return dict(answer)
 
 
-def verify_options(
-    answer: Any, problem: TableProblem, queries: int, sampling: Sampling | None = None
-) -> dict[str, Any]:
+def verify_options(answer: Any, problem: Problem, queries: int, sampling: Sampling | None = None) -> dict[str, Any]:
     """Return the options for queries, the mechanism of the best one proved to fit in the total."""
     from darrm_opt.mechanisms import mechanism_from_record
 

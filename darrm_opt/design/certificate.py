@@ -18,7 +18,7 @@ from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
 from darrm_opt.design.separation.result import WorstCase, search_error
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Problem, a_problem, check_arithmetic
+from darrm_opt.problem import Problem, check_arithmetic, check_binary
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 Arithmetic = Literal["float", "ball"]
@@ -65,7 +65,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
             check; the extra ``exact``).
 
     Returns:
-        The certificate, margin ≥ 0.
+        The certificate, margin ≥ 0; of several targets, each of which is proved, that with the least margin.
 
     Guarantees:
         If it returns, the release is (mε, δ)-DP for the doubles in ``gamma`` exactly as stored.
@@ -78,7 +78,13 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
 
     Source: Lemma 3.4 of the paper; Section "Certificate" of the documentation.
     """
-    noise = NoiseFunction(gamma, a_problem(problem).K)
+    asked = check_binary(problem)
+    noise = NoiseFunction(gamma, asked.K)
+    proofs = [_verified(one, noise, arithmetic) for one in asked.each_target]
+    return min(proofs, key=lambda one: one.margin)
+
+
+def _verified(problem: Problem, noise: NoiseFunction, arithmetic: str) -> Certificate:
     constraint = PrivacyConstraint.of(problem)
     if arithmetic == "float":
         worst = worst_case(noise, constraint)
@@ -139,9 +145,34 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
 
     Source: ours; linearity of f in γ.
     """
-    noise = NoiseFunction(noise, a_problem(problem).K)
-    constraint = PrivacyConstraint.of(problem)
-    return repair(noise, worst_case(noise, constraint), constraint)
+    asked = check_binary(problem)
+    noise = NoiseFunction(noise, asked.K)
+    constraints = [PrivacyConstraint.of(one) for one in asked.each_target]
+    if len(constraints) == 1:
+        (constraint,) = constraints
+        return repair(noise, worst_case(noise, constraint), constraint)
+    return _repair_for_all(noise, constraints)
+
+
+def _repair_for_all(noise: NoiseFunction, constraints: list[PrivacyConstraint]) -> tuple[NoiseFunction, Certificate]:
+    """Scale γ until the search of every target proves it; the certificate is that of the least margin."""
+    step, scaled = 2.0**-44, noise
+    while step < 1:
+        pairs = [(worst_case(scaled, constraint), constraint) for constraint in constraints]
+        if all(worst.bound <= constraint.limit for worst, constraint in pairs):
+            return scaled, _tightest(pairs)
+        room = min(
+            (constraint.limit - 3 * search_error(constraint, 1.0)) / worst.bound
+            for worst, constraint in pairs
+            if worst.bound > constraint.limit
+        )
+        scaled, step = NoiseFunction(scaled.values * (max(0.0, room) * (1 - step))), 8 * step
+    zero = NoiseFunction(noise.values * 0.0)
+    return zero, _tightest([(worst_case(zero, constraint), constraint) for constraint in constraints])
+
+
+def _tightest(pairs: list[tuple[WorstCase, PrivacyConstraint]]) -> Certificate:
+    return min((certificate_of(*pair) for pair in pairs), key=lambda one: one.margin)
 
 
 def repair(

@@ -103,6 +103,8 @@ class PrivacyConstraint(NamedTuple):
             problem: what must hold.
             nominal: whether it is to prove the problem alone; else it proves every problem that rounds to it.
         """
+        if not problem.is_binary or len(problem.target.points) > 1:
+            raise InvalidInput("problem", problem, "two classes, voters that are alike, and one (epsilon, delta)")
         strict = problem if nominal else problem.strictest
         q = math.exp(-strict.target.epsilon)
         limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta

@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
+from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import CanonicalGoal
 from darrm_opt.design.profile_vertices import ProfileVertices
 from darrm_opt.design.schedule import MAX_ITERATIONS_PER_VOTER, SolveClock, Stage
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces

@@ -35,7 +35,7 @@ import numpy as np
 
 from darrm_opt.design.backends import MIN_TOLERANCE, WarmStart, open_backend
 from darrm_opt.design.constraint import STEP_ERROR, Counts, PrivacyConstraint, cached_rows, multiset_keys
-from darrm_opt.design.objective import LinearGoal
+from darrm_opt.design.goal import LinearGoal
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, Integers, NoiseFunction

@@ -22,14 +22,7 @@ The last column is the measure where none is named. All pairs have a meaning, wi
   The counts must therefore be those of one fixed answer. Counts that treat both answers alike have no
   gap, and are refused; agreement needs no such care (it folds the counts: l and K−l weigh the same).
 
-A solver takes an objective as a *linear goal*:
-
-    maximise    weights · (γ, u) + offset        γ: the upper half; u: auxiliary variables in [0, 1], often none
-    subject to  rows · (γ, u) ≤ limits           beside the privacy rows, which leave u alone
-
-An objective with weights needs no u; those of `darrm_opt.design.scenarios` do. Optima are not unique, and weights
-vanish near K/2, where a solver leaves γ as it likes. The *canonical* goal adds a small share κ of the plain mean of γ,
-and so makes the optimum unique in practice, and the same from every backend.
+A solver takes an objective as a linear goal (`darrm_opt.design.goal`).
 """
 
 from __future__ import annotations
@@ -38,13 +31,13 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from darrm_opt.design.goal import LinearGoal
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
 from darrm_opt.problem import real_number, whole_number
 
@@ -54,13 +47,6 @@ if TYPE_CHECKING:
 Measure = Literal["tv", "agreement"]
 
 MEASURES: tuple[Measure, ...] = ("tv", "agreement")
-
-KAPPA = 1e-6
-"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far
-below what a user can see."""
-
-_SCENARIOS = "darrm_opt.design.scenarios"
-"""Where objectives are that weigh scenarios."""
 
 _VOTERS = "a whole number of voters, at least 1"
 
@@ -106,40 +92,6 @@ def forms() -> str:
 def accepted_objectives() -> str:
     """Return how every objective is written, for messages."""
     return f"{forms()}, followed by tv or agreement if not the usual measure; expected_error or minimax"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LinearGoal:
-    """A linear goal over γ's upper half and auxiliary variables."""
-
-    weights: Array  # shape (entries + auxiliaries,)
-    utility: Callable[[Array], float]  # of a γ, from its upper half, shape (entries,)
-    offset: float  # what weights·(γ, u) lacks to the utility
-    rows: Array  # shape (many, entries + auxiliaries)
-    limits: Array  # shape (many,)
-
-
-class CanonicalGoal:
-    """The goal (1−κ)·w + κ·(the plain mean of γ), and how its values and bounds relate to those of w."""
-
-    def __init__(self, goal: LinearGoal, entries: int) -> None:
-        self.goal = goal  # w
-        self.weights = (1 - KAPPA) * goal.weights  # of γ and the goal's own variables, shape (entries + auxiliaries,)
-        self.weights[:entries] += KAPPA / entries
-        self.offset = (1 - KAPPA) * goal.offset  # what weights·(γ, u) lacks to the value
-
-    def value(self, noise: NoiseFunction) -> float:
-        """Return the canonical value of γ."""
-        return (1 - KAPPA) * self.utility(noise) + KAPPA * float(noise.upper_half.sum()) / noise.upper_half.size
-
-    def utility(self, noise: NoiseFunction) -> float:
-        """Return the utility of γ: the value without the mean."""
-        return self.goal.utility(noise.upper_half)
-
-    @staticmethod
-    def utility_bound(bound: float) -> float:
-        """Return the bound on the utility that a bound on the canonical value implies: the mean is never negative."""
-        return bound / (1 - KAPPA) * (1 + 2.0**-50)
 
 
 @dataclass(frozen=True)
@@ -291,10 +243,11 @@ def as_objective(objective: AnyObjective | str) -> AnyObjective:
     value: Any = objective  # callers without a type checker may pass anything
     if isinstance(value, str) and value in FAMILIES:
         return parse_objective(value)
-    scenarios = import_module(_SCENARIOS)  # a floor above: the usual objectives do without
-    if isinstance(value, scenarios.ScenarioObjective):
-        return cast("ScenarioObjective", value)
-    return (scenarios.parse_scenarios(value) if isinstance(value, str) else None) or parse_objective(value)
+    from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios  # the usual objectives do without
+
+    if isinstance(value, ScenarioObjective):
+        return value
+    return (parse_scenarios(value) if isinstance(value, str) else None) or parse_objective(value)
 
 
 def parse_objective(text: str) -> Objective:

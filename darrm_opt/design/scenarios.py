@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.objective import LinearGoal
+from darrm_opt.design.goal import LinearGoal
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import poisson_binomial

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -169,8 +168,7 @@ class Solution:
         Raises:
             BackendUnavailable: matplotlib is not installed.
         """
-        baselines = _later("baselines").private_baselines(self.problem)
-        figure: Figure = _later("figures").comparison_figure(self, baselines)
+        figure: Figure = CONVENIENCES["plot"](self)
         return figure
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -182,13 +180,7 @@ class Solution:
         Raises:
             OSError: it cannot be written.
         """
-        import json
-
-        from darrm_opt.durable_file import replacing
-
-        text = json.dumps(_later("record").solution_record(self), indent=2, ensure_ascii=False, allow_nan=False)
-        with replacing(path) as draft:
-            draft.write_text(f"{text}\n", encoding="utf-8")
+        CONVENIENCES["save"](self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Solution:
@@ -208,28 +200,10 @@ class Solution:
             ReproofFailed: it holds no solution, or one that does not keep what it claims.
             NotPrivate: its γ is not private for its problem.
         """
-        from pathlib import Path
-
-        reprove = _later("reprove")
-        try:
-            content = _later("untrusted").json_value(Path(path).read_bytes())
-        except ValueError as err:
-            raise reprove.ReproofFailed("record", f"{path} is not JSON: {err}") from err
-        claim: Solution = reprove.read_solution(content)
-        solution: Solution = reprove.reprove(claim, _later("record").DesignSpec.of(claim))
+        solution: Solution = CONVENIENCES["load"](path)
         return solution
 
 
-_LATER = {
-    "baselines": "darrm_opt.planning.baselines",
-    "figures": "darrm_opt.figures",
-    "record": "darrm_opt.record",
-    "reprove": "darrm_opt.reprove",
-    "untrusted": "darrm_opt.untrusted",
-}
-"""What the conveniences of `Solution` need from above this layer, loaded when they are called: a design does
-without."""
-
-
-def _later(name: str) -> Any:
-    return import_module(_LATER[name])
+CONVENIENCES: dict[str, Callable[..., Any]] = {}
+"""What `Solution.plot`, `Solution.save` and `Solution.load` do, as the package provides it: records and figures are
+made of solutions, and a design knows nothing of them."""

@@ -20,15 +20,16 @@ from darrm_opt.design.backends import BACKENDS, MIN_TOLERANCE
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent
+from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import AnyObjective, CanonicalGoal, as_objective
+from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.schedule import LARGE_K, SolveClock, binding_family, is_expensive, is_quick, schedule
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Problem, a_problem, real_number
+from darrm_opt.problem import Problem, check_binary, real_number
 
 MAX_ENUMERATED_ROWS = 2_000_000
 """Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
@@ -104,9 +105,15 @@ def solve(
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
-    asked = a_problem(problem)
+    asked = check_binary(problem)
     # All of it before any work: a solve may take minutes.
     check_choices(asked, shape, method, backend, tolerance, time_limit)
+    if len(asked.target.points) > 1:
+        from darrm_opt.design.several_targets import TargetsSolver
+
+        if method == "enumerate":
+            raise InvalidInput("method", method, "'auto' or 'cuts', where there are several targets")
+        return TargetsSolver(asked, as_objective(objective), shape, backend, time_limit, progress).solve()
     return Solver(asked, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
 
 

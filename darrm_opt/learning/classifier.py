@@ -38,11 +38,10 @@ from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.problem import Privacy, Problem, VoterGroup, whole_number
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
-from darrm_opt.tables.groups import VoterGroup, simplest_problem
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
 from darrm_opt.teachers import ConstantVote, random_states, slot_partition
@@ -302,7 +301,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if mechanism.private_voters:
             shown = {"classes": mechanism.classes, "affected": overlap}
             abstains = getattr(supposed, "abstention", False)
-            ours = simplest_problem(self._voter_groups(K), supposed.target, **shown, abstention=abstains)
+            ours = Problem(groups=self._voter_groups(K), target=supposed.target, abstention=abstains, **shown).merged
             if ours != supposed or log.limit > 1:
                 raise InvalidInput("release_log", str(path), f"{accepted}, of their privacy, for one prediction")
         if (log.proposal is None) != (self.earned is None):

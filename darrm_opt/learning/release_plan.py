@@ -49,10 +49,10 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.noise import check_unmasked
 from darrm_opt.planning import design_within_total
-from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.problem import MAX_GROUP_CLASSES, Privacy, Problem, VoterGroup, real_number, whole_number
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample
 from darrm_opt.tables.corners import count_bound
-from darrm_opt.tables.groups import MAX_CELLS, MAX_COUNTS, MAX_GROUP_CLASSES, GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.tables.groups import MAX_CELLS, MAX_COUNTS, group_cells
 from darrm_opt.tables.objective import as_table_objective
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.votes import Labels
@@ -247,13 +247,13 @@ def _single_release(
     # Then the search of any number of queries has this table among its candidates.
     if all(group.voter.epsilon == math.inf for group in voters):
         return None
-    problem = simplest_problem(voters, total, classes=classes, affected=affected, abstention=price > 0)
-    if isinstance(problem, Problem):
+    problem = Problem(groups=voters, target=total, affected=affected, classes=classes, abstention=price > 0).merged
+    if problem.is_binary:
         return _certified_noise(_checked_solution(design, problem))
-    if not isinstance(problem, GroupProblem) or len(problem.cells.owners) > MAX_CELLS:
+    if problem.is_public or len(group_cells(problem).owners) > MAX_CELLS:
         return None
     # A bound on the corners: to count them exactly may take longer than the solve.
-    if count_bound(problem, problem.strictest[0], range(len(problem.groups))) > MAX_CORNERS:
+    if count_bound(problem, problem.strictest.voters, range(len(problem.groups))) > MAX_CORNERS:
         return None
     solution = solve_table(problem, as_table_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
     table = GroupTableMechanism(problem, solution.table)

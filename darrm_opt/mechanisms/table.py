@@ -27,13 +27,12 @@ from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import RandomSource
 from darrm_opt.tables.certificate import TableCertificate, verify_table
 from darrm_opt.tables.corners import Corners, count_bound
-from darrm_opt.tables.groups import GroupProblem, TableProblem
-from darrm_opt.tables.problem import ABSTENTION, Histograms, PluralityProblem, histograms
-from darrm_opt.tables.record import CLAIMS, GROUP_KIND, KIND, kind_of_problem, table_from_record, table_record
+from darrm_opt.tables.problem import ABSTENTION, Histograms, histograms
+from darrm_opt.tables.record import CLAIMS, GROUP_KIND, KIND, kind_of, table_from_record, table_record
 from darrm_opt.tables.table import Table
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 from darrm_opt.voters import PrivacyProfile
@@ -57,10 +56,10 @@ class TableMechanism(VoteMechanism):
     claims = ("version", *CLAIMS)  # the version is that of its writer
     defaults = ("fresh",)  # files of `darrm solve` do not say it
 
-    def __init__(self, problem: TableProblem, table: Table) -> None:
+    def __init__(self, problem: Problem, table: Table) -> None:
         # The accounts of one kind of voters prove nothing of the other.
-        if kind_of_problem(problem) != self.kind:
-            raise InvalidInput("problem", problem, f"the problem of a {self.kind}")
+        if kind_of(table.cells) != self.kind:
+            raise InvalidInput("table", kind_of(table.cells), f"a {self.kind}")
         self.certificate: TableCertificate = verify_table(problem, table)
         self.problem, self.table = problem, table
         self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
@@ -96,8 +95,6 @@ class RuleMechanism(TableMechanism):
 
     name = "table"
     kind = KIND
-
-    problem: PluralityProblem
 
     @property
     def description(self) -> str:
@@ -164,9 +161,7 @@ class GroupTableMechanism(TableMechanism):
     kind = GROUP_KIND
     takes_samples = False
 
-    problem: GroupProblem
-
-    def __init__(self, problem: TableProblem, table: Table, *, fresh: bool = False) -> None:
+    def __init__(self, problem: Problem, table: Table, *, fresh: bool = False) -> None:
         super().__init__(problem, table)
         self.fresh = check_fresh(fresh)
 
@@ -210,7 +205,7 @@ class GroupTableMechanism(TableMechanism):
     def _reach(self, moving: frozenset[int]) -> VoterReach:
         problem, groups = self.problem, self.problem.groups
         affected = min(self.affected, sum(groups[g].K for g in moving))
-        laws = self._laws(problem.strictest[0], moving)
+        laws = self._laws(problem.strictest.voters, moving)
         fixed = self._laws(tuple(Privacy(math.inf) for _ in groups), moving) if self.is_fixed else None
         models = least_private([(groups[g].voter, groups[g].K) for g in sorted(moving)], affected)
         delta = problem.target.delta
@@ -283,7 +278,7 @@ class GroupTableMechanism(TableMechanism):
         return hash(self._content)
 
     @property
-    def _content(self) -> tuple[GroupProblem, Table]:
+    def _content(self) -> tuple[Problem, Table]:
         return self.problem, self.table
 
 

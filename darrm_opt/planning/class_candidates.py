@@ -27,8 +27,8 @@ from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.table_baselines import calibrate_confident, calibrate_mechanism, tables
-from darrm_opt.problem import Privacy
-from darrm_opt.tables.problem import PluralityProblem, has_table
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem
+from darrm_opt.tables.problem import has_table
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
@@ -102,8 +102,10 @@ def _table_maker(name: str, question: Question) -> Maker | None:
     """Return what makes the table of a name; None where it has none."""
     law, abstention = question.vote_law, question.price > 0
 
-    def problem(target: Privacy, *, abstention: bool = False) -> PluralityProblem:
-        return PluralityProblem(question.K, question.classes, target, question.affected, abstention=abstention)
+    def problem(target: Privacy, *, abstention: bool = False) -> Problem:
+        return Problem(
+            question.K, NOT_PRIVATE, target, question.affected, classes=question.classes, abstention=abstention
+        )
 
     def optimal(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
         solution = solve_table(problem(target, abstention=abstention), law.objective)
@@ -177,13 +179,15 @@ ProvedTable = tuple[RuleMechanism, float | None, dict[str, float]]
 """A table that is proved, and what its maker says of it."""
 
 
-def _proved_table(make: Maker, target: Privacy, problem: PluralityProblem) -> ProvedTable:
+def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable:
     table, gap, parameters = make(target)
-    proved = PluralityProblem(problem.K, problem.classes, target, problem.affected, abstention=table.cells.abstention)
+    proved = Problem(
+        problem.K, NOT_PRIVATE, target, problem.affected, classes=problem.classes, abstention=table.cells.abstention
+    )
     return RuleMechanism(proved, table), gap, parameters
 
 
-def _composed_table(make: Maker, problem: PluralityProblem, queries: int) -> ProvedTable:
+def _composed_table(make: Maker, problem: Problem, queries: int) -> ProvedTable:
     """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
     total = problem.target
     start = epsilon_each(total, 0.0, queries)

@@ -24,8 +24,8 @@ from darrm_opt.planning.option import Option, Plan
 from darrm_opt.planning.question import Question, end_of, remaining, stop_at
 from darrm_opt.planning.ranking import FRESH, plan, plan_of_options, time_limit_warning
 from darrm_opt.planning.table_baselines import table_baselines
-from darrm_opt.problem import Privacy, Problem
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, simplest_problem
+from darrm_opt.problem import Privacy, Problem, VoterGroup
+from darrm_opt.tables.groups import group_cells
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective, expected
 from darrm_opt.tables.priors import PluralityPrior, Ties
 from darrm_opt.tables.solver import TableSolution, solve_table
@@ -73,17 +73,17 @@ def plan_groups(
     >>> plan_groups([(6, 0.1), (5, 0.5)], 1, Privacy(0.6)).best.name
     'optimal'
     """
-    found = simplest_problem(groups, total, classes=classes, affected=affected, abstention=price > 0)
+    found = Problem(groups=groups, target=total, affected=affected, classes=classes, abstention=price > 0).merged
     alike: dict[str, Any] = {"classes": classes, "ties": ties, "price": price, "least_accuracy": least_accuracy}
     searched: dict[str, Any] = {"time_limit": time_limit, "progress": progress}
     # Voters that are alike have better searches there, for γ and its releases; one question must have one answer.
-    if not isinstance(found, GroupProblem) and len(set(weights or (1.0,))) == 1:
-        voter = found.voter if isinstance(found, Problem) else None
+    if (found.is_binary or found.is_public) and len(set(weights or (1.0,))) == 1:
+        voter = found.voter if found.is_binary else None
         return plan(found.K, voter, queries, total, int(found.affected), prior, fresh=fresh, **alike, **searched)
     goal = as_table_objective(prior or "dirichlet(1)", price, ties, weights)
     if not isinstance(goal, PluralityObjective):
         raise InvalidInput("prior", str(prior), "a prior of the votes", "A truth is an objective of `solve`.")
-    problem = GroupProblem(classes, groups, total, affected, abstention=price > 0)
+    problem = Problem(groups=groups, target=total, affected=affected, classes=classes, abstention=price > 0)
     question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=least_accuracy)
     end = end_of(time_limit)
     question = replace(question, stop=stop_at(end))
@@ -108,7 +108,7 @@ def plan_groups(
 
 
 def group_question(
-    problem: GroupProblem, goal: PluralityObjective, queries: int, *, fresh: bool, least_accuracy: float | None
+    problem: Problem, goal: PluralityObjective, queries: int, *, fresh: bool, least_accuracy: float | None
 ) -> Question:
     """Return the question of groups of voters, after checking every number; the total is the problem's target."""
     given: dict[str, Any] = {"classes": problem.classes, "ties": goal.ties, "price": goal.price}
@@ -118,7 +118,7 @@ def group_question(
     return replace(question, fresh=check_fresh(fresh))
 
 
-def plain_option(question: Question, problem: GroupProblem) -> Option | None:
+def plain_option(question: Question, problem: Problem) -> Option | None:
     """Return the plurality itself, where the voters' own answers or models are within the total."""
     voters = least_private([(group.voter, group.K) for group in problem.groups], problem.affected)
     times = question.queries if question.fresh else 1
@@ -134,7 +134,7 @@ def plain_option(question: Question, problem: GroupProblem) -> Option | None:
     return Option.fitting("majority", question, why, (1.0, 1.0), spent, account, queries=queries)
 
 
-def _tables(question: Question, problem: GroupProblem, goal: PluralityObjective, end: float) -> list[Option]:
+def _tables(question: Question, problem: Problem, goal: PluralityObjective, end: float) -> list[Option]:
     """Return the best table and the others, of the largest (ε, δ) of one answer of which all fit, the best first."""
     total, queries = question.total, question.queries
 
@@ -190,7 +190,9 @@ def _option(
     target, cost = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta)
     if cost.epsilon > question.total.epsilon:
         return Option.unfit(name, question, why)
-    masses = replace(goal, price=0.0).worth(mechanism.problem.cells)  # of the counts that are judged, at their leaders
+    masses = replace(goal, price=0.0).worth(
+        group_cells(mechanism.problem)
+    )  # of the counts that are judged, at their leaders
     chances, classes = mechanism.table.chances, mechanism.classes
     right = expected(mechanism.table, masses)
     answered = math.fsum((masses.max(axis=1) * chances[:, :classes].sum(axis=1)).tolist())

@@ -35,10 +35,10 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.best_target import check_total
 from darrm_opt.priors import Prior
-from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, real_number, whole_number
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import PastVotes, PluralityPrior, Ties, is_class_prior, parse_prior, sample_counts
-from darrm_opt.tables.problem import Histograms, PluralityProblem, has_table
+from darrm_opt.tables.problem import Histograms, has_table, histograms
 from darrm_opt.tables.table import Table
 
 MAX_QUERIES = 10**9
@@ -83,7 +83,7 @@ class TwoClassVotes:
 class VoteLaw:
     """Vote counts with their masses: all that can occur, and those that are judged (ties may be left out)."""
 
-    def __init__(self, objective: PluralityObjective, problem: PluralityProblem) -> None:
+    def __init__(self, objective: PluralityObjective, problem: Problem) -> None:
         # Counts are decreasing, shape (N, C); ``samples`` says how many were drawn from the prior, where they are too
         # many to list: None for the whole law, or past votes.
         self.objective, self.samples = objective, None
@@ -94,7 +94,7 @@ class VoteLaw:
             self.counts = np.array([partition for partition, _ in prior.counts], dtype=np.intp)
             masses = np.array([times for _, times in prior.counts], dtype=np.float64)
         elif has_table(K, classes):
-            cells = PluralityProblem(K, classes, problem.target).cells
+            cells = histograms(K, classes, 1, abstention=False)
             self.counts, masses = np.array(cells.partitions, dtype=np.intp), prior.masses(cells)
         else:
             self.samples = min(SAMPLES, max(MIN_SAMPLES, SAMPLED_NUMBERS // classes))
@@ -232,7 +232,9 @@ class Question:
         check_total(total)
         affected = 1 if affected is None and sampling is not None else affected
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
-        shape = PluralityProblem(problem.K, classes, total, problem.affected)  # refuses what is no number of classes
+        shape = Problem(
+            problem.K, NOT_PRIVATE, total, problem.affected, classes=classes
+        )  # refuses what is no number of classes
         fresh = check_fresh(fresh)
         accepted = f"a probability in [{1 / classes:g}, 1)"
         least = 1 / classes + USEFUL * (1 - 1 / classes)
@@ -291,9 +293,9 @@ class Question:
         return self.queries > MAX_EXACT_QUERIES
 
     @property
-    def problem(self) -> PluralityProblem:
+    def problem(self) -> Problem:
         """The voters and the total, as a problem of tables."""
-        return PluralityProblem(self.K, self.classes, self.total, self.affected)
+        return Problem(self.K, NOT_PRIVATE, self.total, self.affected, classes=self.classes)
 
     @property
     def affected_distribution(self) -> AffectedDistribution | None:
@@ -393,7 +395,7 @@ USEFUL = 0.2
 
 
 def _judgement(
-    shape: PluralityProblem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float, *, always: bool
+    shape: Problem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float, *, always: bool
 ) -> tuple[AnyObjective | None, Prior | None, VoteLaw | None]:
     """Return what γ maximises, how votes between two classes fall, and the law of votes where that judges."""
     two = shape.classes == 2

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,8 +42,8 @@ from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
-from darrm_opt.tables.problem import Index, PluralityProblem, has_table
+from darrm_opt.problem import MAX_TARGET_EPSILON, NOT_PRIVATE, Privacy, Problem
+from darrm_opt.tables.problem import Index, has_table, partition_cells
 from darrm_opt.tables.solver import TableSolution, solve_table
 from darrm_opt.tables.table import Table
 
@@ -86,10 +86,10 @@ def sampled_option(name: str, question: Question, sampling: Sampling) -> Option:
     return _fitting(name, question, sampling, mechanism, shares, parameters)
 
 
-def _table_problem(question: Question, epsilon: float) -> PluralityProblem:
+def _table_problem(question: Question, epsilon: float) -> Problem:
     """Return the problem of one table for an ε of one release."""
-    voters = (question.K, question.classes, Privacy(epsilon), question.affected)
-    return PluralityProblem(*voters, abstention=question.price > 0)
+    several: dict[str, Any] = {"classes": question.classes, "abstention": question.price > 0}
+    return Problem(question.K, NOT_PRIVATE, Privacy(epsilon), question.affected, **several)
 
 
 def _best_table(question: Question, sampling: Sampling) -> Option:
@@ -151,7 +151,7 @@ BISECTIONS, COARSE_BISECTIONS = 32, 6
 class RenyiTables:
     """The program for one problem, whose target does not count, one sampling and the utility of each cell."""
 
-    def __init__(self, problem: PluralityProblem, weights: Array, sampling: Sampling) -> None:
+    def __init__(self, problem: Problem, weights: Array, sampling: Sampling) -> None:
         with needed_by("The linear program of several classes"):
             from scipy import sparse
 
@@ -168,7 +168,7 @@ class RenyiTables:
         if found is None:
             return None
         counts, triples = found
-        cells = problem.cells.find(counts)
+        cells = partition_cells(problem).find(counts)
         off, on, other = (cells[triples[:, side]] for side in range(3))
         return off, on, other
 
@@ -201,7 +201,7 @@ class RenyiTables:
         from darrm_opt.tables.edge_program import EdgeProgram
 
         limit, (left, right) = math.expm1(min((order - 1) * divergence, MAX_EXPONENT)), self._sides
-        program = EdgeProgram(self._problem.cells, self._weights)
+        program = EdgeProgram(partition_cells(self._problem), self._weights)
         outputs = self._problem.classes + self._problem.abstention
         # The uniform table loses nothing, so it is inside every limit: each line from it leaves the set once, F being
         # convex.
@@ -253,7 +253,7 @@ class RenyiTables:
         problem = self._problem
         outputs = problem.classes + problem.abstention
         mixed = (1 - UNIFORM) * table + UNIFORM / outputs
-        proved = Table.normalised(problem.cells, mixed)
+        proved = Table.normalised(partition_cells(problem), mixed)
         largest = table_laws(proved, problem.affected).max_loss
         target = Privacy(largest * (1 + 1e-6) + 1e-9)
         return RuleMechanism(replace(problem, target=target), proved)
@@ -291,7 +291,7 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
     """Return the best table by the Rényi divergence of all queries together, at the best order."""
     total, queries, law = question.total, question.queries, question.vote_law
     problem = _table_problem(question, 1.0)
-    weights, _ = law.objective.cell_weights(problem.cells)
+    weights, _ = law.objective.cell_weights(partition_cells(problem))
     tables = RenyiTables(problem, weights, sampling)
     if not tables.is_possible:
         return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")

@@ -34,8 +34,9 @@ from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
+from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import AnyObjective, CanonicalGoal, as_objective
+from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.solution import Status

@@ -30,21 +30,22 @@ from darrm_opt.mechanisms.base import CONFIDENT, mechanism_classes
 from darrm_opt.mechanisms.vote_noise import checked_table
 from darrm_opt.noise import Array
 from darrm_opt.planning.question import end_of, remaining, stop_at
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.certificate import certify_table
 from darrm_opt.tables.corners import corners_of
-from darrm_opt.tables.groups import GroupProblem, TableProblem, VoterGroup, compositions
+from darrm_opt.tables.groups import cells_of, compositions, group_cells
 from darrm_opt.tables.objective import (
     PluralityObjective,
     TableObjective,
     Worth,
     expected,
+    is_plurality,
     objective_for,
     utility,
 )
 from darrm_opt.tables.priors import PluralityPrior
-from darrm_opt.tables.problem import Histograms, Index, PluralityProblem, histograms
+from darrm_opt.tables.problem import Histograms, Index, histograms, partition_cells
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
@@ -85,7 +86,7 @@ class Baseline:
 
 
 def table_baselines(
-    problem: TableProblem,
+    problem: Problem,
     objective: TableObjective | PluralityPrior | str = "dirichlet(1)",
     *,
     time_limit: float | None = None,
@@ -99,12 +100,12 @@ def table_baselines(
     ``upper_bound`` of `solve_table`.
     """
     goal = objective_for(problem, objective)
-    if isinstance(problem, PluralityProblem):
+    if is_plurality(problem, goal):
         return _calibrated_baselines(problem, goal)
     return _group_baselines(problem, goal, end_of(time_limit))
 
 
-def _calibrated_baselines(problem: PluralityProblem, goal: TableObjective) -> tuple[Baseline, ...]:
+def _calibrated_baselines(problem: Problem, goal: TableObjective) -> tuple[Baseline, ...]:
     labelling = replace(problem, abstention=False)
     found = {name: calibrate_mechanism(labelling, name) for name in tables()}
     if problem.abstention:
@@ -123,9 +124,7 @@ def tables() -> dict[str, TableLaw]:
     return {name: law for name, law in laws if law is not None}
 
 
-def calibrate_mechanism(
-    problem: PluralityProblem, name: str, *, precision: float = EDGE_PRECISION
-) -> tuple[float, Table]:
+def calibrate_mechanism(problem: Problem, name: str, *, precision: float = EDGE_PRECISION) -> tuple[float, Table]:
     """Return a mechanism at the largest rate at which its label, and nothing more, is private for the problem.
 
     Args:
@@ -149,19 +148,19 @@ def calibrate_mechanism(
         raise InvalidInput(
             "abstention", problem.abstention, "a problem without abstention", "These mechanisms always release a class."
         )
-    cells = problem.cells
+    cells = partition_cells(problem)
     rate = _largest_edge_rate(problem, lambda rate: law(cells, rate), precision)
     return rate, _certified(problem, law(cells, rate))
 
 
-def calibrate_confident(problem: PluralityProblem, utility: Callable[[Table], float]) -> tuple[float, Table]:
+def calibrate_confident(problem: Problem, utility: Callable[[Table], float]) -> tuple[float, Table]:
     """Return a checked noisy maximum at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
 
     Guarantees: The table is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
     """
     if not problem.abstention:
         raise InvalidInput("abstention", problem.abstention, "a problem with abstention")
-    cells, found = problem.cells, []
+    cells, found = partition_cells(problem), []
     for threshold in sorted({problem.K * share for share in THRESHOLDS}):
         for check_share in CHECK_SHARES:
             table = partial(checked_table, cells, threshold=threshold, check_share=check_share)
@@ -170,14 +169,14 @@ def calibrate_confident(problem: PluralityProblem, utility: Callable[[Table], fl
     return max(found, key=lambda one: utility(one[1]))
 
 
-def _certified(problem: TableProblem, values: Array) -> Table:
+def _certified(problem: Problem, values: Array) -> Table:
     # Scaled until its doubles are proved: a closed form has nothing to spare for rounding.
-    return certify_table(problem, Table.normalised(problem.cells, values))[0]
+    return certify_table(problem, Table.normalised(cells_of(problem), values))[0]
 
 
-def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float) -> float:
+def _largest_edge_rate(problem: Problem, table: Callable[[float], Array], precision: float) -> float:
     """Return the rate, to a relative precision from below, up to which a mechanism is private, in floating point."""
-    cells, target = problem.cells, problem.strictest_target
+    cells, target = partition_cells(problem), problem.strictest.target
     c = math.exp(target.epsilon)
 
     def fits(rate: float) -> bool:
@@ -190,14 +189,15 @@ def _largest_edge_rate(problem: PluralityProblem, table: Callable[[float], Array
     return largest_fitting_from(fits, first, MAX_EDGE_RATE, precision)
 
 
-def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
-    worth = goal.worth(problem.cells)
+def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
+    counted = group_cells(problem)
+    worth = goal.worth(counted)
     cells = histograms(problem.K, problem.classes, 1, abstention=False)
     stop = stop_at(end)
 
     def baseline(name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
-        values = np.zeros(len(problem.cells.owners))
-        np.maximum.at(values, problem.cells.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
+        values = np.zeros(len(counted.owners))
+        np.maximum.at(values, counted.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
         table = _certified(problem, values)
         return Baseline(name, table, expected(table, worth), parameter, rate)
 
@@ -228,7 +228,7 @@ def _group_baselines(problem: GroupProblem, goal: TableObjective, end: float) ->
 
 
 def _best_subsamples(
-    problem: GroupProblem, worth: Array, subsample: Callable[[int], Array], stop: Callable[[], bool]
+    problem: Problem, worth: Array, subsample: Callable[[int], Array], stop: Callable[[], bool]
 ) -> list[int]:
     """Return the numbers of voters, 2 or more, whose tables are the most useful once private, but for rounding."""
     corners, uniform = corners_of(problem), float(worth.mean(axis=1).sum())
@@ -290,17 +290,17 @@ def subsampled(cells: Histograms, m: int) -> Array:
     return np.asarray(of_class[cells.owners, (partitions[cells.owners] == cells.values[:, None]).argmax(axis=1)])
 
 
-def _of_totals(problem: GroupProblem, cells: Histograms, values: Array) -> Array:
+def _of_totals(problem: Problem, cells: Histograms, values: Array) -> Array:
     """Return a table over the votes of all groups together as the chance of each output, shape (counts, outputs)."""
     by_count = np.zeros((len(cells.partitions), cells.K + 1))
     by_count[cells.owners, cells.values] = values
-    totals = problem.cells.counts.sum(axis=1)
+    totals = group_cells(problem).counts.sum(axis=1)
     places = [cells.numbers[tuple(row)] for row in (-np.sort(-totals, axis=1)).tolist()]
     chances = by_count[np.array(places)[:, None], totals]
     return np.column_stack([chances, np.zeros(len(chances))]) if problem.abstention else chances
 
 
-def _largest_rate(problem: GroupProblem, chances: Any, stop: Callable[[], bool]) -> float:
+def _largest_rate(problem: Problem, chances: Any, stop: Callable[[], bool]) -> float:
     """Return the largest rate at which the table is private but for rounding; 0, or a smaller one, once ``stop`` is."""
     corners = corners_of(problem)
 
@@ -311,7 +311,7 @@ def _largest_rate(problem: GroupProblem, chances: Any, stop: Callable[[], bool])
     return largest_fitting_from(fits, 0.01, MAX_RATE, PRECISION)
 
 
-def _worst_group(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
+def _worst_group(problem: Problem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
     """Return the best table where all are as the least private voters, for the plurality of unweighted votes."""
     if not isinstance(goal, PluralityObjective) or goal.weights is not None:
         return None
@@ -323,13 +323,13 @@ def _worst_group(problem: GroupProblem, goal: TableObjective, end: float) -> tup
         table = solve_table(alike, goal, time_limit=remaining(end)).table
     except InvalidInput:  # out of reach
         return None
-    totals = problem.cells.counts.sum(axis=1)
-    return table.chances[alike.cells.places(totals[:, None, :])], f"all at epsilon = {worst.epsilon:g}"
+    totals = group_cells(problem).counts.sum(axis=1)
+    return table.nearest[table.cells.find(totals)], f"all at epsilon = {worst.epsilon:g}"
 
 
-def _best_subset(problem: GroupProblem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
+def _best_subset(problem: Problem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
     """Return the best table that sees some of the groups alone, for the objective about all of them."""
-    worth, counts = goal.worth(problem.cells), problem.cells.counts
+    worth, counts = goal.worth(group_cells(problem)), group_cells(problem).counts
     several = range(len(problem.groups))
     sizes = range(1, len(several)) if len(several) <= MAX_SUBSET_GROUPS else (1, len(several) - 1)
     best: tuple[float, Array, str] | None = None
@@ -340,8 +340,9 @@ def _best_subset(problem: GroupProblem, goal: TableObjective, end: float) -> tup
             groups = tuple(problem.groups[g] for g in chosen)
             affected = min(problem.affected, sum(group.K for group in groups))
             part = replace(problem, groups=groups, affected=affected)
-            places = part.cells.places(counts[:, list(chosen)])
-            seen = np.zeros((len(part.cells.counts), worth.shape[1]))
+            cells = group_cells(part)
+            places = cells.places(counts[:, list(chosen)])
+            seen = np.zeros((len(cells.counts), worth.shape[1]))
             np.add.at(seen, places, worth)  # expected over the votes that are not seen
             solution = solve_table(part, Worth(seen), time_limit=remaining(end))
             if best is None or solution.utility > best[0]:

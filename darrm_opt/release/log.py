@@ -49,7 +49,7 @@ from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
-from darrm_opt.tables.problem import ABSTENTION, PluralityProblem
+from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.votes import Labels, label_type
 from darrm_opt.untrusted import UNREADABLE, check_written, typed
@@ -714,7 +714,7 @@ def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
     ``releasing``: a mechanism, a `Solution`, a `TableSolution`, or a pair (gamma, problem).
     """
     check_fresh(fresh)
-    if isinstance(releasing, TableSolution) and isinstance(releasing.problem, PluralityProblem):
+    if isinstance(releasing, TableSolution) and isinstance(releasing.table.cells, Histograms):
         return RuleMechanism(releasing.problem, releasing.table)
     if isinstance(releasing, TableSolution) or (isinstance(releasing, GroupTableMechanism) and fresh):
         return GroupTableMechanism(releasing.problem, releasing.table, fresh=fresh)

@@ -26,11 +26,11 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
-from darrm_opt.problem import Privacy, check_arithmetic
+from darrm_opt.problem import Privacy, Problem, check_arithmetic
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
 from darrm_opt.tables.corners import Corners, VoterMaps, corners_of, voter_maps
-from darrm_opt.tables.groups import GroupProblem, TableProblem, compositions
-from darrm_opt.tables.problem import ABSTENTION, Partition, PluralityProblem
+from darrm_opt.tables.groups import GroupCells, cells_of, compositions, group_cells
+from darrm_opt.tables.problem import ABSTENTION, Histograms, Partition, partition_cells
 from darrm_opt.tables.table import Table
 
 _REPAIR = "Use certify_table() to mix it with the uniform release until it is private."
@@ -98,7 +98,7 @@ class Excess:
     worst: Edge | Corner
 
 
-def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
+def verify_table(problem: Problem, table: Table) -> TableCertificate:
     """Prove that a table is private, from its values alone.
 
     Args:
@@ -114,8 +114,8 @@ def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
         NotPrivate: it is not private, or cannot be proved so; the error names a worst place and the outputs.
 
     >>> from darrm_opt import Privacy
-    >>> problem = PluralityProblem(3, 2, Privacy(1.0, 0.25))
-    >>> round(verify_table(problem, Table(problem.cells, [0.0] * 4)).margin, 6)
+    >>> problem = Problem(3, Privacy(float("inf")), Privacy(1.0, 0.25), affected=1)
+    >>> round(verify_table(problem, Table(cells_of(problem), [0.0] * 4)).margin, 6)
     0.25
     """
     proof = _proof_of(problem, table)
@@ -125,7 +125,7 @@ def verify_table(problem: TableProblem, table: Table) -> TableCertificate:
     return _certificate(proof, found)
 
 
-def certify_table(problem: TableProblem, table: Table) -> tuple[Table, TableCertificate]:
+def certify_table(problem: Problem, table: Table) -> tuple[Table, TableCertificate]:
     """Mix a table with the uniform release just enough that it is private, and prove it.
 
     Args:
@@ -154,20 +154,21 @@ def certify_table(problem: TableProblem, table: Table) -> tuple[Table, TableCert
 
 
 @lru_cache(maxsize=4)
-def _excess(problem: TableProblem, table: Table) -> Excess:
+def _excess(problem: Problem, table: Table) -> Excess:
     """Return the largest excess of a table; the last are kept, as what a solve has proved is proved as it is used."""
     check_arithmetic()
     return _proof_of(problem, table).excess(table)
 
 
-def _proof_of(problem: TableProblem, table: Table) -> EdgeProof | CornerProof:
+def _proof_of(problem: Problem, table: Table) -> EdgeProof | CornerProof:
     """Return the proof for a problem's voters, after a look at whether the table is theirs."""
-    shape = problem.cells.shape
+    cells = group_cells(problem) if isinstance(table.cells, GroupCells) else cells_of(problem)
+    shape = cells.shape
     if table.cells.shape != shape:
         raise InvalidInput(
             "table", f"one of {table.cells.shape}", f"a table of voters, classes and ⊥ {shape}, as asked"
         )
-    return EdgeProof(problem) if isinstance(problem, PluralityProblem) else CornerProof(problem)
+    return EdgeProof(problem) if isinstance(cells, Histograms) else CornerProof(problem)
 
 
 def _certificate(proof: EdgeProof | CornerProof, found: Excess) -> TableCertificate:
@@ -179,8 +180,9 @@ class EdgeProof:
 
     error = 0.0
 
-    def __init__(self, problem: PluralityProblem) -> None:
-        self._problem, self._cells, self._target = problem, problem.cells, problem.strictest_target
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._target = problem, problem.strictest.target
+        self._cells = partition_cells(problem)
         self._low, _ = exp_bounds(self._target.epsilon)
 
     def __len__(self) -> int:
@@ -245,7 +247,7 @@ class EdgeProof:
 
     def refusal(self, table: Table, found: Excess) -> NotPrivate:
         """Return the error of a table that is not proved private: refuted by an edge where no reading allows it."""
-        target, bound, edge = self._problem.loosest_target, found.bound, found.worst
+        target, bound, edge = self._problem.loosest.target, found.bound, found.worst
         _, high = exp_bounds(target.epsilon)
         value, place = self._largest(table, high, target)
         if value > 0:
@@ -260,7 +262,7 @@ class EdgeProof:
 class CornerProof:
     """Proof over every corner, for the strictest reading: of e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ."""
 
-    def __init__(self, problem: GroupProblem) -> None:
+    def __init__(self, problem: Problem) -> None:
         self._problem, self._corners = problem, corners_of(problem)  # for each target
 
     def __len__(self) -> int:
@@ -299,12 +301,12 @@ class CornerProof:
         """Return the error of a table that is not proved private: refuted by a corner where no reading allows it."""
         corner, problem = found.worst, self._problem
         assert isinstance(corner, Corner)  # noqa: S101 - for the type checker
-        voters, targets = problem.loosest
+        loosest = problem.loosest
         try:
-            before, after = place_chances(problem, table, corner, voters)
+            before, after = place_chances(problem, table, corner, loosest.voters)
             value = max(
                 before - Fraction(exp_bounds(target.epsilon)[1], 1 << EXPONENT_BITS) * after - Fraction(target.delta)
-                for target in targets
+                for target in loosest.targets
             )
         except InvalidInput:  # an outcome that voters of the loosest reading do not have
             value = Fraction(0)
@@ -326,7 +328,7 @@ def _refusal(place: str, worst: dict[str, int], shown: float, bound: float, *, c
 
 
 def place_chances(
-    problem: TableProblem, table: Table, place: Edge | Corner, voters: tuple[Privacy, ...] | None = None
+    problem: Problem, table: Table, place: Edge | Corner, voters: tuple[Privacy, ...] | None = None
 ) -> tuple[Fraction, Fraction]:
     """Return Pr[S] on both sides of a place in fractions (a voter's e^ε within 1e-60).
 
@@ -336,36 +338,35 @@ def place_chances(
         InvalidInput: it is not a place of the problem.
     """
     accepted = "a pair of neighbouring vote counts, or a corner, of the problem"
-    if isinstance(place, Edge) != isinstance(problem, PluralityProblem):
+    if isinstance(place, Edge) != isinstance(table.cells, Histograms):
         raise InvalidInput("worst", place, accepted)
     if isinstance(place, Edge):
         moved = sum(max(0, a - b) for a, b in zip(place.after, place.before, strict=True))
-        if moved > problem.affected or not _are_outputs(place.released, problem):
+        if moved > problem.affected or not _are_outputs(place, problem):
             raise InvalidInput("worst", place, accepted)
         one, other = (table.probabilities(side) for side in (place.before, place.after))
         return tuple(sum((side[o] for o in place.released), Fraction(0)) for side in (one, other))  # type: ignore[return-value]  # of two
-    assert isinstance(problem, GroupProblem)  # noqa: S101 - for the type checker
-    maps = [voter_maps(voter, problem.classes) for voter in voters or problem.strictest[0]]
+    maps = [voter_maps(voter, problem.classes) for voter in voters or problem.strictest.voters]
     try:
         multisets = [[s.maps.index(chosen) for chosen in group] for s, group in zip(maps, place.maps, strict=True)]
     except ValueError as err:
         raise InvalidInput("worst", place, accepted) from err
     moved = sum(len(set(chosen)) > 1 for group in place.maps for chosen in group)
     sizes = tuple(map(len, multisets)) == tuple(group.K for group in problem.groups)
-    if moved > problem.affected or not sizes or not _are_outputs(place.released, problem):
+    if moved > problem.affected or not sizes or not _are_outputs(place, problem):
         raise InvalidInput("worst", place, accepted)
     return exact_chances(problem, maps, multisets, table, place.released)
 
 
-def _are_outputs(released: tuple[int, ...], problem: TableProblem) -> bool:
+def _are_outputs(place: Edge | Corner, problem: Problem) -> bool:
     """Return whether a set holds outputs of a problem, each once; ⊥ is `ABSTENTION` of an edge and C of a corner."""
-    none = ABSTENTION if isinstance(problem, PluralityProblem) else problem.classes
+    none, released = ABSTENTION if isinstance(place, Edge) else problem.classes, place.released
     outputs = {*range(problem.classes), *([none] if problem.abstention else [])}
     return set(released) <= outputs and len(set(released)) == len(released)
 
 
 def exact_chances(
-    problem: GroupProblem,
+    problem: Problem,
     maps: list[VoterMaps],
     multisets: list[list[int]],
     table: Table,

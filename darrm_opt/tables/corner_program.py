@@ -22,10 +22,11 @@ from darrm_opt.design.separation.compiled import thread_count
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
+from darrm_opt.problem import Problem
 from darrm_opt.rounding import UNIT_ROUNDOFF
 from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, corners_of, laws_at, voter_maps
 from darrm_opt.tables.edge_program import STEP_INWARD, VIOLATION, Optimum
-from darrm_opt.tables.groups import MAX_CELLS, GroupCells, GroupProblem
+from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
 from darrm_opt.tables.objective import TableObjective, expected
 from darrm_opt.tables.problem import Index
 from darrm_opt.tables.table import Table
@@ -55,10 +56,10 @@ MAX_ROUNDS = 400
 class _Program:
     """The rows, as the backend and the dual bound see them."""
 
-    def __init__(self, problem: GroupProblem, corners: Sequence[Corners], backend: str) -> None:
+    def __init__(self, problem: Problem, corners: Sequence[Corners], backend: str) -> None:
         from scipy import sparse  # reading and proving a table takes none
 
-        cells = problem.cells
+        cells = group_cells(problem)
         count = len(cells.owners)
         self.problem, self.cells, self.corners = problem, cells, corners
         self.to_cells = [
@@ -155,7 +156,8 @@ class _Program:
         """
         y = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
         rows, limits = np.zeros((0, weights.size)), np.zeros(0)
-        voters, targets = self.problem.loosest
+        loosest = self.problem.loosest
+        targets = loosest.targets
         # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
         used = np.flatnonzero(y)
         y = y[used]
@@ -164,7 +166,7 @@ class _Program:
             places, sets = (np.array([known[i][part] for i in used.tolist()]) for part in (0, 1))
             of_row = [targets[known[i][2]] for i in used.tolist()]
             inverse = np.array([math.exp(-target.epsilon) for target in of_row])
-            maps = [voter_maps(voter, self.cells.classes) for voter in voters]
+            maps = [voter_maps(voter, self.cells.classes) for voter in loosest.voters]
             before, after = laws_at(self.problem, maps, self.corners[0].by_group(places))
             rows, limits = self._rows(
                 before, after, sets, inverse, np.array([target.delta for target in of_row]) * inverse
@@ -181,9 +183,9 @@ class _Program:
         return math.fsum(parts) * (1 + 8 * UNIT_ROUNDOFF) + slack * (1 + len(parts) * UNIT_ROUNDOFF)
 
 
-def optimum(problem: GroupProblem, goal: TableObjective, backend: str, deadline: float) -> Optimum:
+def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: float) -> Optimum:
     """Return what the program comes to by a deadline, a time of `time.perf_counter`."""
-    cells = problem.cells
+    cells = group_cells(problem)
     if len(cells.owners) > MAX_CELLS:
         raise InvalidInput("groups", f"{len(cells.owners):,} cells", f"at most {MAX_CELLS:,} cells of a table")
     worth = goal.worth(cells)

@@ -34,9 +34,9 @@ import numpy as np
 from darrm_opt.design.separation.compiled import thread_count
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds
-from darrm_opt.tables.groups import GroupProblem, VoterGroup, compositions
+from darrm_opt.tables.groups import compositions, group_cells
 from darrm_opt.tables.problem import Index
 from darrm_opt.voters import PrivacyProfile
 
@@ -171,18 +171,17 @@ def _relabellings(maps: tuple[Map, ...], classes: int) -> Index:
 
 
 @lru_cache(maxsize=64)
-def corner_count(problem: GroupProblem, *, swept: bool = False) -> int:
+def corner_count(problem: Problem, *, swept: bool = False) -> int:
     """Return the number of corners of a problem, one of each orbit under relabelling the classes; nothing is listed.
 
     ``swept`` counts those that a sweep looks at: one group's up to relabelling, the others' in full.
 
     Source: the lemma that is not Burnside's; a permutation fixes the multisets that are unions of its cycles.
 
-    >>> from darrm_opt.tables.groups import group_of
-    >>> corner_count(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0)))
+    >>> corner_count(Problem(5, Privacy(0.5), Privacy(1.0), classes=3))
     222
     """
-    sides = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
+    sides = [voter_maps(voter, problem.classes) for voter in problem.strictest.voters]
     orders = [_relabellings(side.maps, problem.classes) for side in sides]
     first = _reduced_group(problem)
     total = 0
@@ -223,11 +222,11 @@ def _products(left: list[int], right: list[int]) -> list[int]:
     return total
 
 
-def _reduced_group(problem: GroupProblem) -> int:
+def _reduced_group(problem: Problem) -> int:
     """Return the group whose multisets are listed up to relabelling: the one with most."""
     counts = [
         math.comb(group.K + len(voter_maps(voter, problem.classes).maps) - 1, group.K)
-        for group, voter in zip(problem.groups, problem.strictest[0], strict=True)
+        for group, voter in zip(problem.groups, problem.strictest.voters, strict=True)
     ]
     return counts.index(max(counts))
 
@@ -337,7 +336,7 @@ class Corners:
 
     def __init__(
         self,
-        problem: GroupProblem,
+        problem: Problem,
         voters: tuple[Privacy, ...],
         target: Privacy,
         *,
@@ -347,8 +346,8 @@ class Corners:
         self._set(problem, voters, target)
         self._list(moving)
 
-    def _set(self, problem: GroupProblem, voters: tuple[Privacy, ...], target: Privacy) -> None:
-        self.problem, self.cells = problem, problem.cells
+    def _set(self, problem: Problem, voters: tuple[Privacy, ...], target: Privacy) -> None:
+        self.problem, self.cells = problem, group_cells(problem)
         self.reduced = _reduced_group(problem)
         self.maps = [voter_maps(voter, problem.classes) for voter in voters]
         # Laws have relative errors of (C+2) units a voter, products of matrices as many as their terms; the table's
@@ -743,9 +742,9 @@ class Reach(NamedTuple):
     steps: int  # losses of a sweep, or maxima at an outcome
 
 
-def check_reach(problem: GroupProblem) -> Reach:
+def check_reach(problem: Problem) -> Reach:
     """Return what a sweep takes, by the cheaper of both ways; refuse a problem that is too large, before any work."""
-    maps = [voter_maps(voter, problem.classes) for voter in problem.strictest[0]]
+    maps = [voter_maps(voter, problem.classes) for voter in problem.strictest.voters]
     bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, maps, strict=True)]
     lead = _reduced_group(problem)
     # To count exactly takes K·affected steps a map. Where these are more than for 2,000 voters that all move, there are
@@ -796,23 +795,23 @@ def check_reach(problem: GroupProblem) -> Reach:
     )
 
 
-def _probabilities(problem: GroupProblem, sizes: list[int], voters: Mapping[int, int] | None = None) -> int:
+def _probabilities(problem: Problem, sizes: list[int], voters: Mapping[int, int] | None = None) -> int:
     """Return how many probabilities the laws of so many multisets hold, of other numbers of voters in some groups."""
     number = [(voters or {}).get(g, group.K) for g, group in enumerate(problem.groups)]
     widths = [math.comb(K + problem.classes - 1, K) for K in number]
     return sum(size * width for size, width in zip(sizes, widths, strict=True))
 
 
-def _size(problem: GroupProblem, g: int, K: int, lead: int) -> int:
+def _size(problem: Problem, g: int, K: int, lead: int) -> int:
     """Return the number of multisets of K voters of a group: up to relabelling in the lead, else in full."""
     if not K:
         return 1
     group = VoterGroup(K, problem.groups[g].voter)
-    alone = GroupProblem(problem.classes, [group], problem.target, min(problem.affected, K))
+    alone = Problem(groups=[group], target=problem.target, affected=min(problem.affected, K), classes=problem.classes)
     return corner_count(alone) if g == lead else _unreduced(alone)
 
 
-def _key_count(problem: GroupProblem, lead: int, K: int) -> int:
+def _key_count(problem: Problem, lead: int, K: int) -> int:
     """Return about how many digits of keys are compared while K voters' multisets are listed up to relabelling."""
     maps, orders = len(voter_maps(problem.groups[lead].voter, problem.classes).maps), math.factorial(problem.classes)
     limbs = int(_digits(maps, K).shape[1])
@@ -820,32 +819,35 @@ def _key_count(problem: GroupProblem, lead: int, K: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def corners_of(problem: GroupProblem) -> tuple[Corners, ...]:
+def corners_of(problem: Problem) -> tuple[Corners, ...]:
     """Return the corners of a problem's strictest reading for each of its targets, swept the cheaper way.
 
     The last are kept, for table after table of one problem.
     """
-    voters, (first, *others) = problem.strictest
-    corners = (CompletedCorners if check_reach(problem).completed else Corners)(problem, voters, first)
+    strictest = problem.strictest
+    first, *others = strictest.targets
+    corners = (CompletedCorners if check_reach(problem).completed else Corners)(problem, strictest.voters, first)
     return (corners, *(corners.at(target) for target in others))
 
 
-def count_bound(problem: GroupProblem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:
+def count_bound(problem: Problem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:
     """Return at least as many corners as there are for these voters at which the moving groups alone move."""
     total = 1
     for g, (group, voter) in enumerate(zip(problem.groups, voters, strict=True)):
         if g in moving:
             alone = [VoterGroup(group.K, voter)]
             affected = min(problem.affected, group.K)
-            total *= _unreduced(GroupProblem(problem.classes, alone, problem.target, affected))
+            total *= _unreduced(
+                Problem(groups=alone, target=problem.target, affected=affected, classes=problem.classes)
+            )
         else:
-            total *= problem.cells.widths[g]
+            total *= group_cells(problem).widths[g]
     return total
 
 
-def _unreduced(problem: GroupProblem) -> int:
+def _unreduced(problem: Problem) -> int:
     """Return the number of multisets of a problem's one group."""
-    side = voter_maps(problem.strictest[0][0], problem.classes)
+    side = voter_maps(problem.strictest.voters[0], problem.classes)
     identity = np.arange(len(side.maps))
     return sum(_fixed_multisets(identity, side.moves, problem.groups[0].K, problem.affected))
 
@@ -855,7 +857,7 @@ def _float_below(value: Fraction) -> float:
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
-def laws_at(problem: GroupProblem, maps: list[VoterMaps], multisets: list[Index]) -> tuple[Array, Array]:
+def laws_at(problem: Problem, maps: list[VoterMaps], multisets: list[Index]) -> tuple[Array, Array]:
     """Return the laws of the counts at given corners, of voters that may be read otherwise than those of a sweep.
 
     Before and after, shape (corners, counts).

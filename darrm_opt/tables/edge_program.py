@@ -30,10 +30,10 @@ from darrm_opt.design.backends.highs import check_status, new_highs
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds, ratio_below
 from darrm_opt.tables.objective import PluralityObjective, weighted_sum
-from darrm_opt.tables.problem import ABSTENTION, Histograms, Index, PluralityProblem
+from darrm_opt.tables.problem import ABSTENTION, Histograms, Index, partition_cells
 from darrm_opt.tables.table import Table
 
 with needed_by("The linear program of several classes"):
@@ -218,12 +218,12 @@ class EdgeProgram:
         return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
 
 
-def optimum(problem: PluralityProblem, goal: PluralityObjective, deadline: float) -> Optimum:
+def optimum(problem: Problem, goal: PluralityObjective, deadline: float) -> Optimum:
     """Return what the program comes to by a deadline, a time of `time.perf_counter`."""
-    cells = problem.cells
+    cells = partition_cells(problem)
     weights, constant = goal.cell_weights(cells)
     # Everything below is proved for any multipliers and any table; the solver only proposes them.
-    cuts, program = Cuts(cells, problem.strictest_target), EdgeProgram(cells, _canonical(weights, cells))
+    cuts, program = Cuts(cells, problem.strictest.target), EdgeProgram(cells, _canonical(weights, cells))
     inside = _private_start(cells, problem.target.epsilon / (2 * problem.affected))
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
     x, multipliers = inside, np.zeros(0)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import Array
-from darrm_opt.problem import real_number
-from darrm_opt.tables.groups import GroupCells, TableProblem
+from darrm_opt.problem import Problem, real_number
+from darrm_opt.tables.groups import GroupCells, cells_of, group_cells
 from darrm_opt.tables.priors import FORMS, Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior
-from darrm_opt.tables.problem import Histograms, PluralityProblem, histograms
+from darrm_opt.tables.problem import Histograms, histograms
 from darrm_opt.tables.table import Table
 
 MAX_PRICE = 1e6
@@ -226,10 +226,28 @@ def as_table_objective(
     return PluralityObjective(parse_prior(text), ties, _price(price), weigh)
 
 
-def objective_for(problem: TableProblem, objective: str | TableObjective | PluralityPrior) -> TableObjective:
+def is_plurality(problem: Problem, objective: TableObjective) -> bool:
+    """Return whether a question is the plurality's: voters that are not private, all alike, whose votes count alike.
+
+    Its tables are over partitions; those of others over the counts of each group.
+    """
+    return problem.is_public and counts_alike(objective)
+
+
+def counts_alike(objective: TableObjective) -> bool:
+    """Return whether an objective is about the plurality of votes that count alike, whoever gave them."""
+    return isinstance(objective, PluralityObjective) and objective.weights is None
+
+
+def question_cells(problem: Problem, objective: TableObjective) -> Histograms | GroupCells:
+    """Return the cells of the tables that answer a question."""
+    return cells_of(problem) if is_plurality(problem, objective) else group_cells(problem)
+
+
+def objective_for(problem: Problem, objective: str | TableObjective | PluralityPrior) -> TableObjective:
     """Return an objective, as `as_table_objective`, of a problem that it can be asked of."""
     goal = as_table_objective(objective)
-    if isinstance(problem, PluralityProblem):
+    if is_plurality(problem, goal):
         return plurality_of(goal)
     _price(goal.price)
     return goal
@@ -237,7 +255,7 @@ def objective_for(problem: TableProblem, objective: str | TableObjective | Plura
 
 def plurality_of(objective: TableObjective) -> PluralityObjective:
     """Return an objective of voters that are alike, and count alike; refuse another."""
-    if isinstance(objective, PluralityObjective) and objective.weights is None:
+    if isinstance(objective, PluralityObjective) and counts_alike(objective):
         return objective
     raise InvalidInput("objective", str(objective), "a prior of votes that count alike, of voters that are alike")
 
@@ -255,12 +273,13 @@ def utility(table: Table, objective: TableObjective) -> float:
     return weighted_sum(table, weights) + constant
 
 
-def check_objective(problem: TableProblem, objective: TableObjective) -> None:
+def check_objective(problem: Problem, objective: TableObjective) -> None:
     """Refuse an objective that is of other voters or classes than a problem, before any work."""
-    if isinstance(problem, PluralityProblem):
-        plurality_of(objective).cell_weights(problem.cells)
+    cells = question_cells(problem, objective)
+    if isinstance(cells, Histograms):
+        plurality_of(objective).cell_weights(cells)
     else:
-        objective.worth(problem.cells)
+        objective.worth(cells)
 
 
 def weighted_sum(table: Table, weights: Array) -> float:

@@ -15,7 +15,6 @@ with mult_λ(v) the number of classes that have v votes.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
@@ -28,20 +27,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy, Problem, whole_number
-
-MAX_CLASSES = 1000
-"""Most classes of a problem."""
-
-MANY_CLASSES = (
-    "Tables and rankings list the chance of each class, in time that grows with their number. Noise on the votes and "
-    "selection mechanisms take up to 1,048,576 classes: `darrm cost NAME --classes COUNT --total-epsilon NATS` finds "
-    "the parameter that fits in a total."
-)
-"""What is done for more."""
-
-MAX_VOTERS = 1_000_000
-"""Most voters of a problem."""
+from darrm_opt.problem import Problem
 
 MAX_PARTITIONS = 20_000
 """Most partitions for which a table is made: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037."""
@@ -57,73 +43,6 @@ ABSTENTION = -1
 
 Index = NDArray[np.intp]
 Partition = tuple[int, ...]
-
-
-@dataclass(frozen=True, init=False)
-class PluralityProblem:
-    """Release one of C classes from the votes of K voters that are not private.
-
-    Args:
-        K: number of voters, ≥ 1 [voters].
-        classes: number of classes C, ≥ 2.
-        target: privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1).
-        affected: voters whose answer one record can change, 1..K.
-        abstention: whether ⊥ (no class) may be released.
-
-    Guarantees:
-        Frozen; equal and equally hashed when the same up to floating noise (`darrm_opt.problem`).
-
-    Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
-
-    >>> PluralityProblem(K=11, classes=3, target=Privacy(0.2676, 3e-4)).affected
-    1
-    """
-
-    K: int
-    classes: int
-    target: Privacy
-    affected: int
-    abstention: bool
-
-    def __init__(self, K: int, classes: int, target: Privacy, affected: int = 1, *, abstention: bool = False) -> None:
-        accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
-        classes = whole_number(classes, "classes", accepted, least=2)
-        whole_number(classes, "classes", accepted, most=MAX_CLASSES, advice=MANY_CLASSES)
-        accepted = f"a whole number of voters, 1 to {MAX_VOTERS}"
-        whole_number(K, "K", accepted, most=MAX_VOTERS)
-        if not isinstance(abstention, bool):
-            raise InvalidInput("abstention", abstention, "True or False")
-        # Two-class voters with the same target: the one place where numbers become canonical.
-        canonical = Problem(K, Privacy(math.inf), target, whole_number(affected, "affected", "a whole number in 1..K"))
-        object.__setattr__(self, "K", canonical.K)
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "target", canonical.target)
-        object.__setattr__(self, "affected", canonical.affected)
-        object.__setattr__(self, "abstention", abstention)
-
-    @property
-    def strictest_target(self) -> Privacy:
-        """The smallest target among those whose numbers round to this one: what is proved."""
-        return self._of_two_classes.strictest.target
-
-    @property
-    def loosest_target(self) -> Privacy:
-        """A target easier than all whose numbers round to this one: what breaks it is not private as typed."""
-        return self._of_two_classes.loosest.target
-
-    @property
-    def _of_two_classes(self) -> Problem:
-        return Problem(self.K, Privacy(math.inf), self.target, self.affected)
-
-    @property
-    def cells(self) -> Histograms:
-        """Every partition, cell and neighbouring pair of the problem.
-
-        Raises:
-            InvalidInput: there are more than `MAX_PARTITIONS` partitions.
-        """
-        return histograms(self.K, self.classes, self.affected, self.abstention)
 
 
 def partition_count(K: int, classes: int) -> int:
@@ -350,6 +269,11 @@ class Histograms(Cells):
         """Whether one class alone has the largest count, shape (partitions,)."""
         unique: NDArray[np.bool_] = self.multiplicities[self.starts] == 1
         return unique
+
+
+def partition_cells(problem: Problem) -> Histograms:
+    """Return the cells over partitions of a problem whose voters are not private."""
+    return histograms(problem.K, problem.classes, problem.affected, problem.abstention)
 
 
 @lru_cache(maxsize=8)

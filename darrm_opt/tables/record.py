@@ -20,21 +20,22 @@ from typing import Any
 from darrm_opt._version import __version__
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, TargetProfile, VoterGroup
 from darrm_opt.record import content_key
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, place_chances, verify_table
-from darrm_opt.tables.groups import GroupProblem, TableProblem, TargetProfile, VoterGroup
+from darrm_opt.tables.groups import GroupCells, cells_of, group_cells
 from darrm_opt.tables.objective import (
     PluralityObjective,
     TableObjective,
     as_table_objective,
+    is_plurality,
     objective_for,
     plurality_of,
     utility,
 )
 from darrm_opt.tables.priors import PluralityPrior, parse_prior
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.problem import Cells, Histograms
 from darrm_opt.tables.solver import TableSolution, TableStatistics
 from darrm_opt.tables.table import Table
 from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typed
@@ -49,20 +50,22 @@ FORMAT = 1
 """Version of the records."""
 
 
-def kind_of_problem(problem: TableProblem) -> str:
-    """Return what the records of a problem's tables say they are."""
-    return KIND if isinstance(problem, PluralityProblem) else GROUP_KIND
+def kind_of(cells: Cells) -> str:
+    """Return what the records of tables over such cells say they are."""
+    return KIND if isinstance(cells, Histograms) else GROUP_KIND
 
 
-def problem_record(problem: TableProblem) -> dict[str, Any]:
-    """Return a problem as plain data."""
+def problem_record(problem: Problem, kind: str | None = None) -> dict[str, Any]:
+    """Return a problem as plain data, for records of a kind; None: of groups unless the voters are not private."""
+    if kind is None:
+        kind = KIND if problem.is_public else GROUP_KIND
     voters: dict[str, Any] = {"K": problem.K, "classes": problem.classes}
-    if isinstance(problem, GroupProblem):
+    if kind == GROUP_KIND:
         voters = {"classes": problem.classes, "groups": group_records(problem.groups)}
     return {
         **voters,
         **target_record(problem.target),
-        "affected": problem.affected,
+        "affected": int(problem.affected),
         "abstention": problem.abstention,
     }
 
@@ -103,22 +106,22 @@ def group_of_record(record: Any) -> VoterGroup:
     return VoterGroup(record["K"], Privacy(epsilon, record.get("Delta", 0.0)))
 
 
-def problem_from_record(record: Any) -> TableProblem:
+def problem_from_record(record: Any) -> Problem:
     """Return the problem of a record; of groups where it names them."""
     try:
         target = _target_of(record)
         classes, affected, abstention = record["classes"], record["affected"], record["abstention"]
         if "groups" in record:
             groups = [group_of_record(group) for group in record["groups"]]
-            return GroupProblem(classes, groups, target, affected, abstention=abstention)
-        return PluralityProblem(record["K"], classes, target, affected, abstention=abstention)
+            return Problem(groups=groups, target=target, affected=affected, classes=classes, abstention=abstention)
+        return Problem(record["K"], NOT_PRIVATE, target, affected, classes=classes, abstention=abstention)
     except (AttributeError, KeyError, TypeError) as err:
         raise InvalidInput("problem", type(record).__name__, "the problem of a table as plain data") from err
 
 
-def objective_record(problem: TableProblem, objective: TableObjective) -> dict[str, Any]:
+def objective_record(kind: str, objective: TableObjective) -> dict[str, Any]:
     """Return an objective as plain data; of groups, ties and weights are there where they are not the usual ones."""
-    if isinstance(problem, PluralityProblem):
+    if kind == KIND:
         goal = plurality_of(objective)
         return {"prior": str(goal.prior), "ties": goal.ties, "price": float(goal.price)}
     record: dict[str, Any] = {"objective": str(objective), "price": objective.price}
@@ -130,32 +133,32 @@ def objective_record(problem: TableProblem, objective: TableObjective) -> dict[s
     return record
 
 
-def objective_from_record(problem: TableProblem, record: Any) -> TableObjective:
-    """Return the objective of a record for a problem."""
-    if isinstance(problem, PluralityProblem):
+def objective_from_record(kind: str, record: Any) -> TableObjective:
+    """Return the objective of a record of a kind."""
+    if kind == KIND:
         return PluralityObjective(parse_prior(record["prior"]), record["ties"], record["price"])
     ties, weights = record.get("ties", "excluded"), record.get("weights")
     return as_table_objective(record["objective"], record.get("price", 0.0), ties, weights)
 
 
-def table_record(problem: TableProblem, table: Table) -> dict[str, Any]:
+def table_record(problem: Problem, table: Table) -> dict[str, Any]:
     """Return a problem and a table as plain data; the doubles read back as they are."""
     return {
-        "kind": kind_of_problem(problem),
+        "kind": kind_of(table.cells),
         "format": FORMAT,
         "version": __version__,
-        "problem": problem_record(problem),
+        "problem": problem_record(problem, kind_of(table.cells)),
         "values": table.values.tolist(),
     }
 
 
 def table_solution_record(solution: TableSolution) -> dict[str, Any]:
     """Return a solution as plain data that `table_from_record` reads and proves again."""
-    gap = {"gap": solution.gap} if isinstance(solution.problem, GroupProblem) else {}
+    gap = {"gap": solution.gap} if kind_of(solution.table.cells) == GROUP_KIND else {}
     return {
         **table_record(solution.problem, solution.table),
         "version": solution.certificate.version,
-        **objective_record(solution.problem, solution.objective),
+        **objective_record(kind_of(solution.table.cells), solution.objective),
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,
         **gap,
@@ -174,7 +177,7 @@ USE_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta", "sampling")
 """What the file of a design or plan says of the releases by its table; whoever releases reads and proves it."""
 
 
-def table_from_record(record: Any) -> tuple[TableProblem, Table, TableCertificate]:
+def table_from_record(record: Any) -> tuple[Problem, Table, TableCertificate]:
     """Return the problem and table of a record, proved here, with everything that the record claims of them.
 
     Raises:
@@ -183,7 +186,7 @@ def table_from_record(record: Any) -> tuple[TableProblem, Table, TableCertificat
     """
     problem = _checked_problem(record)
     if record.keys().isdisjoint(CLAIMS):
-        table = Table(problem.cells, typed(list[float], field(record, "values"), "values"))
+        table = Table(_cells(problem, record["kind"]), typed(list[float], field(record, "values"), "values"))
         version = typed(str, field(record, "version"), "version")
         check_written(record, table_record(problem, table) | {"version": version}, USE_FIELDS)
         return problem, table, verify_table(problem, table)
@@ -202,12 +205,10 @@ class TableSpec:
     Guarantees: Equal specifications have equal keys.
     """
 
-    problem: TableProblem
+    problem: Problem
     objective: TableObjective
 
-    def __init__(
-        self, problem: TableProblem, objective: TableObjective | PluralityPrior | str = "dirichlet(1)"
-    ) -> None:
+    def __init__(self, problem: Problem, objective: TableObjective | PluralityPrior | str = "dirichlet(1)") -> None:
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "objective", objective_for(problem, objective))
 
@@ -219,17 +220,26 @@ class TableSpec:
     @property
     def record(self) -> dict[str, Any]:
         """The question as plain data."""
-        return {"problem": problem_record(self.problem), **objective_record(self.problem, self.objective)}
+        return {
+            "problem": problem_record(self.problem, self.kind),
+            **objective_record(self.kind, self.objective),
+        }
+
+    @property
+    def kind(self) -> str:
+        """What records of its answer say they are."""
+        return KIND if is_plurality(self.problem, self.objective) else GROUP_KIND
 
     @cached_property
     def key(self) -> str:
         """The content key: 64 hexadecimal digits.
 
-        >>> keys = {TableSpec(PluralityProblem(5, 3, Privacy(target))).key for target in (3 * 0.1, 0.3)}
+        >>> problems = [Problem(5, Privacy(0.5), Privacy(target), classes=3) for target in (3 * 0.1, 0.3)]
+        >>> keys = {TableSpec(problem).key for problem in problems}
         >>> len(keys)
         1
         """
-        return content_key(kind=kind_of_problem(self.problem), format=FORMAT, **self.record)
+        return content_key(kind=self.kind, format=FORMAT, **self.record)
 
 
 def read_table(record: Any) -> TableSolution:
@@ -241,12 +251,14 @@ def read_table(record: Any) -> TableSolution:
         problem = _checked_problem(record)
         solution = TableSolution(
             problem,
-            objective_from_record(problem, record),
-            Table(problem.cells, typed(list[float], field(record, "values"), "values")),
+            objective_from_record(record["kind"], record),
+            Table(_cells(problem, record["kind"]), typed(list[float], field(record, "values"), "values")),
             typed(float, field(record, "utility"), "utility"),
             typed(float, field(record, "upper_bound"), "upper_bound"),
             typed(Status, field(record, "status"), "status"),
-            _certificate_of(problem, field(record, "certificate"), typed(str, field(record, "version"), "version")),
+            _certificate_of(
+                record["kind"], field(record, "certificate"), typed(str, field(record, "version"), "version")
+            ),
             TableStatistics(),
         )
         check_written(record, table_solution_record(solution), USE_FIELDS)
@@ -300,16 +312,20 @@ def _value_at(worst: Edge | Corner, solution: TableSolution) -> float:
 _ACCEPTED = f"a record of kind {KIND!r} or {GROUP_KIND!r} and format {FORMAT}"
 
 
-def _checked_problem(record: Any) -> TableProblem:
+def _checked_problem(record: Any) -> Problem:
     """Return the problem of a record, which must be of its kind."""
     if not isinstance(record, dict):
         raise InvalidInput("table", type(record).__name__, _ACCEPTED)
     if record.get("kind") not in KINDS or record.get("format") != FORMAT:
         raise InvalidInput("table", record.get("kind"), _ACCEPTED)
     problem = problem_from_record(record.get("problem"))
-    if kind_of_problem(problem) != record["kind"]:
+    if (record["kind"] == GROUP_KIND) != ("groups" in record["problem"]):
         raise InvalidInput("problem", record["kind"], f"the problem of a {record['kind']}")
     return problem
+
+
+def _cells(problem: Problem, kind: str) -> Histograms | GroupCells:
+    return group_cells(problem) if kind == GROUP_KIND else cells_of(problem)
 
 
 def _certificate_record(certificate: TableCertificate) -> dict[str, Any]:
@@ -323,10 +339,10 @@ def _certificate_record(certificate: TableCertificate) -> dict[str, Any]:
     return fields
 
 
-def _certificate_of(problem: TableProblem, claim: Any, version: str) -> TableCertificate:
+def _certificate_of(kind: str, claim: Any, version: str) -> TableCertificate:
     """Return the certificate that a record claims."""
     margin = typed(float, field(claim, "margin"), "margin")
-    if isinstance(problem, PluralityProblem):
+    if kind == KIND:
         worst: Edge | Corner = Edge(*(_whole_numbers(claim, name) for name in ("before", "after", "released")))
         return TableCertificate(margin, worst, typed(int, field(claim, "edges"), "edges"), version=version)
     place = field(claim, "worst")

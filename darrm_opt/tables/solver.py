@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import real_number
+from darrm_opt.problem import Problem, real_number
 from darrm_opt.tables.certificate import TableCertificate, certify_table
-from darrm_opt.tables.groups import TableProblem
-from darrm_opt.tables.objective import TableObjective, objective_for, plurality_of
+from darrm_opt.tables.objective import TableObjective, is_plurality, objective_for, plurality_of, question_cells
 from darrm_opt.tables.priors import PluralityPrior
-from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.table import Table
 
 
@@ -45,7 +43,7 @@ class TableSolution:
         statistics: what it took.
     """
 
-    problem: TableProblem
+    problem: Problem
     objective: TableObjective
     table: Table
     utility: float
@@ -61,7 +59,7 @@ class TableSolution:
 
 
 def solve_table(
-    problem: TableProblem,
+    problem: Problem,
     objective: TableObjective | PluralityPrior | str = "dirichlet(1)",
     *,
     backend: str = "highs",
@@ -88,22 +86,22 @@ def solve_table(
     classes and voters that are not alike.
 
     >>> from darrm_opt import Privacy
-    >>> from darrm_opt.tables.groups import GroupProblem
-    >>> problem = PluralityProblem(11, 3, Privacy(1.0, 1e-5))
+    >>> from darrm_opt.tables.groups import Problem
+    >>> problem = Problem(11, Privacy(math.inf), Privacy(1.0, 1e-5), affected=1, classes=3)
     >>> round(solve_table(problem, "favoured(0.4,0.5,0.6,0.7,0.8,0.9)").utility, 3)
     0.901
-    >>> round(solve_table(GroupProblem(3, [(5, 0.5)], Privacy(1.0))).utility, 4)
+    >>> round(solve_table(Problem(5, Privacy(0.5), Privacy(1.0), classes=3)).utility, 4)
     0.9488
     """
     start = time.perf_counter()
-    if not isinstance(problem, TableProblem):
-        raise InvalidInput("problem", problem, "a PluralityProblem or a GroupProblem")
+    if not isinstance(problem, Problem):
+        raise InvalidInput("problem", problem, "a Problem or a Problem")
     if time_limit is not None:
         real_number(time_limit, "time_limit", "seconds, above 0", above=0)
     deadline = math.inf if time_limit is None else start + time_limit
     goal = objective_for(problem, objective)
     # Loaded here: reading and proving a table takes no solver.
-    if isinstance(problem, PluralityProblem):
+    if is_plurality(problem, goal):
         from darrm_opt.tables import edge_program
 
         if backend != "highs":
@@ -115,7 +113,7 @@ def solve_table(
         found = corner_program.optimum(problem, goal, backend, deadline)
     proved = [certify_table(problem, candidate) for candidate in found.candidates]
     # Where the target is so strict that the repair leaves nothing, a release that ignores the votes may be worth more.
-    for constant in Table.constants(problem.cells):
+    for constant in Table.constants(question_cells(problem, goal)):
         if all(found.score(constant) > found.score(table) for table, _ in proved):
             proved.append(certify_table(problem, constant))
     table, certificate = max(proved, key=lambda pair: found.score(pair[0]))

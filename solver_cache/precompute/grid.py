@@ -50,12 +50,10 @@ from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.privacy_curves import PrivacyCurve, stated_curve, stated_profile
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
 from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
-from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.voters import PrivacyProfile
 from solver_cache.model import Spec
@@ -298,7 +296,7 @@ def _table_spec(
     affected, price = values.get("affected"), values.get("price", 0.0)
     if not groups:
         moved = 1 if affected is None else affected
-        alike = PluralityProblem(values["K"], values["classes"], target, moved, abstention=abstention)
+        alike = Problem(values["K"], NOT_PRIVATE, target, moved, classes=values["classes"], abstention=abstention)
         return TableSpec(alike, PluralityObjective(objective, ties, price))
     present = [(axis, K) for i, axis in enumerate(groups, 1) if (K := values[f"K{i}"]) != 0]
     if not present:
@@ -306,7 +304,9 @@ def _table_spec(
     voters = [VoterGroup(K, axis.voter) for axis, K in present]
     if affected is not None:  # a record moves no more voters than there are
         affected = min(affected, sum(K for _, K in present))
-    problem = GroupProblem(values.get("classes", 2), voters, target, affected, abstention=abstention)
+    problem = Problem(
+        groups=voters, target=target, affected=affected, classes=values.get("classes", 2), abstention=abstention
+    )
     goal = as_table_objective(objective, price, ties, [axis.weight for axis, _ in present])
     if isinstance(goal, Truth) and len(goal.chances) == len(groups):
         chances = tuple(a for i, a in enumerate(goal.chances, 1) if values[f"K{i}"] != 0)

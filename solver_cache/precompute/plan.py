@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from darrm_opt.design.schedule import is_expensive
-from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.record import TableSpec
 from solver_cache.model import Spec
@@ -137,9 +136,9 @@ def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
 
 def warm_start_pays(group: tuple[Spec, ...]) -> TypeGuard[tuple[DesignSpec, ...]]:
     """Whether a group is solved from its lead's rows."""
-    problem = group[0].problem
-    if not isinstance(problem, Problem):
+    if isinstance(group[0], TableSpec):
         return False
+    problem = group[0].problem
     return len(group) >= MIN_GROUP and problem.voter.delta > 0 and problem.K >= MIN_WARM_K and not is_expensive(problem)
 
 

@@ -26,8 +26,7 @@ from darrm_opt.design.solver import solve, solve_warm
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.problem import PluralityProblem
-from darrm_opt.tables.record import TableSpec
+from darrm_opt.tables.record import KIND, TableSpec
 from darrm_opt.tables.solver import solve_table
 from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.model import Answer as StoredAnswer
@@ -223,7 +222,7 @@ class _Solver:
     def _solve_from_lead(self, spec: Spec) -> StoredAnswer:
         if isinstance(spec, TableSpec):
             # Of voters that are not private there is one program, whatever solves γ.
-            options = self._options | ({"backend": "highs"} if isinstance(spec.problem, PluralityProblem) else {})
+            options = self._options | ({"backend": "highs"} if spec.kind == KIND else {})
             return solve_table(spec.problem, spec.objective, **options)
         if (lead := self._task.lead) is None:
             return self._cold(spec)

@@ -18,8 +18,9 @@ from support.group_exact import Enumeration, random_problem
 from campaigns.pages import read_options
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.errors import NotProven
+from darrm_opt.problem import Problem, as_group
 from darrm_opt.tables.certificate import verify_table
-from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.tables.groups import group_cells
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
@@ -27,14 +28,16 @@ TOLERANCE = 2e-9
 """How far an optimum may be from that of the oracle, whose own solver is as exact as that."""
 
 
-def problem_of(case: dict[str, Any]) -> GroupProblem:
+def problem_of(case: dict[str, Any]) -> Problem:
     """Return the product's form of a random problem."""
-    groups = [group_of(*group) for group in case["groups"]]
+    groups = [as_group(group) for group in case["groups"]]
     target = Privacy(case["epsilon"], case["delta"])
-    return GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])
+    return Problem(
+        groups=groups, target=target, affected=case["affected"], classes=case["classes"], abstention=case["abstention"]
+    )
 
 
-def hostile(best: Table, problem: GroupProblem, rng: np.random.Generator) -> Table | None:
+def hostile(best: Table, problem: Problem, rng: np.random.Generator) -> Table | None:
     """Return a table that is private, or just not."""
     values = best.values.copy()
     kind = int(rng.integers(4))
@@ -49,7 +52,7 @@ def hostile(best: Table, problem: GroupProblem, rng: np.random.Generator) -> Tab
     sums = np.add.reduceat(values * best.cells.multiplicities, best.cells.starts)
     values = values / np.maximum(sums, 1.0)[best.cells.owners] * (1 - 2.0**-50)
     try:
-        return Table(problem.cells, np.clip(values, 0.0, 1.0))
+        return Table(group_cells(problem), np.clip(values, 0.0, 1.0))
     except InvalidInput:
         return None
 

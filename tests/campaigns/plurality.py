@@ -25,15 +25,8 @@ from support.plurality_exact import worst_excess
 
 from campaigns.pages import listed, origin, publish, read_options
 from darrm_opt import Privacy
-from darrm_opt.plurality import (
-    Dirichlet,
-    Favoured,
-    PluralityObjective,
-    PluralityProblem,
-    TableSolution,
-    solve_table,
-    verify_table,
-)
+from darrm_opt.plurality import Dirichlet, Favoured, PluralityObjective, TableSolution, solve_table, verify_table
+from darrm_opt.problem import NOT_PRIVATE, Problem
 
 MAX_VOTERS = {2: 9, 3: 6, 4: 4}
 """Voters by classes: every set of outputs of every edge is listed in fractions."""
@@ -56,14 +49,16 @@ class Finding:
         return self.excess <= ABOVE and self.same
 
 
-def random_problem(rng: np.random.Generator) -> tuple[PluralityProblem, PluralityObjective]:
+def random_problem(rng: np.random.Generator) -> tuple[Problem, PluralityObjective]:
     """Return a problem and an objective, extremes included."""
     classes = int(rng.choice([2, 3, 3, 4]))
     K = int(rng.integers(1, MAX_VOTERS[classes] + 1))
     epsilon = float(rng.choice([0.0, 20.0, *(10 ** rng.uniform(-3, 0.7, size=6))]))
     delta = float(rng.choice([0.0, 0.0, *(10 ** rng.uniform(-12, -0.5, size=4))]))
     affected = int(rng.integers(1, min(K, 3) + 1))
-    problem = PluralityProblem(K, classes, Privacy(epsilon, delta), affected, abstention=bool(rng.integers(3) == 0))
+    problem = Problem(
+        K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes, abstention=bool(rng.integers(3) == 0)
+    )
     if rng.integers(2):
         prior: Favoured | Dirichlet = Favoured(tuple(rng.uniform(1 / classes + 1e-3, 1, size=3).tolist()))
     else:
@@ -72,7 +67,7 @@ def random_problem(rng: np.random.Generator) -> tuple[PluralityProblem, Pluralit
     return problem, PluralityObjective(prior, ties, float(rng.choice([0.0, 1.0, 4.0])))  # type: ignore[arg-type]
 
 
-def examine(problem: PluralityProblem, objective: PluralityObjective) -> Finding:
+def examine(problem: Problem, objective: PluralityObjective) -> Finding:
     """Solve one problem and check its rule exactly."""
     solution = solve_table(problem, objective)
     target, rule = problem.target, solution.table

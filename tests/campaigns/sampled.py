@@ -34,7 +34,8 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.table import RuleMechanism
 from darrm_opt.planning import plan
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.problem import NOT_PRIVATE, Problem
+from darrm_opt.tables.problem import partition_cells
 from darrm_opt.tables.table import Table
 
 LAW_ERROR = 1e-12
@@ -85,11 +86,11 @@ def drawn_law(mechanism: VoteMechanism) -> Law:
 def table(K: int, classes: int, seed: int) -> RuleMechanism:
     """A table that favours the leader, and nothing else."""
     rng = np.random.default_rng(seed)
-    problem = PluralityProblem(K, classes, Privacy(8.0, 0.5))
-    cells = problem.cells
+    problem = Problem(K, NOT_PRIVATE, Privacy(8.0, 0.5), 1, classes=classes)
+    cells = partition_cells(problem)
     weights = rng.uniform(0.02, 1, cells.values.size) * np.exp(cells.values / 2)
     sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
-    return RuleMechanism(problem, Table.normalised(problem.cells, weights / sums[cells.owners]))
+    return RuleMechanism(problem, Table.normalised(partition_cells(problem), weights / sums[cells.owners]))
 
 
 @dataclass

@@ -63,7 +63,8 @@ def optimal(rng: np.random.Generator, voters: Problem) -> NoiseFunction:
         1 if math.isinf(voters.voter.epsilon) else voters.voter.epsilon
     )
     target = Privacy(epsilon * float(rng.choice([1.0, 2.0])), float(rng.choice([0.0, 1e-6, 1e-3, 0.03])))
-    return solve(Problem(voters.K, voters.voter, target, voters.affected)).noise
+    noise: NoiseFunction = solve(Problem(voters.K, voters.voter, target, voters.affected)).noise
+    return noise
 
 
 def _rate(rng: np.random.Generator) -> float:

@@ -29,10 +29,9 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.group_plan import plan_groups
-from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.problem import NOT_PRIVATE, as_group
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
-from darrm_opt.tables.problem import PluralityProblem
 
 UNIFORM = "shared(1,1)"
 """All chances of 1 equally often: among classes it is dirichlet(1)."""
@@ -205,7 +204,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
 ) -> None:
     groups = [(2, 0.1), (2, 0.5)]
     here = plan_groups(groups, queries, total, **more)
-    own = json.loads(json.dumps(options_to_dict(here, [group_of(*group) for group in groups])))
+    own = json.loads(json.dumps(options_to_dict(here, [as_group(group) for group in groups])))
     budget = {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta} | more
     words = [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = [word for word in words if word != "True"]
@@ -213,7 +212,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
     body = {"groups": [{"K": K, "epsilon": epsilon} for K, epsilon in groups], **budget}
     told = _asked(service, "/v1/plan", body)
     assert {name: told[name] for name in own} == own
-    problem = GroupProblem(2, groups, Privacy(1.0), more.get("affected"))
+    problem = Problem(groups=groups, target=Privacy(1.0), affected=more.get("affected"))
     prior = PluralityObjective(Dirichlet(1.0), price=more.get("price", 0.0))
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
@@ -224,7 +223,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
 
 
 def test_a_client_has_the_plan_among_classes_of_its_service(service: TestClient) -> None:
-    problem, total = PluralityProblem(4, 3, Privacy(0.5)), Privacy(1.0)
+    problem, total = Problem(4, NOT_PRIVATE, Privacy(0.5), 1, classes=3), Privacy(1.0)
     prior = PluralityObjective(Dirichlet(0.5), "any", 1.0)
     here = plan(4, None, 1, total, 1, prior, classes=3)
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
@@ -248,9 +247,9 @@ def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
     body = {"groups": [{"K": 2, "epsilon": 0.1, "Delta": 0.0}, {"K": 2, "epsilon": 0.5, "Delta": 0.0}], "queries": 1}
     for epsilon in (0.6, 3.0):  # a table, and the plurality itself
         told = plan_group_options({**body, "total_epsilon": epsilon, "total_delta": 0.0}, lambda _: None)
-        verify_group_plan(told, GroupProblem(2, groups, Privacy(epsilon)), objective, 1, fresh=False)
+        verify_group_plan(told, Problem(groups=groups, target=Privacy(epsilon)), objective, 1, fresh=False)
         with pytest.raises(VerificationFailed):
-            verify_group_plan(told, GroupProblem(2, groups, Privacy(0.5)), objective, 1, fresh=False)
+            verify_group_plan(told, Problem(groups=groups, target=Privacy(0.5)), objective, 1, fresh=False)
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,9 @@ from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.bagging import Bags
 from darrm_opt.planning import plan
 from darrm_opt.planning.compare import compare
-from darrm_opt.plurality import PluralityProblem
+from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.record import solution_record
 from darrm_opt.release import PrivateVote
-from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.objective import as_table_objective
 from darrm_opt.tables.solver import solve_table
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
@@ -255,11 +254,11 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
         with pytest.raises(AnswerNotFound, match="A table has no tags"):
             list(client.designs.list())
         with pytest.raises(AnswerNotFound, match="A table has no options"):
-            client.plan(PluralityProblem(3, 3, Privacy(1.0)), 1, Privacy(1.0))
+            client.plan(Problem(3, NOT_PRIVATE, Privacy(1.0), 1, classes=3), 1, Privacy(1.0))
 
 
 def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
-    problem = PluralityProblem(3, 3, Privacy(1.0, 1e-3))
+    problem = Problem(3, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     place = tmp_path / "tables.jsonl"
     write_table(place, [row_of(solve_table(problem, "dirichlet(2)"))])
     with DarrmClient(place.as_uri()) as client:
@@ -275,7 +274,7 @@ def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
 
 
 def test_a_table_file_answers_for_groups(tmp_path: Path) -> None:
-    problem = GroupProblem(2, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6))
+    problem = Problem(groups=[(2, 0.1), (1, 0.7)], target=Privacy(0.6))
     objective = as_table_objective("dirichlet(2)", weights=[1.0, 2.0])
     own, place = solve_table(problem, objective), tmp_path / "tables.jsonl"
     write_table(place, [row_of(own)])

@@ -47,7 +47,8 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def solution() -> Solution:
-    return solve(Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5))
+    found: Solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5))
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,8 @@ ASKED: list[tuple[Problem, dict[str, Any]]] = [
 def solution(number: int = 0) -> Solution:
     """Return the answer to one of `ASKED`."""
     problem, options = ASKED[number]
-    return solve(problem, **options)
+    found: Solution = solve(problem, **options)
+    return found
 
 
 def through_json(record: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from support.refusals import refused
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.answers.running_time import solve_seconds
-from darrm_opt.plurality import PluralityProblem, parse_prior
+from darrm_opt.plurality import parse_prior
+from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.record import DesignSpec, canonical_json, digest
-from darrm_opt.tables.groups import GroupProblem, group_of
 from darrm_opt.tables.objective import PluralityObjective, Truth
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.record import TableSpec
@@ -31,9 +31,9 @@ from solver_cache.precompute.worker import Answer, Assignment, perform
 from solver_cache.table_entries import import_rows
 from solver_cache.table_files import FORMATS, read_table, write_table
 
-PROBLEM = PluralityProblem(4, 3, Privacy(1.0, 1e-3))
+PROBLEM = Problem(4, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
 PRIOR = "favoured(0.5,0.9)"
-GROUPS = GroupProblem(3, [group_of(1, 0.7, 1e-3), group_of(1, math.inf)], Privacy(1.0, 1e-2), 1)
+GROUPS = Problem(groups=[(1, 0.7, 1e-3), (1, math.inf)], target=Privacy(1.0, 1e-2), affected=1, classes=3)
 OBJECTIVE = PluralityObjective(Dirichlet(1.0), "any", 0.5, (1.0, 2.0))
 
 
@@ -101,7 +101,7 @@ def test_a_table_is_solved_once_read_bit_for_bit_and_listed(kind: Kind, tmp_path
 
 def test_a_table_cut_short_is_not_stored() -> None:
     store = open_store("memory")
-    large = PluralityProblem(12, 4, Privacy(0.5, 1e-6))
+    large = Problem(12, NOT_PRIVATE, Privacy(0.5, 1e-6), 1, classes=4)
     assert not cached_table(large, store=store, time_limit=1e-9).stored
     assert not list(store.rows())
 
@@ -110,11 +110,11 @@ def test_each_question_has_its_key() -> None:
     objective, groups = PluralityObjective(parse_prior(PRIOR)), list(GROUPS.groups)
     specs = [
         CLASSES.spec,
-        TableSpec(PluralityProblem(5, 3, PROBLEM.target), PRIOR),
-        TableSpec(PluralityProblem(4, 4, PROBLEM.target), PRIOR),
-        TableSpec(PluralityProblem(4, 3, Privacy(1.0, 2e-3)), PRIOR),
-        TableSpec(PluralityProblem(4, 3, PROBLEM.target, 2), PRIOR),
-        TableSpec(PluralityProblem(4, 3, PROBLEM.target, abstention=True), PRIOR),
+        TableSpec(Problem(5, NOT_PRIVATE, PROBLEM.target, 1, classes=3), PRIOR),
+        TableSpec(Problem(4, NOT_PRIVATE, PROBLEM.target, 1, classes=4), PRIOR),
+        TableSpec(Problem(4, NOT_PRIVATE, Privacy(1.0, 2e-3), 1, classes=3), PRIOR),
+        TableSpec(Problem(4, NOT_PRIVATE, PROBLEM.target, 2, classes=3), PRIOR),
+        TableSpec(Problem(4, NOT_PRIVATE, PROBLEM.target, 1, classes=3, abstention=True), PRIOR),
         TableSpec(PROBLEM, "favoured(0.5,0.9000000000000001)"),
         TableSpec(PROBLEM, replace(objective, price=1.0)),
         TableSpec(PROBLEM, replace(objective, ties="any")),
@@ -122,12 +122,12 @@ def test_each_question_has_its_key() -> None:
         TableSpec(GROUPS),
         TableSpec(GROUPS, PluralityObjective(Dirichlet(1.0), "any", 0.5, (2.0, 1.0))),
         TableSpec(GROUPS, Truth((0.5, 0.9))),
-        TableSpec(GroupProblem(3, groups[::-1], GROUPS.target, 1), OBJECTIVE),
-        TableSpec(GroupProblem(3, groups, GROUPS.target, 2), OBJECTIVE),
-        TableSpec(GroupProblem(3, groups, GROUPS.target, 1, abstention=True), OBJECTIVE),
+        TableSpec(Problem(groups=groups[::-1], target=GROUPS.target, affected=1, classes=3), OBJECTIVE),
+        TableSpec(Problem(groups=groups, target=GROUPS.target, affected=2, classes=3), OBJECTIVE),
+        TableSpec(Problem(groups=groups, target=GROUPS.target, affected=1, classes=3, abstention=True), OBJECTIVE),
     ]
     assert len({spec.key for spec in specs}) == len(specs)
-    assert TableSpec(PluralityProblem(4, 3, Privacy(3 * 0.1 / 0.3, 1e-3)), PRIOR).key == CLASSES.spec.key
+    assert TableSpec(Problem(4, NOT_PRIVATE, Privacy(3 * 0.1 / 0.3, 1e-3), 1, classes=3), PRIOR).key == CLASSES.spec.key
     assert TableSpec(GROUPS, PluralityObjective(Dirichlet(1.0), weights=(2.0, 2.0))).key == TableSpec(GROUPS).key
 
 
@@ -243,7 +243,7 @@ def test_a_grid_is_a_table_for_each_attendance() -> None:
     truth = list(grid_of(ATTENDANCES | {"groups": alike, "objective": "truth(0.6,0.9)"}).specs())
     assert {spec.objective.chances for spec in truth} == {(0.9,), (0.6, 0.9)}
     store = made(ATTENDANCES)
-    attended = GroupProblem(2, [group_of(1, 0.1), group_of(2, math.inf)], Privacy(1.0, 0.02), 2)
+    attended = Problem(groups=[(1, 0.1), (2, math.inf)], target=Privacy(1.0, 0.02), affected=2)
     objective = PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0))
     assert cached_table(attended, objective, store=store).hit
     assert keep(solve_table(attended, objective), store).hit

@@ -394,11 +394,11 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
 def group_fields(log: ReleaseLog, spent: int, delta: float) -> dict[str, list[dict[str, Any]]]:
     """Return what the releases so far cost the records of each group of a table of groups, as plain data."""
     from darrm_opt.mechanisms.table import GroupTableMechanism
-    from darrm_opt.tables.record import problem_record
+    from darrm_opt.tables.record import group_records
 
     if not isinstance(log.mechanism, GroupTableMechanism):
         return {}
-    voters = problem_record(log.mechanism.problem)["groups"]
+    voters = group_records(log.mechanism.problem.groups)
     costs = log.group_costs(spent, delta)
     for group, each in zip(voters, costs, strict=True):
         group["spent_epsilon"] = each.epsilon if each.epsilon < math.inf else None

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
     from darrm_opt.planning.compare import Comparison
-    from darrm_opt.problem import Privacy
-    from darrm_opt.tables.groups import VoterGroup
+    from darrm_opt.problem import Privacy, VoterGroup
     from darrm_opt.tables.priors import Ties
 
 GROUP_SECONDS = 60.0

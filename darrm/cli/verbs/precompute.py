@@ -307,13 +307,13 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _failure_to_dict(failure: Failure) -> dict[str, Any]:
-    from darrm_opt.problem import Problem
-    from darrm_opt.voters import profile_text
+    from darrm_opt.problem import profile_text
+    from darrm_opt.record import DesignSpec
     from solver_cache.model import question_record
 
     # The whole question: it can be asked again by `darrm solve`, without the grid.
     problem, asked = failure.spec.problem, question_record(failure.spec)
-    if isinstance(problem, Problem):
+    if isinstance(failure.spec, DesignSpec):
         voters = (
             f"ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}"
             if len(problem.voter.points) == 1

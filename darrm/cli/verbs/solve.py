@@ -68,12 +68,11 @@ def solve(
     if table == TableOptions():
         problem = options.problem()
     else:
-        from darrm.cli.table_design import show_table_design, table_problem
+        from darrm.cli.table_design import is_gamma, show_table_design, table_problem
         from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.problem import Problem
 
         asked = table_problem(options, table, design.objective)
-        if not isinstance(asked, Problem):
+        if not is_gamma(asked, design.objective):
             of_gamma = {"plot": (plot, None), "method": (method, "auto")}
             show_table_design(asked, design, table, output, unused=of_gamma, json=json)
             return

@@ -473,7 +473,10 @@ def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] |
     is_groups = isinstance(mechanism, GroupTableMechanism)
     looked_at = f"{mechanism.certificate.checked:,} {'corners' if is_groups else 'neighbouring vote counts'}"
     words = mechanism.description if is_groups else f"the released class is {guarantee(mechanism.problem.target)}"
-    content = {"problem": problem_record(mechanism.problem), "certificate": mechanism.certificate.as_dict()}
+    content = {
+        "problem": problem_record(mechanism.problem, mechanism.kind),
+        "certificate": mechanism.certificate.as_dict(),
+    }
     return content, f": {words}", f"private    proved for these very numbers over {looked_at}"
 
 

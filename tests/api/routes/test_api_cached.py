@@ -21,7 +21,8 @@ from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE
 from api.settings import Settings
 from darrm_opt import Privacy, verify
-from darrm_opt.plurality import PluralityProblem, solve_table
+from darrm_opt.plurality import solve_table
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.record import problem_from_record
 from darrm_opt.reprove import reprove
 from darrm_opt.tables.record import TableSpec
@@ -55,7 +56,7 @@ def client(url: str, told: dict[str, Any]) -> Iterator[TestClient]:
 
 def test_an_answer_to_a_key_is_for_no_shared_cache(url: str, told: dict[str, Any], tmp_path: Path) -> None:
     _, key = create_key(tmp_path / "keys.json", "alice")
-    rule = solve_table(PluralityProblem(3, 3, Privacy(1.0)))
+    rule = solve_table(Problem(3, NOT_PRIVATE, Privacy(1.0), 1, classes=3))
     with closing(open_store(url)) as store:
         keep(rule, store)
     with TestClient(create_app(Settings(cache_url=url, solve="off", keys=tmp_path / "keys.json"))) as opened:

@@ -23,7 +23,8 @@ from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import plan
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, solve_table
+from darrm_opt.plurality import PluralityObjective, parse_prior, solve_table
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables.record import TableSpec, problem_record, table_from_record
 from solver_cache.model import Row
@@ -39,7 +40,7 @@ def client() -> Iterator[TestClient]:
 
 def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
-    expected = solve_table(PluralityProblem(5, 3, Privacy(1.0, 1e-3)), "favoured(0.5,0.9)")
+    expected = solve_table(Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3), "favoured(0.5,0.9)")
     problem, rule, certificate = table_from_record(told["rule"])
     assert (problem, rule, certificate) == (expected.problem, expected.table, expected.certificate)
     assert told["utility"] == expected.utility
@@ -109,7 +110,7 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
     assert told["prior"] == "favoured(0.5,0.9)"
     assert mechanism_from_record(told["mechanism"]) == expected.options[0].mechanism
     assert client.get("/v1/plurality/options", params=OPTIONS).json() == told
-    problem = PluralityProblem(5, 3, Privacy(2.0, 1e-3))
+    problem = Problem(5, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3)
     assert verify_options(told, problem, 2) == told
     read = table_plan_of(told, expected.question)
     assert read.options[0].mechanism == expected.options[0].mechanism
@@ -120,7 +121,7 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
     with pytest.raises(VerificationFailed, match="20 answers of this mechanism"):
         verify_options(told, problem, 20)
     with pytest.raises(VerificationFailed, match="other voters or classes"):
-        verify_options(told, PluralityProblem(5, 3, Privacy(2.0, 1e-3), affected=2), 2)
+        verify_options(told, Problem(5, NOT_PRIVATE, Privacy(2.0, 1e-3), 2, classes=3), 2)
     with pytest.raises(VerificationFailed, match="where a mechanism should be"):
         verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
     # Of models that are said to show nothing the plain vote would fit; these voters are not private.
@@ -139,7 +140,7 @@ def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> Non
     expected = plan(10, None, 500, total, 1, "beta(8,2)", classes=4, sampling=sampling)
     assert told["options"] == options_to_dict(expected)["options"]
     assert told["sampling"] == told["mechanism"]["sampling"] == sampling.record()
-    problem = PluralityProblem(10, 4, total)
+    problem = Problem(10, NOT_PRIVATE, total, 1, classes=4)
     assert verify_options(told, problem, 500, sampling) == told
     for other in (None, Sampling(5452, 40)):
         with pytest.raises(VerificationFailed, match="another sampling"):
@@ -158,7 +159,7 @@ def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
     for option in told["options"]:
         record = told["mechanism"] if option is told["options"][0] else None
         assert option["epsilon"] <= 1.0
-        assert record is None or verify_options(told, PluralityProblem(61, 12, Privacy(1.0, 1e-5)), 1)
+        assert record is None or verify_options(told, Problem(61, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=12), 1)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_options_that_are_refused_name_the_field(client: TestClient, change: dic
 
 def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
     """What a job has stored, or an older service says, under names that are no longer in use."""
-    problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3))
+    problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     told = client.post("/v1/plurality", json=ASKED).json()
     old = {"ways": told.pop("utilities"), **told}
     argument = {"problem": problem_record(problem)}
@@ -196,14 +197,14 @@ def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     old = {"ways": told.pop("options"), **told}
     with pytest.raises(VerificationFailed, match="lacks options"):
-        verify_options(old, PluralityProblem(5, 3, Privacy(2.0, 1e-3)), 2)
+        verify_options(old, Problem(5, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3), 2)
 
 
 def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
-    problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3))
+    problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     with pytest.raises(VerificationFailed, match="another problem"):
-        verify_table_answer(told, PluralityProblem(5, 3, Privacy(0.5, 1e-3)))
+        verify_table_answer(told, Problem(5, NOT_PRIVATE, Privacy(0.5, 1e-3), 1, classes=3))
     with pytest.raises(VerificationFailed, match="where a rule should be"):
         verify_table_answer({**told, "rule": {}}, problem)
     values = [0.0] * len(told["rule"]["values"])

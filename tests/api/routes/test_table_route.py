@@ -14,8 +14,7 @@ from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.answers.tables import group_seconds, plurality_seconds, verified_table, verify_table_answer
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.planning.table_baselines import table_baselines
-from darrm_opt.tables.groups import GroupProblem, group_of
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.tables.solver import solve_table
 
@@ -24,7 +23,7 @@ ASKED: dict[str, Any] = {
     "groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}],
     "target_epsilon": 0.6,
 }
-PROBLEM = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.6))
+PROBLEM = Problem(groups=[(2, 0.1), (2, 0.5)], target=Privacy(0.6), classes=3)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) 
     assert (read.problem, read.status, read.certificate) == (PROBLEM, expected.status, expected.certificate)
     assert (read.utility, read.upper_bound) == pytest.approx((expected.utility, expected.upper_bound), abs=1e-12)
     assert read.table.values.tolist() == expected.table.values.tolist()
-    other = GroupProblem(3, [group_of(2, 0.1), group_of(2, 0.5)], Privacy(0.5))
+    other = Problem(groups=[(2, 0.1), (2, 0.5)], target=Privacy(0.5), classes=3)
     with pytest.raises(VerificationFailed):
         verify_table_answer(told, other)
     with pytest.raises(VerificationFailed):
@@ -100,9 +99,9 @@ def test_voters_that_are_alike_have_one_answer_elsewhere(client: TestClient, cha
 
 def test_time_is_known_before_and_what_is_too_large_is_refused() -> None:
     assert group_seconds(PROBLEM) < 1
-    assert 3 < group_seconds(GroupProblem(2, [group_of(25, 0.1), group_of(25, 0.5)], Privacy(1.0))) < 30
+    assert 3 < group_seconds(Problem(groups=[(25, 0.1), (25, 0.5)], target=Privacy(1.0))) < 30
     with pytest.raises(InvalidInput) as refused:
-        group_seconds(GroupProblem(4, [group_of(30, 0.5, 1e-3)], Privacy(1.0)))
+        group_seconds(Problem(groups=[(30, 0.5, 1e-3)], target=Privacy(1.0), classes=4))
     assert refused.value.argument == "groups"
 
 
@@ -131,4 +130,4 @@ def test_a_table_is_stored_and_read_by_its_id(client: TestClient) -> None:
 
 def test_times_of_other_tables_are_their_own() -> None:
     # Constants of one estimate must not stand in for those of the other.
-    assert 60 < plurality_seconds(PluralityProblem(30, 6, Privacy(1.0, 1e-5))) < 300
+    assert 60 < plurality_seconds(Problem(30, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=6)) < 300

@@ -27,11 +27,10 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import BudgetUnreadable
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import planned_fields
+from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.record import solution_record
 from darrm_opt.release import PrivateVote, ReleaseLog
 from darrm_opt.release.journal import CHECKSUM, _line
-from darrm_opt.tables.groups import GroupProblem
-from darrm_opt.tables.problem import PluralityProblem
 from darrm_opt.tables.record import table_record, table_solution_record
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.untrusted import TOLERANCE
@@ -55,8 +54,8 @@ PRIVATE = Problem(5, Privacy(0.5), Privacy(1.0))
 def documents() -> dict[str, Any]:
     """Return one JSON value of each kind that the program writes."""
     solution = solve(PRIVATE)
-    table = solve_table(PluralityProblem(4, 3, Privacy(1.0, 1e-5)))
-    groups = solve_table(GroupProblem(2, [(2, 0.3), (1, 0.5)], Privacy(1.0)))
+    table = solve_table(Problem(4, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=3))
+    groups = solve_table(Problem(groups=[(2, 0.3), (1, 0.5)], target=Privacy(1.0)))
     laplace, noise = mechanism_class("laplace").of(11, 2, 16.5), mechanism_class("gnmax").of(5, 2, 4.0)
     sampling = Sampling(1000, 10)
     plan = run("plan", "--K", "3", "--affected", "1", "--queries", "2", "--total-epsilon", "2", "--json").stdout

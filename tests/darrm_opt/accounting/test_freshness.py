@@ -40,7 +40,8 @@ KNOWN = {  # K, ε, m: total, labels that were once allowed, true total ε of th
 
 @cache
 def solved(K: int, epsilon: float, m: float, affected: int | None = None) -> Solution:
-    return solve(Problem.from_allowance(K=K, epsilon=epsilon, m=m, affected=affected))
+    found: Solution = solve(Problem.from_allowance(K=K, epsilon=epsilon, m=m, affected=affected))
+    return found
 
 
 def chances(noise: NoiseFunction) -> list[Fraction]:

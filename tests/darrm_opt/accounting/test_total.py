@@ -45,7 +45,8 @@ def at(m: int, queries: int) -> ReleaseTotal:
 
 
 def mnist(m: float) -> Solution:
-    return solve(Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4))
+    found: Solution = solve(Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4))
+    return found
 
 
 SOLUTIONS = {m: mnist(m) for m in (1, 3, 5, 7)}

@@ -24,8 +24,8 @@ from darrm_opt.audit.exact import compositions
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Problem, VoterGroup
 from darrm_opt.release.log import mechanism_of
-from darrm_opt.tables.groups import GroupProblem, VoterGroup
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.votes import Labels, VoteTable
 
@@ -153,7 +153,7 @@ def test_what_a_package_brings_is_held_against_what_it_draws() -> None:
 @for_each("voter", [0.5, math.inf])
 def test_votes_of_groups_are_not_taken_for_votes_for_each_class(voter: float, neighbours: Neighbours) -> None:
     groups = [VoterGroup(2, Privacy(voter)), VoterGroup(1, Privacy(0.1))]
-    solution = solve_table(GroupProblem(2, groups, Privacy(0.8, 1e-4), affected=1))
+    solution = solve_table(Problem(groups=groups, target=Privacy(0.8, 1e-4), affected=1))
     found = audit(mechanism_of(solution), Claim(Privacy(0.1), 3, 2, neighbours=neighbours))
     assert (found.verdict, found.counterexample) == ("not refuted", None)
 

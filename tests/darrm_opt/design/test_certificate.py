@@ -48,7 +48,8 @@ def excess(problem: Problem, noise: NoiseFunction | Array, voters: dict[str, int
 
 
 def optimum(problem: Problem) -> NoiseFunction:
-    return solve(problem).noise
+    noise: NoiseFunction = solve(problem).noise
+    return noise
 
 
 # ------------------------------------------------------------------------------------------- what is accepted

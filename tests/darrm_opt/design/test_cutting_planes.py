@@ -25,9 +25,10 @@ from darrm_opt.design.constraint import (
     PrivacyConstraint,
 )
 from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent, no_release, select_cuts
+from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.master_program import MasterProgram
-from darrm_opt.design.objective import CanonicalGoal, as_objective
+from darrm_opt.design.objective import as_objective
 from darrm_opt.design.schedule import FACE_SPACING, MAX_PASSED_K, MIN_GRACE, SolveClock, Stage, schedule
 from darrm_opt.design.separation.compiled import MAX_SIEVED_MEAN
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces

@@ -13,8 +13,9 @@ from darrm_opt import Problem, solve, verify
 from darrm_opt.design import master_program
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import Knots, MasterProgram
-from darrm_opt.design.objective import CanonicalGoal, as_objective
+from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import Shape
 

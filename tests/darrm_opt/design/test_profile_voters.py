@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
 from typing import Any
 
@@ -17,14 +18,15 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
 from support.profile_oracle import rows, votes
+from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.separation.arcs import search_jointly
 from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
-from darrm_opt.design.several_targets import solve_for_targets
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import TargetProfile
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
 from darrm_opt.reprove import reprove
 from darrm_opt.voters import PrivacyProfile
@@ -162,7 +164,8 @@ def test_ball_arithmetic_finds_the_same_worst_case(case: int) -> None:
 )
 def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: int) -> None:
     voter = PrivacyProfile(points) if len(points) > 1 else Privacy(*points[0])
-    found = solve_for_targets(K, voter, [Privacy(*target) for target in targets], affected)
+    asked = Problem(K, voter, TargetProfile(targets), affected)
+    found = solve(asked)
     program = np.concatenate([rows(K, points, E, affected) for E, _ in targets])
     limits = np.concatenate([np.full(len(rows(K, points, E, affected)), math.exp(E) - 1 + 2 * d) for E, d in targets])
     weights = np.asarray(as_objective("rectangular").linear_goal(K).weights)
@@ -170,27 +173,48 @@ def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: in
     assert found.utility == pytest.approx(-float(best.fun or 0.0), abs=1e-6)
     assert found.gap < 1e-7
     assert (program @ found.noise.upper_half - limits).max() <= 1e-12
-    for problem, certificate in zip(found.problems, found.certificates, strict=True):
-        assert verify(problem, found.gamma).bound <= certificate.limit
-    alone = [solve(problem).utility for problem in found.problems]
-    assert found.utility <= min(alone) + 1e-6
-    monotone = solve_for_targets(K, voter, [Privacy(*target) for target in targets], affected, shape="monotone")
+    each = [verify(problem, found.gamma) for problem in asked.each_target]
+    assert verify(asked, found.gamma) == min(each, key=lambda one: one.margin)
+    alone = [solve(problem) for problem in asked.each_target]
+    assert found.utility <= min(one.utility for one in alone) + 1e-6
+    breaks = 0
+    # What suits one of them breaks another, and `certify` scales it until all hold.
+    for one in alone:
+        scaled, proof = certify(asked, one.noise)
+        assert (program @ scaled.upper_half - limits).max() <= 1e-12
+        assert verify(asked, scaled).margin == pytest.approx(proof.margin, abs=1e-14)
+        breaks += not np.array_equal(scaled.values, one.gamma)
+    assert breaks or len(targets) == 1
+    record = json.loads(json.dumps(solution_record(found)))
+    assert solution_from_record(record) == found
+    assert reprove(found, DesignSpec.of(found)) == found
+    if len(targets) > 1:
+        assert record["problem"]["targets"] == [list(target) for target in targets]
+        assert DesignSpec(asked).key != DesignSpec(Problem(K, voter, Privacy(*targets[0]), affected)).key
+        assert verify(asked, found.gamma, arithmetic="ball").margin >= found.certificate.margin
+    monotone = solve(asked, shape="monotone")
     assert monotone.noise.is_monotone
     assert monotone.utility <= found.upper_bound
     assert monotone.gap < 1e-7
 
 
 def test_invalid_targets_are_rejected() -> None:
-    for targets in ([], [Privacy(0.1)] * 17):
-        with pytest.raises(ValueError, match="1 to 16 targets"):
-            solve_for_targets(3, Privacy(0.1), targets)
-    with pytest.raises(ValueError, match="linear in γ"):
-        solve_for_targets(3, Privacy(0.1), [Privacy(0.2)], objective="minimax")
+    for targets in ([], [(i / 10, 0.1 / 2**i) for i in range(1, 18)]):
+        with refused("target"):
+            TargetProfile(targets)
+    several = Problem(3, Privacy(0.1), TargetProfile([(0.2, 0.01), (0.4, 1e-3)]))
+    with refused("objective"):
+        solve(several, "minimax")
+    with refused("method"):
+        solve(several, method="enumerate")
+    with refused("problem"):
+        PrivacyConstraint.of(several)  # one target at a time: the first alone would prove too little
 
 
-def test_a_profile_is_no_target() -> None:
-    with pytest.raises(ValueError, match=r"one \(epsilon, delta\)"):
-        Problem(5, Privacy(0.1), PrivacyProfile(TWO))
+def test_a_profile_as_target_asks_for_all_of_its_points() -> None:
+    asked = Problem(5, Privacy(0.1), PrivacyProfile(TWO))
+    assert asked == Problem(5, Privacy(0.1), TargetProfile(PrivacyProfile(TWO).points))
+    assert asked.target.points == PrivacyProfile(TWO).points
 
 
 def test_a_profile_of_one_point_is_that_privacy_bit_for_bit() -> None:

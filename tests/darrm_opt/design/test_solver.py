@@ -461,7 +461,7 @@ def test_histograms_must_count_as_many_voters() -> None:
 def test_a_solution_is_frozen() -> None:
     solution = solve(Problem.from_allowance(3, 1, 0.1))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        solution.utility = 1.0  # type: ignore[misc]  # that it cannot be set is the point
+        solution.utility = 1.0
     with pytest.raises(ValueError, match="read-only"):
         solution.gamma[0] = 0.0
 

@@ -53,9 +53,9 @@ from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
 from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism  # noqa: E402
 from darrm_opt.privacy_curves import dp_sgd  # noqa: E402
+from darrm_opt.problem import VoterGroup  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
 from darrm_opt.release import BudgetSpent, EnsembleSampler, ReleaseLog, Sample  # noqa: E402
-from darrm_opt.tables.groups import GroupProblem, VoterGroup  # noqa: E402
 from darrm_opt.tables.problem import ABSTENTION  # noqa: E402
 from darrm_opt.tables.solver import solve_table  # noqa: E402
 from darrm_opt.voters import PrivacyProfile  # noqa: E402
@@ -297,7 +297,8 @@ def test_a_gamma_may_be_fetched(queries: int) -> None:
 
     def fetch(problem: Problem) -> Solution:
         asked.append(problem)
-        return solve(problem)
+        found: Solution = solve(problem)
+        return found
 
     total = Privacy(2.0, 1e-5)
     plan = voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=fetch)
@@ -760,7 +761,7 @@ def test_a_table_leaves_only_if_it_is_proved_within_the_total_and_not_cut_short(
     with monkeypatch.context() as patch:
         patch.setattr(GroupTableMechanism, "fits", lambda *_: False)
         assert table() is None
-    solution = solve_table(GroupProblem(3, [VoterGroup(3, Privacy(0.2))], Privacy(1.0)))
+    solution = solve_table(Problem(groups=[VoterGroup(3, Privacy(0.2))], target=Privacy(1.0), classes=3))
     monkeypatch.setattr(release_plan, "solve_table", lambda *_, **__: replace(solution, status=Status.TIME_LIMIT))
     assert table() is None
 
@@ -896,7 +897,7 @@ def test_one_query_of_groups_takes_the_table_for_them(classes: int) -> None:
     plan = voting_plan(7, classes, queries=1, total=total, groups=groups, prior="dirichlet(1)")
     assert isinstance(plan.mechanism, GroupTableMechanism)
     assert plan.mechanism == GroupTableMechanism(
-        plan.mechanism.problem, solve_table(GroupProblem(classes, groups, total, 1)).table
+        plan.mechanism.problem, solve_table(Problem(groups=groups, target=total, affected=1, classes=classes)).table
     )
     assert (plan.mechanism.fresh, plan.queries, plan.mechanism.fits(total, 1)) == (False, 1, True)
     # It beats the best for votes that are fixed, where five voters of seven agree.

@@ -19,10 +19,10 @@ from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.noise import Array
+from darrm_opt.problem import NOT_PRIVATE, Problem, as_group
 from darrm_opt.randomness import RandomSource
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
-from darrm_opt.tables.groups import GroupProblem, group_of
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.problem import partition_cells
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
@@ -36,7 +36,9 @@ CASES: list[tuple[int, list[Group], float, float, int]] = [
 
 def mechanism_of(case: tuple[int, list[Group], float, float, int], *, fresh: bool) -> GroupTableMechanism:
     classes, groups, epsilon, delta, affected = case
-    problem = GroupProblem(classes, [group_of(*group) for group in groups], Privacy(epsilon, delta), affected)
+    problem = Problem(
+        groups=[as_group(group) for group in groups], target=Privacy(epsilon, delta), affected=affected, classes=classes
+    )
     return GroupTableMechanism(problem, solve_table(problem).table, fresh=fresh)
 
 
@@ -175,11 +177,11 @@ def test_draws_have_exactly_the_chances_of_the_table() -> None:
 
 def test_the_accounts_of_one_kind_of_voters_are_not_taken_for_the_other() -> None:
     mechanism = mechanism_of(CASES[0], fresh=False)
-    with refused("problem"):
+    with refused("table"):
         RuleMechanism(mechanism.problem, mechanism.table)
-    alike = PluralityProblem(4, 2, mechanism.problem.target)
-    with refused("problem"):
-        GroupTableMechanism(alike, Table(alike.cells, [0.0] * len(alike.cells.owners)))
+    alike = Problem(4, NOT_PRIVATE, mechanism.problem.target, 1, classes=2)
+    with refused("table"):
+        GroupTableMechanism(alike, Table(partition_cells(alike), [0.0] * len(partition_cells(alike).owners)))
 
 
 def test_columns_are_in_the_order_of_the_groups() -> None:
@@ -190,7 +192,7 @@ def test_columns_are_in_the_order_of_the_groups() -> None:
 
 
 def test_a_log_says_what_each_group_has_spent(tmp_path: Path) -> None:
-    solution = solve_table(GroupProblem(3, [group_of(2, 0.1), group_of(1, 0.7)], Privacy(0.6)))
+    solution = solve_table(Problem(groups=[(2, 0.1), (1, 0.7)], target=Privacy(0.6), classes=3))
     path = tmp_path / "releases.log"
     log = ReleaseLog.create(path, solution, budget=Privacy(1.2), fresh=True)
     vote = PrivateVote(solution, log, fresh=True)
@@ -219,7 +221,7 @@ def test_models_that_were_trained_once_are_charged_once() -> None:
 
 def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
     """Voters that were trained once count as not private from the second release on, some of them here anyway."""
-    problem = GroupProblem(2, [group_of(3, 0.5), group_of(2, math.inf)], Privacy(0.8, 1e-4), affected=1)
+    problem = Problem(groups=[(3, 0.5), (2, math.inf)], target=Privacy(0.8, 1e-4), affected=1)
     mechanism = GroupTableMechanism(problem, solve_table(problem).table)
     assert mechanism.models is None
     budget = PrivacyBudget(Privacy(100.0, 1e-2))
@@ -236,7 +238,7 @@ def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
 
 
 def test_a_log_of_samples_is_for_no_table_of_groups(tmp_path: Path) -> None:
-    solution = solve_table(GroupProblem(2, [group_of(3, 0.5), group_of(2, 0.1)], Privacy(0.8, 1e-4), affected=1))
+    solution = solve_table(Problem(groups=[(3, 0.5), (2, 0.1)], target=Privacy(0.8, 1e-4), affected=1))
     limits: list[dict[str, Any]] = [{"budget": Privacy(2.0, 1e-3)}, {"queries": 3}]
     for limit in limits:
         with refused("sampling"):
@@ -244,7 +246,7 @@ def test_a_log_of_samples_is_for_no_table_of_groups(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_proved_nothing_is_said() -> None:
-    problem = GroupProblem(2, [group_of(30, 20.0), group_of(2, 1.0)], Privacy(2.0), 1)
+    problem = Problem(groups=[(30, 20.0), (2, 1.0)], target=Privacy(2.0), affected=1)
     mechanism = GroupTableMechanism(problem, solve_table(problem).table)
     assert mechanism.everyone.laws is None  # chances that underflow have no relative precision
     assert mechanism.cost(5, 0.0).epsilon > 2.0

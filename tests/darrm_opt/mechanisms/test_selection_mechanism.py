@@ -23,13 +23,13 @@ from darrm_opt.plurality import (
     ABSTENTION,
     Dirichlet,
     PluralityObjective,
-    PluralityProblem,
     RuleMechanism,
     VoteMechanism,
     mechanism_class,
     mechanism_from_record,
     solve_table,
 )
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import PrivateVote, ReleaseLog
 
@@ -88,7 +88,7 @@ def test_classes_follow_the_law_at_a_stated_power(name: str, counts: Counts, rat
 
 
 def test_classes_of_a_table_follow_it_at_a_stated_power() -> None:
-    problem = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
+    problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
     rule = solve_table(problem, PluralityObjective(Dirichlet(1.0), price=2.0)).table
     for counts in ((4, 2, 1), (0, 1, 6)):
         audit(RuleMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])

@@ -27,8 +27,9 @@ from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.question import VoteLaw
 from darrm_opt.planning.table_baselines import tables
 from darrm_opt.plurality import PastVotes, PluralityObjective, RuleMechanism, parse_prior
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.priors import PluralityPrior, sample_counts
-from darrm_opt.tables.problem import PluralityProblem
+from darrm_opt.tables.problem import partition_cells
 
 CHANCES = (0.5, 0.9)
 K, CLASSES, QUERIES, DELTA = 4, 3, 3, 1e-3
@@ -141,7 +142,7 @@ def test_shares_of_a_table_by_enumeration() -> None:
 @pytest.mark.parametrize("cap", [1, 2, 3])
 def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
     prior = parse_prior("favoured(0.5,0.9)")
-    law = VoteLaw(PluralityObjective(prior), PluralityProblem(K, CLASSES, Privacy(1.0)))
+    law = VoteLaw(PluralityObjective(prior), Problem(K, NOT_PRIVATE, Privacy(1.0), 1, classes=CLASSES))
     leads = leads_at(law.counts, 1.2)
     passes = pass_chances(law.counts[:, 0], 3.0, 1.5)
     # What a query comes to: strict votes or not (not judged), checked or not, right or not.
@@ -192,7 +193,7 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
             continue
         target = option.mechanism.problem.target
         each = (option.parameters["epsilon"], option.parameters["delta"])
-        strictest = option.mechanism.problem.strictest_target  # what the certificate proves
+        strictest = option.mechanism.problem.strictest.target  # what the certificate proves
         assert (target.epsilon, target.delta) == pytest.approx(each, rel=1e-9)
         assert strictest.epsilon <= each[0]
         assert strictest.delta <= each[1]
@@ -285,7 +286,7 @@ def test_all_have_a_total_without_delta() -> None:
 @for_each("rate", [0.01, 0.5, 4.0])
 @for_each("counts", [(4, 0, 0), (2, 1, 1), (2, 2, 0), (3, 3, 3), (40, 38, 7)])
 def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple[int, ...], rate: float) -> None:
-    cells = PluralityProblem(sum(counts), 3, Privacy(1.0)).cells
+    cells = partition_cells(Problem(sum(counts), NOT_PRIVATE, Privacy(1.0), 1, classes=3))
     for name in ("permute_and_flip", "exponential"):
         start = cells.starts[cells.numbers[counts]]
         expected = tables()[name](cells, rate)[start] * cells.multiplicities[start]
@@ -298,7 +299,7 @@ def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple
 @pytest.mark.parametrize("prior", ["favoured(0.4,0.8)", "beta(8,2)", "dirichlet(0.2)"])
 def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
     goal = PluralityObjective(parse_prior(prior), price=2.0)
-    problem = PluralityProblem(60, 4, Privacy(1.0, 1e-5))
+    problem = Problem(60, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=4)
     whole = VoteLaw(goal, problem)
     assert whole.samples is None
     counts = sample_counts(goal.prior, 60, 4, 2000)

@@ -20,7 +20,9 @@ from darrm_opt.bagging import Bags
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.planning import design_within_total, plan
 from darrm_opt.planning.sampled_candidates import RenyiTables
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior
+from darrm_opt.plurality import PluralityObjective, parse_prior
+from darrm_opt.problem import NOT_PRIVATE, Problem
+from darrm_opt.tables.problem import partition_cells
 
 FLOORS = [
     # records, queries, total ε, right answers of the composed table, and by the generic bound those of permute-and-flip
@@ -62,17 +64,19 @@ def test_no_mechanism_of_the_same_divergence_is_more_useful_than_the_composed_ta
     K: int, classes: int, affected: int, abstention: bool, neighbours: Any
 ) -> None:
     sampling, order = Sampling(100, 5, neighbours=neighbours), 8.0
-    problem = PluralityProblem(K, classes, Privacy(1.0), affected, abstention=abstention)
-    weights, _ = PluralityObjective(parse_prior("beta(5,2)"), "excluded", 0.2 * abstention).cell_weights(problem.cells)
+    problem = Problem(K, NOT_PRIVATE, Privacy(1.0), affected, classes=classes, abstention=abstention)
+    weights, _ = PluralityObjective(parse_prior("beta(5,2)"), "excluded", 0.2 * abstention).cell_weights(
+        partition_cells(problem)
+    )
     tables = RenyiTables(problem, weights, sampling)
     for name in ("permute_and_flip", "exponential", "gnmax"):
         mechanism = mechanism_class(name).of(K, classes, 1.5, affected)
         found = tables.mechanism(tables.best(order, largest_divergence(mechanism, sampling, order), lambda: False))
         assert largest_divergence(found, sampling, order) <= largest_divergence(mechanism, sampling, order) * 1.001
-        partitions = np.array(problem.cells.partitions)
+        partitions = np.array(partition_cells(problem).partitions)
         chances = mechanism.class_chances(partitions)
         assert chances is not None
-        right = float(weights[problem.cells.starts] @ chances[:, 0])
+        right = float(weights[partition_cells(problem).starts] @ chances[:, 0])
         assert float(weights @ found.table.nearest) >= right - 1e-5
 
 

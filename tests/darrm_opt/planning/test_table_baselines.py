@@ -20,7 +20,7 @@ from darrm_opt.noise import Array
 from darrm_opt.planning import table_baselines as module
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.table_baselines import subsampled, table_baselines
-from darrm_opt.tables.groups import GroupProblem, group_of
+from darrm_opt.problem import Problem, as_group
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import Histograms, histograms
@@ -31,8 +31,10 @@ from darrm_opt.tables.solver import solve_table
 def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     target = Privacy(case["epsilon"], case["delta"])
-    groups = [group_of(*group) for group in case["groups"]]
-    problem = GroupProblem(case["classes"], groups, target, case["affected"], abstention=case["abstention"])
+    groups = [as_group(group) for group in case["groups"]]
+    problem = Problem(
+        groups=groups, target=target, affected=case["affected"], classes=case["classes"], abstention=case["abstention"]
+    )
     bound = solve_table(problem).upper_bound
     every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
     for baseline in table_baselines(problem):
@@ -41,10 +43,12 @@ def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
 
 
 def test_known_answers() -> None:
-    alike = {one.name: one.utility for one in table_baselines(GroupProblem(3, [group_of(5, 0.5)], Privacy(1.0)))}
+    alike = {
+        one.name: one.utility for one in table_baselines(Problem(groups=[(5, 0.5)], target=Privacy(1.0), classes=3))
+    }
     assert alike["one_voter"] == pytest.approx(0.7333, abs=5e-5)
     assert "worst_group" not in alike
-    two = GroupProblem(2, [group_of(6, 0.1), group_of(5, 0.5)], Privacy(0.6))
+    two = Problem(groups=[(6, 0.1), (5, 0.5)], target=Privacy(0.6))
     utilities = {one.name: one.utility for one in table_baselines(two)}
     assert 2 * utilities["worst_group"] - 1 == pytest.approx(0.677, abs=1e-3)
     assert utilities["best_subset"] > utilities["worst_group"]
@@ -53,7 +57,7 @@ def test_known_answers() -> None:
 
 
 def test_rates_are_the_largest_that_are_private(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = GroupProblem(3, [group_of(3, 0.1), group_of(2, 0.5)], Privacy(0.6))
+    problem = Problem(groups=[(3, 0.1), (2, 0.5)], target=Privacy(0.6), classes=3)
     found = {one.name: one.utility for one in table_baselines(problem) if one.parameter.startswith("rate ")}
     monkeypatch.setattr(module, "PRECISION", 1e-7)
     finer = {one.name: one.utility for one in table_baselines(problem) if one.name in found}
@@ -77,7 +81,7 @@ def test_randomised_response_is_at_the_largest_rate_that_private_voters_allow(
         kept = (low + high) / 2
         fits = np.maximum(lost @ (kept * plurality + (1 - kept) / 3), 0).sum(axis=1).max() <= 1e-15
         low, high = (kept, high) if fits else (low, kept)
-    problem = GroupProblem(3, [group_of(*group) for group in groups], Privacy(epsilon))
+    problem = Problem(groups=[as_group(group) for group in groups], target=Privacy(epsilon), classes=3)
     found = {one.name: one.utility for one in table_baselines(problem)}["randomized_response"]
     assert found == pytest.approx(low + (1 - low) / 3, abs=1e-6)
     assert found > math.exp(epsilon) / (math.exp(epsilon) + 2)
@@ -118,7 +122,7 @@ def test_subsamples_of_more_voters_than_binomials_fit_in_doubles() -> None:
 
 
 def test_the_search_finds_the_best_subsample_that_trying_all_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = GroupProblem(2, [(28, math.inf), (3, 0.5)], Privacy(0.6, 1e-6), 1)
+    problem = Problem(groups=[(28, math.inf), (3, 0.5)], target=Privacy(0.6, 1e-6), affected=1)
     every = table_baselines(problem)
     tried: list[int] = []
 

@@ -21,12 +21,14 @@ from darrm_opt.accounting.quota import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.plurality import ABSTENTION, PluralityProblem, RuleMechanism, Table, count_votes, solve_table
+from darrm_opt.plurality import ABSTENTION, RuleMechanism, Table, count_votes, solve_table
+from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
 from darrm_opt.tables.certificate import Edge
+from darrm_opt.tables.problem import partition_cells
 
-PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
+PROBLEM = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
 SOLUTION = solve_table(PROBLEM, "dirichlet(1)")
 
 
@@ -51,10 +53,10 @@ class Fixed(RandomSource):
 @pytest.mark.parametrize("abstention", [False, True])
 def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bool) -> None:
     rng = np.random.default_rng(5)
-    problem = PluralityProblem(3, 3, Privacy(20.0, 0.9), abstention=abstention)
-    cells = problem.cells
+    problem = Problem(3, NOT_PRIVATE, Privacy(20.0, 0.9), 1, classes=3, abstention=abstention)
+    cells = partition_cells(problem)
     values = np.floor(rng.uniform(0.05, 0.25, cells.values.size) * 64) / 64  # multiples of 1/64: few numbers to try
-    mechanism = RuleMechanism(problem, Table(problem.cells, values))
+    mechanism = RuleMechanism(problem, Table(partition_cells(problem), values))
     for counts in [(3, 0, 0), (0, 2, 1), (1, 1, 1), (1, 0, 2)]:
         many = mechanism.table.denominator
         seen = Counter(mechanism.draw(counts, Fixed(number)) for number in range(many))
@@ -74,7 +76,7 @@ def test_one_number_is_drawn_whatever_the_votes() -> None:
 
 
 def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
-    problem = PluralityProblem(5, 3, Privacy(0.5, 1e-3))
+    problem = Problem(5, NOT_PRIVATE, Privacy(0.5, 1e-3), 1, classes=3)
     mechanism = RuleMechanism(problem, solve_table(problem).table)
     worst = mechanism.certificate.worst
     assert isinstance(worst, Edge)
@@ -269,7 +271,7 @@ def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
 
 def test_a_record_of_a_table_is_proved_like_any_other() -> None:
     values = np.zeros(SOLUTION.table.values.size)
-    values[PROBLEM.cells.starts[PROBLEM.cells.strict]] = 1.0
+    values[partition_cells(PROBLEM).starts[partition_cells(PROBLEM).strict]] = 1.0
     record = {**RuleMechanism(PROBLEM, SOLUTION.table).record(), "values": values.tolist()}
     with pytest.raises(NotPrivate):
         mechanism_from_record(json.loads(json.dumps(record)))

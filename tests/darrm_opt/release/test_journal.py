@@ -36,7 +36,8 @@ pytestmark = pytest.mark.filterwarnings(  # of a file that was open, but not yet
 
 @cache
 def solved() -> Solution:
-    return solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
+    found: Solution = solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
+    return found
 
 
 def begun(path: Path) -> ReleaseLog:

@@ -37,7 +37,8 @@ PUBLIC_TEACHERS = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
 
 @cache
 def solved(problem: Problem) -> Solution:
-    return solve(problem)
+    found: Solution = solve(problem)
+    return found
 
 
 def seeded(problem: Problem, seed: int = 0) -> PrivateVote:

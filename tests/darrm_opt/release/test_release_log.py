@@ -45,7 +45,8 @@ VOTES = np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1], [0, 1, 0], [1, 1, 0]])
 
 @cache
 def solved(problem: Problem) -> Solution:
-    return solve(problem)
+    found: Solution = solve(problem)
+    return found
 
 
 def begun(folder: Path, queries: int = 100) -> ReleaseLog:

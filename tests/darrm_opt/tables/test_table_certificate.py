@@ -20,20 +20,20 @@ from support.refusals import refused
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.errors import InvalidInput, NotProven
 from darrm_opt.planning.table_baselines import table_baselines
-from darrm_opt.plurality import ABSTENTION, PluralityProblem, Table, certify_table, solve_table, verify_table
+from darrm_opt.plurality import ABSTENTION, Table, certify_table, solve_table, verify_table
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 from darrm_opt.tables.certificate import CornerProof, Edge, EdgeProof
-from darrm_opt.tables.groups import GroupProblem, TableProblem, group_of
-from darrm_opt.tables.problem import histograms
+from darrm_opt.tables.problem import histograms, partition_cells
 from darrm_opt.tables.record import table_from_record, table_record, table_solution_record
 from darrm_opt.tables.solver import TableSolution
 
 
-def random_rule(rng: np.random.Generator, problem: PluralityProblem) -> Table:
-    cells = problem.cells
+def random_rule(rng: np.random.Generator, problem: Problem) -> Table:
+    cells = partition_cells(problem)
     weights = rng.dirichlet([1.0] * 3, size=cells.values.size)[:, 0] ** rng.integers(1, 4)
     sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
-    return Table.normalised(problem.cells, weights / sums[cells.owners])
+    return Table.normalised(partition_cells(problem), weights / sums[cells.owners])
 
 
 @for_each("epsilon", [0.0, 5e-324, 1e-9, 0.2676, 1.0, 20.0, 500.0])
@@ -51,9 +51,9 @@ def test_the_bounds_of_the_exponential_enclose_it_tightly(epsilon: float) -> Non
 def test_the_excess_is_that_of_every_edge_and_set(K: int, classes: int, affected: int, abstention: bool) -> None:
     rng = np.random.default_rng((K, classes, affected))
     for _ in range(4):
-        problem = PluralityProblem(K, classes, Privacy(0.5, 0.01), affected, abstention=abstention)
+        problem = Problem(K, NOT_PRIVATE, Privacy(0.5, 0.01), affected, classes=classes, abstention=abstention)
         rule = random_rule(rng, problem)
-        target = problem.strictest_target
+        target = problem.strictest.target
         exact = worst_excess(rule.probabilities, K, classes, affected, target.epsilon, target.delta)
         found, _ = EdgeProof(problem).largest(rule)
         assert 0 <= found - exact <= Fraction(1, 2**70)  # e^ε is rounded down by 2^−80
@@ -62,10 +62,12 @@ def test_the_excess_is_that_of_every_edge_and_set(K: int, classes: int, affected
 def test_repair_proves_the_doubles_that_it_returns() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
-        problem = PluralityProblem(
+        problem = Problem(
             int(rng.integers(1, 6)),
-            int(rng.integers(2, 5)),
+            NOT_PRIVATE,
             Privacy(float(rng.choice([0, 1e-6, 0.3, 2.0])), float(rng.choice([0, 1e-12, 0.05]))),
+            1,
+            classes=int(rng.integers(2, 5)),
             abstention=bool(rng.integers(2)),
         )
         rule, certificate = certify_table(problem, random_rule(rng, problem))
@@ -83,32 +85,32 @@ def test_a_share_makes_an_excess_nothing_and_little_less(proof_of: Any, bound: f
     """The excess is convex in x: at a share s it is at most s of what it is, and 1 − s of the slack at x = 0."""
     target = Privacy(0.5, 0.01)
     if proof_of is EdgeProof:
-        proof = proof_of(PluralityProblem(5, 3, target))
+        proof = proof_of(Problem(5, NOT_PRIVATE, target, 1, classes=3))
         slack = math.expm1(0.5) / 3 + 0.01
     else:
-        proof = proof_of(GroupProblem(3, [group_of(3, 0.2)], target))
+        proof = proof_of(Problem(groups=[(3, 0.2)], target=target, classes=3))
         slack = (1 - math.exp(-0.5)) / 3 + math.exp(-0.5) * 0.01
     share = proof.private_share(bound)
     assert -1e-5 * slack <= share * bound - (1 - share) * slack <= 0
 
 
 def test_a_certificate_says_what_rounding_may_have_hidden() -> None:
-    problem = GroupProblem(3, [group_of(3, 0.2)], Privacy(1.0))
+    problem = Problem(groups=[(3, 0.2)], target=Privacy(1.0), classes=3)
     certificate = solve_table(problem).certificate
     assert 0 < certificate.error == CornerProof(problem).error < 1e-9
     assert certificate.as_dict()["error"] == certificate.error
-    edges = solve_table(PluralityProblem(3, 3, Privacy(1.0))).certificate
+    edges = solve_table(Problem(3, NOT_PRIVATE, Privacy(1.0), 1, classes=3)).certificate
     assert (edges.error, "error" in edges.as_dict()) == (0.0, False)
 
 
 def test_what_is_private_is_not_changed() -> None:
-    problem = PluralityProblem(7, 3, Privacy(1.0, 1e-4))
+    problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-4), 1, classes=3)
     rule = solve_table(problem).table
     assert certify_table(problem, rule)[0] is rule
 
 
 def test_the_certificate_names_the_tightest_place() -> None:
-    problem = PluralityProblem(6, 3, Privacy(1.0, 1e-3))
+    problem = Problem(6, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     solution = solve_table(problem)
     certificate, rule = solution.certificate, solution.table
     worst = certificate.worst
@@ -126,11 +128,11 @@ def test_the_certificate_names_the_tightest_place() -> None:
 
 @pytest.mark.parametrize("abstention", [False, True])
 def test_a_rule_that_is_not_private_is_refuted(abstention: bool) -> None:
-    problem = PluralityProblem(5, 3, Privacy(0.1, 1e-6), abstention=abstention)
-    cells = problem.cells
+    problem = Problem(5, NOT_PRIVATE, Privacy(0.1, 1e-6), 1, classes=3, abstention=abstention)
+    cells = partition_cells(problem)
     values = np.zeros(cells.values.size)
     values[cells.starts[cells.strict]] = 1.0
-    rule = Table(problem.cells, values)
+    rule = Table(partition_cells(problem), values)
     with pytest.raises(NotPrivate, match=r"from the counts \(.*class \d.*certify_table") as caught:
         verify_table(problem, rule)
     assert 0.2 < caught.value.excess < 1
@@ -138,20 +140,20 @@ def test_a_rule_that_is_not_private_is_refuted(abstention: bool) -> None:
         values = np.zeros(cells.values.size)
         values[cells.values == ABSTENTION] = [float(owner % 2) for owner in range(len(cells.partitions))]
         with pytest.raises(NotPrivate, match=r"\{no class\}|class"):
-            verify_table(problem, Table(problem.cells, values))
+            verify_table(problem, Table(partition_cells(problem), values))
 
 
 def test_one_unit_in_the_last_place_too_much_is_seen() -> None:
-    problem = PluralityProblem(3, 2, Privacy(0.0, 0.25))
-    private = Table(problem.cells, [0.0, 0.0, 0.0, 0.0])
+    problem = Problem(3, NOT_PRIVATE, Privacy(0.0, 0.25), 1, classes=2)
+    private = Table(partition_cells(problem), [0.0, 0.0, 0.0, 0.0])
     assert verify_table(problem, private).margin == pytest.approx(0.25, abs=1e-12)
     # p(3) − p(2) = 1/4 exactly is private at δ = 1/4, but the strictest reading leaves a little less.
     near = 0.25 - 2.0**-40
     values = [0.5, 0.5, 0.5 + near, 0.5 - near]
-    assert verify_table(problem, Table(problem.cells, values)).margin > 0
+    assert verify_table(problem, Table(partition_cells(problem), values)).margin > 0
     over = math.nextafter(0.75, 1)
     with pytest.raises(NotPrivate):
-        verify_table(problem, Table(problem.cells, [0.5, 0.5, over, 1 - over]))
+        verify_table(problem, Table(partition_cells(problem), [0.5, 0.5, over, 1 - over]))
 
 
 def test_the_rest_is_shared_equally_and_sums_are_exact() -> None:
@@ -180,17 +182,19 @@ def test_tables_that_are_no_rules(values: object, message: str) -> None:
 
 def test_a_rule_of_other_voters_is_refused() -> None:
     with refused("table"):
-        verify_table(PluralityProblem(4, 2, Privacy(1.0)), Table(histograms(3, 2, 1, abstention=False), [0.0] * 4))
+        verify_table(
+            Problem(4, NOT_PRIVATE, Privacy(1.0), 1, classes=2), Table(histograms(3, 2, 1, abstention=False), [0.0] * 4)
+        )
     with pytest.raises(InvalidInput, match="counts that sum to K = 3"):
         Table(histograms(3, 2, 1, abstention=False), [0.0] * 4).probabilities((1, 1))
 
 
 def test_records_read_back_bit_for_bit_and_are_proved_again() -> None:
-    solution = solve_table(PluralityProblem(5, 3, Privacy(1.0, 1e-3), abstention=True))
+    solution = solve_table(Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True))
     text = json.dumps(table_solution_record(solution))
     problem, rule, certificate = table_from_record(json.loads(text))
     assert (problem, rule, certificate) == (solution.problem, solution.table, solution.certificate)
-    dearer = table_record(PluralityProblem(5, 3, Privacy(0.1, 1e-3), abstention=True), rule)
+    dearer = table_record(Problem(5, NOT_PRIVATE, Privacy(0.1, 1e-3), 1, classes=3, abstention=True), rule)
     with pytest.raises(NotPrivate):
         table_from_record(dearer)
     wrong: object
@@ -216,7 +220,7 @@ def changed_slightly(solution: TableSolution, rng: np.random.Generator) -> Itera
                 yield Table(cells, one)
 
 
-def verdict(problem: TableProblem, table: Table) -> str:
+def verdict(problem: Problem, table: Table) -> str:
     try:
         verify_table(problem, table)
     except NotPrivate as err:
@@ -232,9 +236,11 @@ def test_a_table_is_refuted_only_by_what_is_true_of_the_numbers_as_typed(groups:
     for number in range(4 if groups else 10):
         classes, epsilon = 2 + number % 2, float(rng.choice([0.3, rng.uniform(0.1, 0.5 if groups else 2.0)]))
         delta = float(rng.choice([0.0, 0.01, rng.uniform(0, 0.02 if groups else 0.3)]))
-        problem: TableProblem = PluralityProblem(2 + number % 3, classes, Privacy(epsilon, delta), 1 + number % 2)
+        problem: Problem = Problem(
+            2 + number % 3, NOT_PRIVATE, Privacy(epsilon, delta), 1 + number % 2, classes=classes
+        )
         if groups:
-            problem = GroupProblem(classes, [(2, 0.3), (1, 0.5, 0.01)], Privacy(epsilon, delta))
+            problem = Problem(groups=[(2, 0.3), (1, 0.5, 0.01)], target=Privacy(epsilon, delta), classes=classes)
             every = Enumeration.of([(2, 0.3, 0.0), (1, 0.5, 0.01)], classes, 3, abstention=False)
         for table in changed_slightly(solve_table(problem), rng):
             if groups:
@@ -254,11 +260,11 @@ def test_a_table_is_refuted_only_by_what_is_true_of_the_numbers_as_typed(groups:
 def test_an_answer_is_never_below_a_release_that_ignores_the_votes(epsilon: float) -> None:
     """With ⊥ the uniform release abstains, and the repair of a strict target mixes with it."""
     for problem in (
-        GroupProblem(2, [(3, 0.3), (2, 0.5)], Privacy(epsilon), abstention=True),
-        PluralityProblem(4, 3, Privacy(epsilon), abstention=True),
+        Problem(groups=[(3, 0.3), (2, 0.5)], target=Privacy(epsilon), abstention=True),
+        Problem(4, NOT_PRIVATE, Privacy(epsilon), 1, classes=3, abstention=True),
     ):
         solution = solve_table(problem)
         assert solution.utility >= (1 - 1e-15) / problem.classes
         assert solution.gap < 1e-7
-    dear = solve_table(GroupProblem(2, [(3, 0.3), (2, 0.5)], Privacy(epsilon), abstention=True), "dirichlet(1)")
+    dear = solve_table(Problem(groups=[(3, 0.3), (2, 0.5)], target=Privacy(epsilon), abstention=True), "dirichlet(1)")
     assert dear.utility >= max(one.utility for one in table_baselines(dear.problem, dear.objective)) - 1e-12

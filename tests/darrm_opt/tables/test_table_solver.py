@@ -24,7 +24,6 @@ from darrm_opt.plurality import (
     Favoured,
     PastVotes,
     PluralityObjective,
-    PluralityProblem,
     TableSolution,
     calibrate_mechanism,
     parse_prior,
@@ -32,8 +31,9 @@ from darrm_opt.plurality import (
     solve_table,
     verify_table,
 )
+from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.tables.objective import utility
-from darrm_opt.tables.problem import Histograms, changes, histograms, partitions
+from darrm_opt.tables.problem import Histograms, changes, histograms, partition_cells, partitions
 
 ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
@@ -49,7 +49,7 @@ ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
     ],
 )
 def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str, float]) -> None:
-    problem = PluralityProblem(11, 3, Privacy(epsilon, delta))
+    problem = Problem(11, NOT_PRIVATE, Privacy(epsilon, delta), 1, classes=3)
     solution = solve_table(problem, ISSUE)
     measured = {"lp": solution.utility, **{one.name: one.utility for one in table_baselines(problem, ISSUE)}}
     for name, value in expected.items():
@@ -78,7 +78,7 @@ def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str,
 def test_the_optimum_is_that_of_every_rule_and_every_set(
     K: int, classes: int, affected: int, epsilon: float, delta: float
 ) -> None:
-    problem = PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
+    problem = Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes)
     prior = ISSUE if classes > 2 else Favoured((0.6, 0.9))
     solution = solve_table(problem, prior)
     law = alike(favoured_law(K, classes, prior.chances))
@@ -89,14 +89,14 @@ def test_the_optimum_is_that_of_every_rule_and_every_set(
 
 @pytest.mark.parametrize(("K", "affected"), [(6, 1), (5, 2)])
 def test_the_optimum_of_four_classes(K: int, affected: int) -> None:
-    problem = PluralityProblem(K, 4, Privacy(1.0, 1e-4), affected)
+    problem = Problem(K, NOT_PRIVATE, Privacy(1.0, 1e-4), affected, classes=4)
     law = alike(favoured_law(K, 4, ISSUE.chances))
     assert solve_table(problem, ISSUE).utility == pytest.approx(optimum(law, affected, 1.0, 1e-4), abs=1e-7)
 
 
 @pytest.mark.parametrize("price", [0.0, 0.5, 3.0])
 def test_the_optimum_with_abstention(price: float) -> None:
-    problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3), abstention=True)
+    problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
     solution = solve_table(problem, PluralityObjective(ISSUE, price=price))
     law = alike(favoured_law(5, 3, ISSUE.chances))
     expected = optimum(law, 1, 1.0, 1e-3, abstention=True, price=price)
@@ -110,7 +110,7 @@ def test_two_classes_are_the_majority_of_voters_that_are_not_private() -> None:
         target, counts = Privacy(0.4, 1e-3), np.array([math.comb(K, l) for l in range(K + 1)])
         majority = solve(Problem(K, Privacy(math.inf), target, affected), histogram(counts.tolist()))
         prior = PastVotes(tuple(((l, K - l), int(counts[l])) for l in range(K + 1)))
-        plurality = solve_table(PluralityProblem(K, 2, target, affected), prior)
+        plurality = solve_table(Problem(K, NOT_PRIVATE, target, affected, classes=2), prior)
         # γ releases the majority, else a fair coin: right with (1 + γ)/2.
         assert plurality.utility == pytest.approx((1 + majority.utility) / 2, abs=1e-7)
         for l in range(K // 2 + 1, K + 1):
@@ -120,7 +120,7 @@ def test_two_classes_are_the_majority_of_voters_that_are_not_private() -> None:
 
 def test_two_classes_and_one_vote_have_a_closed_optimum() -> None:
     K, epsilon, delta = 7, 0.6, 0.01
-    rule = solve_table(PluralityProblem(K, 2, Privacy(epsilon, delta)), Dirichlet(1.0)).table
+    rule = solve_table(Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), 1, classes=2), Dirichlet(1.0)).table
     p = (1 - delta) / (math.exp(epsilon) + 1)  # canonical noise: p(3) = 1 − p(4), p(4) = e^ε·p(3) + δ
     for ones in range(3, K):
         assert float(rule.probabilities((ones, K - ones))[0]) == pytest.approx(p, abs=1e-7)
@@ -135,7 +135,7 @@ def test_never_below_any_mechanism() -> None:
     for _ in range(40):
         K, classes = int(rng.integers(1, 9)), int(rng.integers(2, 5))
         target = Privacy(float(np.round(10 ** rng.uniform(-2, 0.5), 4)), float(rng.choice([0, 1e-6, 1e-3, 0.05])))
-        problem = PluralityProblem(K, classes, target, int(rng.integers(1, min(K, 2) + 1)))
+        problem = Problem(K, NOT_PRIVATE, target, int(rng.integers(1, min(K, 2) + 1)), classes=classes)
         prior = Dirichlet(float(np.round(rng.uniform(0.2, 2), 2)))
         best = solve_table(problem, prior)
         assert best.gap <= 1e-6
@@ -146,17 +146,20 @@ def test_never_below_any_mechanism() -> None:
 
 
 def test_more_budget_never_hurts_and_reach_never_helps() -> None:
-    worth = [solve_table(PluralityProblem(9, 3, Privacy(e, 1e-4)), ISSUE).utility for e in (0.0, 0.1, 0.5, 1, 3)]
+    worth = [
+        solve_table(Problem(9, NOT_PRIVATE, Privacy(e, 1e-4), 1, classes=3), ISSUE).utility
+        for e in (0.0, 0.1, 0.5, 1, 3)
+    ]
     assert all(a <= b + 1e-8 for a, b in pairwise(worth))
     assert worth[0] == pytest.approx(1 / 3, abs=2e-3)
-    reach = [solve_table(PluralityProblem(9, 3, Privacy(1.0, 1e-4), r), ISSUE).utility for r in (1, 2, 4)]
+    reach = [solve_table(Problem(9, NOT_PRIVATE, Privacy(1.0, 1e-4), r, classes=3), ISSUE).utility for r in (1, 2, 4)]
     assert reach[0] > reach[1] > reach[2]
 
 
 def test_without_privacy_the_plurality_is_released_and_with_all_of_it_nothing() -> None:
-    open_ = solve_table(PluralityProblem(7, 3, Privacy(500.0, 0.9)), ISSUE)
+    open_ = solve_table(Problem(7, NOT_PRIVATE, Privacy(500.0, 0.9), 1, classes=3), ISSUE)
     assert open_.utility == pytest.approx(1, abs=1e-9)
-    shut = solve_table(PluralityProblem(7, 3, Privacy(0.0, 0.0)), ISSUE)
+    shut = solve_table(Problem(7, NOT_PRIVATE, Privacy(0.0, 0.0), 1, classes=3), ISSUE)
     assert shut.utility == pytest.approx(1 / 3, abs=1e-9)
     assert shut.upper_bound == pytest.approx(1 / 3, abs=1e-7)
 
@@ -165,9 +168,9 @@ def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
     silent, wrong = [], []
     for price in (0.0, 1.0, 5.0):
         objective = PluralityObjective(ISSUE, price=price)
-        problem = PluralityProblem(7, 3, Privacy(1.0, 1e-4), abstention=True)
+        problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-4), 1, classes=3, abstention=True)
         free = solve_table(problem, objective)
-        bound = solve_table(PluralityProblem(7, 3, Privacy(1.0, 1e-4)), objective)
+        bound = solve_table(Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-4), 1, classes=3), objective)
         assert free.utility >= bound.utility - 1e-8
         right, none = utility(free.table, PluralityObjective(ISSUE)), free.table.probabilities((4, 2, 1))[3]
         silent.append(float(none))
@@ -176,15 +179,17 @@ def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    problem = PluralityProblem(11, 3, Privacy(3 * 0.1, 1e-4))
-    one, two = (solve_table(each, ISSUE) for each in (problem, PluralityProblem(11, 3, Privacy(0.3, 1e-4))))
+    problem = Problem(11, NOT_PRIVATE, Privacy(3 * 0.1, 1e-4), 1, classes=3)
+    one, two = (
+        solve_table(each, ISSUE) for each in (problem, Problem(11, NOT_PRIVATE, Privacy(0.3, 1e-4), 1, classes=3))
+    )
     assert problem == two.problem
     assert one.table == two.table
     assert hash(one.table) == hash(two.table)
 
 
 def test_a_time_limit_leaves_a_private_rule_and_an_honest_gap() -> None:
-    problem = PluralityProblem(30, 4, Privacy(0.1, 1e-5))
+    problem = Problem(30, NOT_PRIVATE, Privacy(0.1, 1e-5), 1, classes=4)
     solution = solve_table(problem, ISSUE, time_limit=1e-3)
     assert solution.status is Status.TIME_LIMIT
     assert verify_table(problem, solution.table).margin >= 0
@@ -221,7 +226,7 @@ def test_sizes_that_are_quoted() -> None:
 
 
 def test_many_classes_and_few_voters() -> None:
-    problem = PluralityProblem(3, 1000, Privacy(6.0, 1e-3))
+    problem = Problem(3, NOT_PRIVATE, Privacy(6.0, 1e-3), 1, classes=1000)
     solution = solve_table(problem, Dirichlet(0.01))
     assert solution.gap <= 1e-6
     assert all(one.utility <= solution.utility + 1e-8 for one in table_baselines(problem, Dirichlet(0.01)))
@@ -232,14 +237,14 @@ def test_many_classes_and_few_voters() -> None:
 @for_each(
     "problem",
     [
-        PluralityProblem(1, 2, Privacy(0.0, 0.0)),
-        PluralityProblem(4, 3, Privacy(0.0, 0.0), abstention=True),
-        PluralityProblem(4, 3, Privacy(500.0, 0.0), 4),
-        PluralityProblem(5, 3, Privacy(1e-9, 1e-13), 5, abstention=True),
-        PluralityProblem(5, 4, Privacy(40.0, 0.999), 2),
+        Problem(1, NOT_PRIVATE, Privacy(0.0, 0.0), 1, classes=2),
+        Problem(4, NOT_PRIVATE, Privacy(0.0, 0.0), 1, classes=3, abstention=True),
+        Problem(4, NOT_PRIVATE, Privacy(500.0, 0.0), 4, classes=3),
+        Problem(5, NOT_PRIVATE, Privacy(1e-9, 1e-13), 5, classes=3, abstention=True),
+        Problem(5, NOT_PRIVATE, Privacy(40.0, 0.999), 2, classes=4),
     ],
 )
-def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
+def test_extremes_are_answered_with_a_proof(problem: Problem) -> None:
     objective = PluralityObjective(Dirichlet(1.0), "any", 1.0)
     solution = solve_table(problem, objective)
     assert solution.certificate.margin >= 0
@@ -249,16 +254,16 @@ def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
 
 def test_what_is_too_large_is_refused_with_advice() -> None:
     with pytest.raises(InvalidInput, match=r"46,262.*needs no table"):
-        solve_table(PluralityProblem(100, 5, Privacy(1.0)), "dirichlet(1)")
+        solve_table(Problem(100, NOT_PRIVATE, Privacy(1.0), 1, classes=5), "dirichlet(1)")
     with pytest.raises(InvalidInput, match="among 1000 classes have more"):
-        solve_table(PluralityProblem(10**6, 1000, Privacy(1.0)), "dirichlet(1)")
+        solve_table(Problem(10**6, NOT_PRIVATE, Privacy(1.0), 1, classes=1000), "dirichlet(1)")
 
 
 @for_each("delta", [0.0, 2.4e-12])
 @for_each("price", [0.0, 4.0])
 def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: float, price: float) -> None:
     # Repair would mix nearly everything with the uniform rule, which releases nothing one time in four.
-    problem = PluralityProblem(6, 3, Privacy(0.0, delta), 3, abstention=True)
+    problem = Problem(6, NOT_PRIVATE, Privacy(0.0, delta), 3, classes=3, abstention=True)
     solution = solve_table(problem, PluralityObjective(Dirichlet(0.9), price=price))
     assert solution.utility == pytest.approx(max(0.0, 1 / 3 - price * 2 / 3), abs=1e-9)
     assert solution.gap <= 1e-7
@@ -267,24 +272,25 @@ def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: 
 @pytest.mark.slow
 def test_a_vocabulary_is_refused_with_what_takes_it() -> None:
     with refused("classes", "50257") as error:
-        PluralityProblem(5, 50_257, Privacy(1.0))
+        Problem(5, NOT_PRIVATE, Privacy(1.0), 1, classes=50_257)
     assert "take up to 1,048,576 classes" in error.value.advice
     assert mechanism_class("gnmax").of(5, 2**20, 10.0).classes == 1_048_576
     with refused("classes", "1") as error:
-        PluralityProblem(5, 1, Privacy(1.0))
+        Problem(5, NOT_PRIVATE, Privacy(1.0), 1, classes=1)
     assert error.value.advice == ""
 
 
 def test_too_many_neighbours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("darrm_opt.tables.problem.MAX_EDGES", 500)
-    assert solve_table(PluralityProblem(9, 4, Privacy(1.0), 1), "dirichlet(1)").gap <= 1e-6
+    assert solve_table(Problem(9, NOT_PRIVATE, Privacy(1.0), 1, classes=4), "dirichlet(1)").gap <= 1e-6
     with refused("affected", "9"):
-        solve_table(PluralityProblem(9, 4, Privacy(1.0), 9), "dirichlet(1)")
+        solve_table(Problem(9, NOT_PRIVATE, Privacy(1.0), 9, classes=4), "dirichlet(1)")
 
 
 def test_problems_that_are_none() -> None:
-    valid = {"K": 5, "classes": 3, "target": Privacy(1.0)}
-    refuses(PluralityProblem, valid, K=[0], classes=[1], affected=[6], target=[1.0])
+    valid = {"K": 5, "voter": NOT_PRIVATE, "classes": 3, "target": Privacy(1.0)}
+    refuses(Problem, valid, K=[0], classes=[1, 1001, 2.5], affected=[6], target=[1.0], abstention=["no"])
+    refuses(Problem, valid | {"voter": Privacy(0.5)}, classes=[7])
 
 
 # ------------------------------------------------------------------------------------------- priors
@@ -318,21 +324,19 @@ def test_what_is_no_prior(text: str) -> None:
 
 
 def test_a_prior_that_does_not_fit() -> None:
-    problem = PluralityProblem(5, 3, Privacy(1.0))
+    problem = Problem(5, NOT_PRIVATE, Privacy(1.0), 1, classes=3)
     with pytest.raises(InvalidInput, match="at least 1/3"):
         solve_table(problem, Favoured((0.2,)))
     with refused("counts"):
         solve_table(problem, PastVotes((((2, 2), 1),)))
     with refused("prior", "'histogram(2,2:1)'"):
-        solve_table(PluralityProblem(4, 2, Privacy(1.0)), PastVotes((((2, 2), 1),)))
+        solve_table(Problem(4, NOT_PRIVATE, Privacy(1.0), 1, classes=2), PastVotes((((2, 2), 1),)))
 
 
 # ------------------------------------------------------------------------------------------ one answer
 
 
-def another_way(
-    monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, goal: PluralityObjective, way: int
-) -> TableSolution:
+def another_way(monkeypatch: pytest.MonkeyPatch, problem: Problem, goal: PluralityObjective, way: int) -> TableSolution:
     """Solve from another private rule to start with, with another seed and another pivot rule."""
     from darrm_opt.tables import edge_program
     from darrm_opt.tables.edge_program import EdgeProgram
@@ -355,14 +359,14 @@ def another_way(
 @pytest.mark.parametrize(
     ("problem", "prior", "price"),
     [
-        (PluralityProblem(11, 3, Privacy(0.2676, 3e-4)), "favoured(0.4,0.5,0.6,0.7,0.8,0.9)", 0.0),
-        (PluralityProblem(8, 4, Privacy(1.0)), "beta(8,2)", 0.0),
-        (PluralityProblem(7, 3, Privacy(0.5, 1e-3), affected=2, abstention=True), "favoured(0.9)", 2.0),
-        (PluralityProblem(9, 3, Privacy(1.0, 1e-5), abstention=True), "dirichlet(0.2)", 1.0),
+        (Problem(11, NOT_PRIVATE, Privacy(0.2676, 3e-4), 1, classes=3), "favoured(0.4,0.5,0.6,0.7,0.8,0.9)", 0.0),
+        (Problem(8, NOT_PRIVATE, Privacy(1.0), 1, classes=4), "beta(8,2)", 0.0),
+        (Problem(7, NOT_PRIVATE, Privacy(0.5, 1e-3), 2, classes=3, abstention=True), "favoured(0.9)", 2.0),
+        (Problem(9, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=3, abstention=True), "dirichlet(0.2)", 1.0),
     ],
 )
 def test_the_table_does_not_depend_on_the_start(
-    monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, prior: str, price: float
+    monkeypatch: pytest.MonkeyPatch, problem: Problem, prior: str, price: float
 ) -> None:
     goal = PluralityObjective(parse_prior(prior), price=price)
     expected = solve_table(problem, goal)
@@ -375,9 +379,9 @@ def test_the_table_does_not_depend_on_the_start(
 def test_where_votes_have_no_weight_utility_and_their_release_alone_are_determined(
     monkeypatch: pytest.MonkeyPatch, prior: str
 ) -> None:
-    problem, goal = PluralityProblem(12, 4, Privacy(2.0, 1e-6)), PluralityObjective(parse_prior(prior))
+    problem, goal = Problem(12, NOT_PRIVATE, Privacy(2.0, 1e-6), 1, classes=4), PluralityObjective(parse_prior(prior))
     expected = solve_table(problem, goal)
-    weights, _ = goal.cell_weights(problem.cells)
+    weights, _ = goal.cell_weights(partition_cells(problem))
     for way in (1, 2, 3):
         found = another_way(monkeypatch, problem, goal, way)
         assert found.utility == pytest.approx(expected.utility, abs=1e-7)

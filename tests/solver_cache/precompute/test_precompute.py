@@ -358,7 +358,8 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
 ) -> None:
 
     def limited(problem: Problem, *arguments: Any, **choices: Any) -> Solution:
-        return replace(solve(problem, *arguments, **choices), status=Status.SEARCH_LIMIT)
+        found: Solution = replace(solve(problem, *arguments, **choices), status=Status.SEARCH_LIMIT)
+        return found
 
     monkeypatch.setattr(worker, "solve", limited)
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"

@@ -123,7 +123,7 @@ class TargetProfile(Privacy):
     """Several (ε, δ) that a release satisfies at once; as a `Privacy` it is the first, of the least ε.
 
     Args:
-        targets: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1).
+        points: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1).
 
     Guarantees:
         Frozen; canonical numbers, each moved to the stronger guarantee; those that others imply are dropped.
@@ -137,11 +137,11 @@ class TargetProfile(Privacy):
 
     points: tuple[tuple[float, float], ...] = ()  # by increasing ε
 
-    def __init__(self, targets: Iterable[Sequence[float]]) -> None:
+    def __init__(self, points: Iterable[Sequence[float]]) -> None:
         try:
-            pairs = [(epsilon, delta) for epsilon, delta in targets]
+            pairs = [(epsilon, delta) for epsilon, delta in points]
         except (TypeError, ValueError) as err:
-            raise InvalidInput("target", targets, "pairs (epsilon, delta)") from err
+            raise InvalidInput("target", points, "pairs (epsilon, delta)") from err
         canonical = [_one_target(Privacy(*pair)) for pair in pairs]
         needed: list[tuple[float, float]] = []
         for one in sorted(canonical, key=lambda one: (one.epsilon, one.delta)):

@@ -34,7 +34,7 @@ def solve(problem: Problem, objective: TableObjective | PluralityPrior, **named:
 def solve(problem: Problem, objective: str = ..., *options: Any, **named: Any) -> Any: ...
 
 
-def solve(problem: Problem, objective: Any = None, *options: Any, **named: Any) -> Any:
+def solve(problem: Any, objective: Any = None, *options: Any, **named: Any) -> Any:
     """Design the release with the largest utility among all private ones.
 
     Args:

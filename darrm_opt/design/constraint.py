@@ -102,6 +102,9 @@ class PrivacyConstraint(NamedTuple):
         Args:
             problem: what must hold.
             nominal: whether it is to prove the problem alone; else it proves every problem that rounds to it.
+
+        Raises:
+            InvalidInput: its answer is a table, or it has several targets, each of which has a constraint.
         """
         if not problem.is_binary or len(problem.target.points) > 1:
             raise InvalidInput("problem", problem, "two classes, voters that are alike, and one (epsilon, delta)")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from darrm_opt import Problem, solve
-from darrm_opt.design.solution import Solution
+from darrm_opt import Problem, Solution, solve
 from darrm_opt.record import DesignSpec, digest
 from darrm_opt.reprove import reprove
 from solver_cache import keep, model, open_store, validate, validate_row
@@ -17,7 +16,7 @@ from solver_cache.validate import Proofs
 
 PROBLEM = Problem.from_allowance(K=7, m=2, epsilon=0.123, Delta=1e-4)
 SPEC = DesignSpec(PROBLEM)
-SOLUTION = solve(PROBLEM)
+SOLUTION: Solution = solve(PROBLEM)
 
 
 def stored() -> Row:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt.decimals import number_in
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target, real_number, whole_number
 from darrm_opt.rounding import ULP, up
 from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_profile
 
@@ -41,6 +41,13 @@ DEFAULT_POINTS = 5
 
 MIN_DELTA = 1e-12
 """Least δ at which a point is chosen."""
+
+MODEL_POINTS = 9
+"""Points of a curve for models that were trained once: their total composes them all, and no search depends on their
+number."""
+
+SHARE_PARTS, MODEL_PARTS = 10.0, 30.0
+"""Which part of its share of a total δ the last point of a curve has: of a fresh voter's query, and of a model."""
 
 UNSTATED_DELTA = 1e-6
 """δ of the last point where no target says which."""
@@ -322,6 +329,54 @@ def stated_profile(statement: Any, target: Privacy | None = None, points: int = 
     return stated.profile(target, points) if isinstance(stated, PrivacyCurve) else stated
 
 
+def profile_in_total(
+    statement: Any,
+    K: int,
+    queries: int,
+    total_delta: float,
+    affected: int | None = None,
+    *,
+    fresh: bool,
+    points: int | None = None,
+) -> PrivacyProfile:
+    """Return the profile that a text or JSON states of one of K voters that release within a total.
+
+    Args:
+        statement: as in `stated_curve`.
+        K: number of voters.
+        queries: number of releases.
+        total_delta: δ of all of them together; a curve's points go down to a part of the share of each query, or of
+            each affected model.
+        affected: how many voters one record can influence; None for all.
+        fresh: whether voters draw new randomness for every query; else they were trained once.
+        points: how many are chosen from a curve; None: `DEFAULT_POINTS`, and `MODEL_POINTS` where several queries are
+            asked of models that were trained once.
+    """
+    composed = not fresh and queries != 1
+    parts: Any = queries if fresh else (affected or K)
+    # The core refuses an invalid number of queries or voters.
+    share = total_delta / parts if isinstance(parts, int) and parts > 0 else total_delta
+    target = Privacy(0.0, share / (MODEL_PARTS if composed else SHARE_PARTS))
+    return stated_profile(statement, target, points or (MODEL_POINTS if composed else DEFAULT_POINTS))
+
+
+def stated_targets(statement: Any) -> Privacy:
+    """Return the target that a text or JSON states: several (ε, δ) at once; of a curve some of its points.
+
+    >>> stated_targets([[0.5, 1e-5], [0.1, 0.05]]).points
+    ((0.1, 0.05), (0.5, 1e-05))
+    """
+    try:
+        stated = stated_curve(statement)
+        points = (stated.profile() if isinstance(stated, PrivacyCurve) else stated).points
+        # A point that others imply as a statement of what holds may still be asked for: the list as it is typed.
+        if not isinstance(stated, PrivacyCurve) and not isinstance(statement, str):
+            points = statement
+        return canonical_target(TargetProfile(points))
+    except InvalidInput as err:
+        raise InvalidInput("targets", err.value, err.accepted, err.advice) from err
+
+
 def profile_problem(
     K: int,
     statement: Any,
@@ -329,6 +384,7 @@ def profile_problem(
     delta: float | None = None,
     affected: int | None = None,
     points: int = DEFAULT_POINTS,
+    targets: Privacy | None = None,
 ) -> Problem:
     """Return the problem of voters that state a profile.
 
@@ -340,10 +396,14 @@ def profile_problem(
             pure.
         affected: how many voters one record can influence; None for all.
         points: as in `PrivacyCurve.profile`.
+        targets: in place of target_epsilon and delta, what the release must satisfy: several (ε, δ) at once.
 
     Raises:
         InvalidInput: naming the argument.
     """
+    if targets is not None:
+        least = min(point[1] for point in targets.points)
+        return Problem(K, stated_profile(statement, Privacy(0.0, least), points), targets, affected)
     if target_epsilon is None:
         raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", "With a profile, m has no meaning.")
     target_epsilon = real_number(target_epsilon, "target_epsilon", "a number of nats, at least 0", least=0)

@@ -56,7 +56,10 @@ USES = {
     ),
     "plot": ("from darrm_opt.figures import render\nrender(None, 'png')", "Drawing needs the package matplotlib"),
     "plurality": (
-        f"{PROBLEM}from darrm_opt.plurality import *\nsolve_table(Problem(5, 3, problem.target))",
+        (
+            f"{PROBLEM}from darrm_opt.plurality import *\nfrom darrm_opt.problem import NOT_PRIVATE\n"
+            "solve_table(Problem(5, NOT_PRIVATE, problem.target, 1, classes=3))"
+        ),
         "The linear program of several classes needs the package scipy",
     ),
     "serve": ("import darrm\ndarrm.create_app()", "The service needs the package fastapi"),

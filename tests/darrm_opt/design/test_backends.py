@@ -153,13 +153,13 @@ highspy.Highs.enableCallbacks = announce
 
 SOLVES = [
     *(f"solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), backend={name!r})" for name in BACKENDS),
-    "solve_table(Problem(5, 3, Privacy(1.0)))",
+    "solve_table(Problem(5, Privacy(float('inf')), Privacy(1.0), 1, classes=3))",
 ]
 
 
 def test_no_solver_writes_to_stdout() -> None:
     script = (
-        f"{HIGHS_1_16}\nfrom darrm_opt import Privacy, Problem, solve\nfrom darrm_opt.tables.problem import Problem\n"
+        f"{HIGHS_1_16}\nfrom darrm_opt import Privacy, Problem, solve\n"
         f"from darrm_opt.tables.solver import solve_table\n" + "\n".join(SOLVES)
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)

@@ -34,7 +34,6 @@ from darrm_opt.errors import DarrmError, InvalidInput, Rule, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.record import DesignSpec
-from darrm_opt.tables.objective import PluralityObjective
 
 if TYPE_CHECKING:
     import ssl
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from darrm_opt.problem import Problem
     from darrm_opt.questions.cost import CostAnswer
     from darrm_opt.questions.question import Question
-    from darrm_opt.tables.objective import TableObjective
+    from darrm_opt.tables.objective import PluralityObjective, TableObjective
     from darrm_opt.tables.priors import Ties
 
 URL_VARIABLE = "DARRM_URL"
@@ -408,7 +407,7 @@ class DarrmClient:
             AnswerNotFound: the client reads a table file, which has no plans for more classes.
         """
         draw = draw_body(bags)
-        if not problem.is_binary or (isinstance(prior, PluralityObjective) and prior.weights is not None):
+        if not problem.is_binary or getattr(prior, "weights", None) is not None:
             for name, value in draw.items():
                 if value is not None:
                     raise InvalidInput(name, value, Rule("is for two classes and voters that are alike"))

@@ -67,8 +67,11 @@ class Stage(NamedTuple):
 MAX_QUICK_PROFILE_SIZE = 200
 """Up to this K·n², with n points of a voter's profile, a whole solve takes a fraction of a second."""
 
-MAX_PROFILE_SIZE = 900
-"""Up to this K·n², with n points of a voter's profile, a search over arcs takes a second or so."""
+MAX_EXACT_PROFILE_SIZE = 900
+"""Up to this K·n² a search over arcs takes a second or so, and γ is solved until no cut is left."""
+
+MAX_PROFILE_SIZE = 1300
+"""Up to this K·n² it takes some seconds or a minute."""
 
 
 def is_expensive(problem: Problem) -> bool:
@@ -95,7 +98,9 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
         later = None
         if not has_profile and problem.K > MAX_QUICK_K and takes_passes(problem.affected, problem.voter.delta):
             later = _spread_stage(problem, 0.0, complete=True, step=1.0, faces_first=True)
-        return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0, later=later),)
+        is_exact = not has_profile or problem.K * len(problem.voter.points) ** 2 <= MAX_EXACT_PROFILE_SIZE
+        gap = 0.0 if is_exact else 0.8 * tolerance
+        return (Stage(gap=gap, max_cuts=200, min_distance=0.0, complete=True, step=1.0, later=later),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
     is_searchable = has_profile or problem.affected == problem.K <= MAX_PASSED_K

@@ -5,7 +5,8 @@
 #define ARCS (2 * MAX_VERTICES + 2) /* vertices and unions of neighbours are at most that many */
 #define NODES_BETWEEN_CHECKS 64
 #define MAX_JOINT 16 /* slopes of a joint search */
-#define SIDES 8 /* least and most of a, b, b - a, and of second differences at p or p' */
+#define MAX_SEGMENTS 24 /* groups of voters whose arrays are kept for the next node */
+#define MAX_HALVINGS 9 /* of ARCS arcs */
 
 /* Some voters, who sit anywhere on some vertices. */
 typedef struct {
@@ -38,31 +39,64 @@ typedef struct {
 } ArcSearch;
 
 typedef struct {
-    ArcSearch *search;
-    double deadline;
-    double *differences, *second; /* of g; K + 1 each */
-    double *blossom[4];           /* K + 1 each */
-    double *arrays, *part; /* SIDES times K + 1 each: bounds on a, b, b - a and the second differences */
-    whole *multiset;                        /* vertices */
-    int failed;
-} Work;
-
-typedef struct {
     double low, high;
 } Range;
 
-/* Where the voters of an arc may sit: p, p', both, and p' - p. */
+/* Where the voters of an arc may sit: p, p', both, and p' - p; the middle between its ends, and how wide it is. */
 typedef struct {
     Range p, p_prime, both, shift;
+    double middle[2], width;
 } Place;
 
-/* Bounds on the slopes of phi for a voter: a = E[D] and b = E'[D], and b - a. */
+/* Arrays of bounds, in this order: the least and the most of each of a, b, b - a and of second differences at p or p'. */
+#define SIDES 8
+#define ARRAYS (SIDES + 2) /* and the blossoms of g where all voters sit at the middle of their arcs, at p and at p' */
+
+/* Some voters of the last node, and the arrays after the steps of all voters up to them, each of K + 1. */
+typedef struct {
+    uint64_t alive;
+    whole count;
+    double *arrays;
+} Segment;
+
+/* One entry of all of them, where few are left; least bounds are negated, so that all are maxima. */
+typedef struct {
+    double slopes[4], bends[4], middle[2];
+} Entry;
+
+typedef struct {
+    ArcSearch *search;
+    double deadline;
+    double *blossom; /* K + 1 */
+    Segment segments[MAX_SEGMENTS + 1]; /* the first one has no voters */
+    int segments_kept;
+    Entry *entries[MAX_HALVINGS];
+    whole *multiset; /* vertices */
+    int failed;
+} Work;
+
+/* Bounds on the slopes of phi for a voter, a = E[D], b = E'[D] and b - a; and a and b where all sit at the middle. */
 typedef struct {
     Range a, b, difference;
+    double middle[2];
 } Slope;
 
+/* What `slopes` finds of a node besides. */
+typedef struct {
+    double means[2]; /* E[g] and E'[g] at the middle */
+    Range bend;      /* of the mean of second differences */
+} Curvature;
+
 /* Bounds of one array as a voter's chance lies in a range: n + 1 entries become n. */
-LOOP void range_step(double *restrict low, double *restrict high, whole n, double t, double s, double t1, double s1) {
+static inline void range_step(double *restrict low, double *restrict high, whole n, Range at) {
+    double t = at.low, s = 1.0 - t, t1 = at.high, s1 = 1.0 - t1;
+    if (t == t1) {
+        for (whole j = 0; j < n; j++) {
+            low[j] = s * low[j] + t * low[j + 1];
+            high[j] = s * high[j] + t * high[j + 1];
+        }
+        return;
+    }
     for (whole j = 0; j < n; j++) {
         low[j] = smallest(s * low[j] + t * low[j + 1], s1 * low[j] + t1 * low[j + 1]);
         high[j] = largest(s * high[j] + t * high[j + 1], s1 * high[j] + t1 * high[j + 1]);
@@ -70,11 +104,11 @@ LOOP void range_step(double *restrict low, double *restrict high, whole n, doubl
 }
 
 /* The same of b - a, to which p' - p adds a second difference. */
-LOOP void shifted_step(double *restrict low, double *restrict high, const double *restrict least,
-                       const double *restrict most, whole n, double t, double s, double t1, double s1, double shift,
-                       double shift1) {
+static inline void shifted_step(double *restrict low, double *restrict high, const double *restrict least,
+                                const double *restrict most, whole n, Range at, Range shift) {
+    double t = at.low, s = 1.0 - t, t1 = at.high, s1 = 1.0 - t1;
     for (whole j = 0; j < n; j++) {
-        double w = shift * least[j], x = shift * most[j], y = shift1 * least[j], z = shift1 * most[j];
+        double w = shift.low * least[j], x = shift.low * most[j], y = shift.high * least[j], z = shift.high * most[j];
         low[j] = smallest(s * low[j] + t * low[j + 1], s1 * low[j] + t1 * low[j + 1]) +
                  smallest(smallest(w, x), smallest(y, z));
         high[j] = largest(s * high[j] + t * high[j + 1], s1 * high[j] + t1 * high[j + 1]) +
@@ -82,15 +116,55 @@ LOOP void shifted_step(double *restrict low, double *restrict high, const double
     }
 }
 
-/* One voter on every array, of `size` each: n + 1 entries of a, b and b - a become n, and n second differences one less. */
-static void place_step(double *v, whole size, whole n, const Place *at) {
-    double *second = v + 6 * size;
-    range_step(v, v + size, n, at->p.low, 1.0 - at->p.low, at->p.high, 1.0 - at->p.high);
-    range_step(v + 2 * size, v + 3 * size, n, at->p_prime.low, 1.0 - at->p_prime.low, at->p_prime.high,
-               1.0 - at->p_prime.high);
-    shifted_step(v + 4 * size, v + 5 * size, second, second + size, n, at->p.low, 1.0 - at->p.low, at->p.high,
-                 1.0 - at->p.high, at->shift.low, at->shift.high);
-    range_step(second, second + size, n - 1, at->both.low, 1.0 - at->both.low, at->both.high, 1.0 - at->both.high);
+/* One voter on all arrays, `size` apart: n + 1 entries become n, and one more of the blossoms of g. */
+LOOP void arrays_step(double *restrict v, whole size, whole n, const Place *at) {
+    double *least = v + 6 * size, *most = v + 7 * size;
+    range_step(v, v + size, n, at->p);
+    range_step(v + 2 * size, v + 3 * size, n, at->p_prime);
+    shifted_step(v + 4 * size, v + 5 * size, least, most, n, at->p, at->shift);
+    range_step(least, most, n - 1, at->both);
+    for (int side = 0; side < 2; side++) {
+        double *restrict g = v + (SIDES + side) * size, t = at->middle[side], s = 1.0 - t;
+        for (whole j = 0; j <= n; j++) g[j] = s * g[j] + t * g[j + 1];
+    }
+}
+
+/* Four doubles at once. */
+typedef double Quad __attribute__((vector_size(32), aligned(8), may_alias));
+typedef int64_t Lanes __attribute__((vector_size(32), aligned(8), may_alias));
+
+#define LARGEST_OF(a, b) ((Quad)(((Lanes)(a) & ((a) > (b))) | ((Lanes)(b) & ~((a) > (b)))))
+
+/* The same where few entries are left. */
+LOOP void entries_step(const Entry *from, Entry *to, whole n, const Place *at) {
+    const Range p = at->p, p_prime = at->p_prime, both = at->both;
+    const Quad t = {p.low, p.low, p_prime.low, p_prime.low}, t1 = {p.high, p.high, p_prime.high, p_prime.high};
+    const Quad u = {p.low, p.low, both.low, both.low}, u1 = {p.high, p.high, both.high, both.high};
+    const Quad low = {at->shift.low, at->shift.low, 0.0, 0.0}, high = {at->shift.high, at->shift.high, 0.0, 0.0};
+    const Quad s = 1.0 - t, s1 = 1.0 - t1, r = 1.0 - u, r1 = 1.0 - u1;
+    for (whole j = 0; j <= n; j++) {
+        const Entry *x = from + j, *y = x + 1;
+        Entry *z = to + j;
+        Quad a = *(const Quad *)x->slopes, a1 = *(const Quad *)y->slopes, d = *(const Quad *)x->bends, d1 = *(const Quad *)y->bends;
+        Quad bend = {d[2], d[3], d[2], d[3]}, other = {-d[3], -d[2], -d[3], -d[2]};
+        Quad a_low = s * a + t * a1, a_high = s1 * a + t1 * a1, d_low = r * d + u * d1, d_high = r1 * d + u1 * d1;
+        Quad w = low * bend, v = high * bend, w1 = low * other, v1 = high * other;
+        Quad shifted = LARGEST_OF(w, v), shifted1 = LARGEST_OF(w1, v1);
+        *(Quad *)z->slopes = LARGEST_OF(a_low, a_high);
+        *(Quad *)z->bends = LARGEST_OF(d_low, d_high) + LARGEST_OF(shifted, shifted1);
+        for (int side = 0; side < 2; side++) {
+            double m = at->middle[side];
+            z->middle[side] = (1.0 - m) * x->middle[side] + m * y->middle[side];
+        }
+    }
+}
+
+/* Of second differences alone. */
+static void bends_step(const Entry *from, Entry *to, whole n, const Place *at) {
+    double t = at->both.low, s = 1.0 - t, t1 = at->both.high, s1 = 1.0 - t1;
+    for (whole j = 0; j < n; j++)
+        for (int k = 2; k < 4; k++)
+            to[j].bends[k] = largest(s * from[j].bends[k] + t * from[j + 1].bends[k], s1 * from[j].bends[k] + t1 * from[j + 1].bends[k]);
 }
 
 static void widen(Range *range, double value) {
@@ -100,7 +174,7 @@ static void widen(Range *range, double value) {
 
 static Place place_of(const ArcSearch *search, uint64_t alive) {
     Range none = {2.0, -2.0};
-    Place place = {none, none, none, none};
+    Place place = {none, none, none, none, {0.0, 0.0}, 0.0};
     for (; alive; alive &= alive - 1) {
         int v = __builtin_ctzll(alive);
         double p_prime = 1.0 - search->reflected[v];
@@ -114,67 +188,148 @@ static Place place_of(const ArcSearch *search, uint64_t alive) {
     return place;
 }
 
-/* For each arc, bounds on the means of D(l) = g(l + 1) - g(l) over the votes of all voters but one of that arc. */
-static void slopes(Work *work, const Node *node, Slope *slope, double *bend) {
-    whole entries = work->search->K, size = entries + 1;
-    int order[ARCS];
-    Place place[ARCS];
-    double *v = work->arrays, *part = work->part;
-    for (int i = 0; i < node->arcs; i++) { /* narrow arcs first: what they smooth is moved less by the wide ones */
-        place[i] = place_of(work->search, node->arc[i].alive);
-        int at = i;
-        for (; at && place[order[at - 1]].p.high - place[order[at - 1]].p.low > place[i].p.high - place[i].p.low; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    for (int side = 0; side < SIDES; side++) {
-        if (side == 4 || side == 5)
-            memset(v + side * size, 0, (size_t)entries * sizeof(double));
-        else
-            memcpy(v + side * size, side < 4 ? work->differences : work->second, (size_t)entries * sizeof(double));
-    }
-    *bend = 0.0; /* the largest second difference: how much a slope changes at most as another voter moves by 1 */
-    for (int k = 0; k < node->arcs; k++)
-        for (whole voter = 1; voter < node->arc[order[k]].count; voter++) {
-            if (entries == 2) *bend = largest(-v[6 * size], v[7 * size]);
-            place_step(v, size, --entries, place + order[k]);
-        }
-    for (whole j = 0; j < entries - 1; j++) *bend = largest(*bend, largest(-v[6 * size + j], v[7 * size + j]));
-    for (int i = 0; i < node->arcs; i++) {
-        whole left = entries;
-        for (int side = 0; side < SIDES; side++)
-            memcpy(part + side * size, v + side * size, (size_t)left * sizeof(double));
-        for (int k = 0; k < node->arcs; k++)
-            if (order[k] != i) place_step(part, size, --left, place + order[k]);
-        slope[i] = (Slope){{part[0], part[size]}, {part[2 * size], part[3 * size]}, {part[4 * size], part[5 * size]}};
+/* The same, and the middle between the first and the last vertex. */
+static Place place_and_middle(const ArcSearch *search, uint64_t alive) {
+    Place place = place_of(search, alive);
+    int first = __builtin_ctzll(alive), last = 63 - __builtin_clzll(alive);
+    place.middle[0] = (search->p[first] + search->p[last]) / 2;
+    place.middle[1] = 1.0 - (search->reflected[first] + search->reflected[last]) / 2;
+    place.width = place.both.high - place.both.low;
+    return place;
+}
+
+static int single(uint64_t alive) { return !(alive & (alive - 1)); }
+
+/* Widen a range by the means of second differences at some entries. */
+static void widen_bend(Range *bend, const Entry *entries, whole count) {
+    for (whole j = 0; j < count; j++) {
+        widen(bend, -entries[j].bends[2]);
+        widen(bend, entries[j].bends[3]);
     }
 }
 
-/*
- * The terms of phi, q value[0] - value[1], where the voters of each arc sit at one point, shape (arcs), of the region,
- * and there the slopes a and b for each arc.
- */
-static void at_points(Work *work, const Node *node, const double *const points[2], double *const slope[2], double value[2]) {
-    for (int side = 0; side < 2; side++) {
-        whole n = work->search->K;
-        double *a = work->blossom[2 * side], *b = work->blossom[2 * side + 1];
-        memcpy(a, work->search->signed_values, (size_t)(n + 1) * sizeof(double));
-        for (int i = 0; i < node->arcs; i++)
-            for (whole voter = 1; voter < node->arc[i].count; voter++) step(a, n--, points[side][i], 1.0 - points[side][i]);
-        for (int i = 0; i < node->arcs; i++) {
-            whole left = n;
-            memcpy(b, a, (size_t)(n + 1) * sizeof(double));
-            for (int k = 0; k < node->arcs; k++)
-                if (k != i) step(b, left--, points[side][k], 1.0 - points[side][k]);
-            slope[side][i] = b[1] - b[0];
-            value[side] = (1.0 - points[side][i]) * b[0] + points[side][i] * b[1];
+/* What the searches for the slopes of a node have in common. */
+typedef struct {
+    Work *work;
+    const Node *node;
+    const Place *place;
+    int order[ARCS];
+    Slope *slope;
+    Curvature *curvature;
+} Task;
+
+/* From entries without one voter of each arc, the slopes of the arcs between `first` and `last`: half of them step first. */
+static void leave_one_out(const Task *task, int level, const Entry *entries, whole count, int first, int last) {
+    if (last - first == 1) {
+        int i = task->order[first];
+        const double *t = task->place[i].middle, *s = entries->slopes, *d = entries->bends;
+        task->slope[i] = (Slope){{-s[0], s[1]}, {-s[2], s[3]}, {-d[0], d[1]}, {0.0, 0.0}};
+        for (int side = 0; side < 2; side++) {
+            task->slope[i].middle[side] = entries[1].middle[side] - entries[0].middle[side];
+            task->curvature->means[side] = (1.0 - t[side]) * entries[0].middle[side] + t[side] * entries[1].middle[side];
         }
+        return;
     }
+    Entry *own = task->work->entries[level];
+    int half = (first + last + 1) / 2;
+    for (int k = 0; k < 2; k++) {
+        whole left = count;
+        for (int at = k ? first : half; at < (k ? half : last); at++, left--)
+            entries_step(left == count ? entries : own, own, left - 1, task->place + task->order[at]);
+        leave_one_out(task, level + 1, own, left, k ? half : first, k ? last : half);
+    }
+}
+
+/* Whether a second difference for two voters of the arc matters: they may move. */
+static int is_bent(const Arc *arc) { return !single(arc->alive) && arc->count > 1; }
+
+/* The same of second differences for two voters of one arc, of which two are left in those that are bent. */
+static void leave_two_out(const Task *task, int level, const Entry *entries, whole count, int first, int last) {
+    int any = 0;
+    for (int at = first; at < last; at++) any |= is_bent(task->node->arc + task->order[at]);
+    if (!any) return;
+    if (last - first == 1) {
+        widen_bend(&task->curvature->bend, entries, count);
+        return;
+    }
+    Entry *own = task->work->entries[level];
+    int half = (first + last + 1) / 2;
+    for (int k = 0; k < 2; k++) {
+        whole left = count;
+        for (int at = k ? first : half; at < (k ? half : last); at++) {
+            int i = task->order[at];
+            for (int voter = is_bent(task->node->arc + i); voter >= 0; voter--, left--)
+                bends_step(left == count ? entries : own, own, left - 1, task->place + i);
+        }
+        leave_two_out(task, level + 1, own, left, k ? half : first, k ? last : half);
+    }
+}
+
+/* How many segments of the last node are the first steps of this one, too; `need` becomes what is left to do. */
+static int segments_shared(const Work *work, const Node *node, whole *need) {
+    int kept = 0;
+    for (; kept < work->segments_kept; kept++) {
+        const Segment *segment = work->segments + kept + 1;
+        int at = -1;
+        for (int i = 0; i < node->arcs; i++)
+            if (node->arc[i].alive == segment->alive && need[i] >= segment->count) at = i;
+        if (at < 0) break;
+        need[at] -= segment->count;
+    }
+    return kept;
+}
+
+/*
+ * For each arc, bounds on the means of D over the votes of all voters but one of that arc; and what `Curvature` has. What
+ * the last node has in common with this one is not done again; of the other arcs the narrow ones come first: what they
+ * smooth is moved less by the wide ones.
+ */
+static void slopes(Work *work, const Node *node, const Place *place, Slope *slope, Curvature *curvature) {
+    whole left = work->search->K, size = left + 1, need[ARCS];
+    Task task = {.work = work, .node = node, .place = place, .slope = slope, .curvature = curvature};
+    for (int i = 0; i < node->arcs; i++) {
+        need[i] = node->arc[i].count - 1 - is_bent(node->arc + i);
+        int at = i;
+        for (; at && place[task.order[at - 1]].width > place[i].width; at--) task.order[at] = task.order[at - 1];
+        task.order[at] = i;
+    }
+    int kept = segments_shared(work, node, need);
+    for (int k = 1; k <= kept; k++) left -= work->segments[k].count;
+    for (int k = 0; k < node->arcs; k++) {
+        int i = task.order[k];
+        if (!need[i]) continue;
+        const double *before = work->segments[kept].arrays;
+        kept = (int)lesser(kept + 1, MAX_SEGMENTS);
+        Segment *segment = work->segments + kept;
+        segment->alive = node->arc[i].alive, segment->count = need[i];
+        if (before != segment->arrays)
+            for (int array = 0; array < ARRAYS; array++)
+                memcpy(segment->arrays + array * size, before + array * size, (size_t)(left + (array >= SIDES)) * sizeof(double));
+        for (; need[i]; need[i]--) arrays_step(segment->arrays, size, --left, place + i);
+    }
+    work->segments_kept = (int)lesser(kept, MAX_SEGMENTS - 1); /* the last one may have the steps of several arcs */
+
+    const double *v = work->segments[kept].arrays;
+    Entry *entries = work->entries[0];
+    for (whole j = 0; j <= left; j++, v++) {
+        Entry *entry = entries + j;
+        for (int k = 0; k < 4; k++) {
+            entry->slopes[k] = k & 1 ? v[k * size] : -v[k * size];
+            entry->bends[k] = k & 1 ? v[(4 + k) * size] : -v[(4 + k) * size];
+        }
+        for (int side = 0; side < 2; side++) entry->middle[side] = v[(SIDES + side) * size];
+    }
+    curvature->bend = (Range){0.0, 0.0};
+    leave_two_out(&task, 1, entries, left - 1, 0, node->arcs);
+    for (int i = 0; i < node->arcs; i++)
+        if (is_bent(node->arc + i)) entries_step(entries, entries, --left, place + i);
+    widen_bend(&curvature->bend, entries, left - 1); /* for two voters of different arcs */
+    leave_one_out(&task, 1, entries, left, 0, node->arcs);
 }
 
 static double mean(Work *work, const double *chances, const whole *multiset) {
     whole n = work->search->K;
-    double *a = work->blossom[0];
+    double *a = work->blossom;
     memcpy(a, work->search->signed_values, (size_t)(n + 1) * sizeof(double));
     for (whole v = 0; v < work->search->vertices; v++)
         for (whole voter = 0; voter < multiset[v]; voter++) step(a, n--, chances[v], 1.0 - chances[v]);
@@ -222,8 +377,8 @@ static double most_gain(double q, double dp, double dp_prime, Slope slope) {
     return smallest(apart, smallest(by_a, by_b));
 }
 
-static double gain_from(const ArcSearch *search, double p, double p_prime, whole v, Slope slope) {
-    return most_gain(search->q, search->p[v] - p, 1.0 - search->reflected[v] - p_prime, slope);
+static double gain_from(const ArcSearch *search, const double *from, whole v, Slope slope) {
+    return most_gain(search->q, search->p[v] - from[0], 1.0 - search->reflected[v] - from[1], slope);
 }
 
 static void within(Range *range, double low, double high) {
@@ -240,36 +395,27 @@ static int loses(const ArcSearch *search, whole v, whole w, Slope slope) {
 }
 
 /* Drop the vertices at which no voter of a worst multiset sits, for any q asked; returns 0 where an arc has none left. */
-static int reduce(Work *work, Node *node, Slope *slope, double *bend, const double *q, uint64_t asked) {
-    ArcSearch *search = work->search;
-    for (int changed = 1; changed;) {
-        changed = 0;
-        slopes(work, node, slope, bend);
-        for (int i = 0; i < node->arcs; i++) {
-            Arc *arc = node->arc + i;
-            for (uint64_t rest = arc->alive; rest; rest &= rest - 1) {
-                whole v = __builtin_ctzll(rest);
-                int lost = 1;
-                for (uint64_t each = asked; each && lost; each &= each - 1) {
-                    search->q = q[__builtin_ctzll(each)];
-                    if (arc->fixed)
-                        lost = loses(search, v, v == search->zero ? search->one : search->zero, slope[i]);
-                    else
-                        lost = loses(search, v, search->previous[v], slope[i]) ||
-                               loses(search, v, search->following[v], slope[i]) ||
-                               loses(search, v, search->mirror[v], slope[i]);
-                }
-                if (!lost) continue;
-                arc->alive &= ~((uint64_t)1 << v);
-                if (!arc->alive) return 0;
-                changed = 1;
+static int reduce(ArcSearch *search, Node *node, const Slope *slope, const double *q, uint64_t asked) {
+    for (int i = 0; i < node->arcs; i++) {
+        Arc *arc = node->arc + i;
+        for (uint64_t rest = arc->alive; rest; rest &= rest - 1) {
+            whole v = __builtin_ctzll(rest);
+            int lost = 1;
+            for (uint64_t each = asked; each && lost; each &= each - 1) {
+                search->q = q[__builtin_ctzll(each)];
+                if (arc->fixed)
+                    lost = loses(search, v, v == search->zero ? search->one : search->zero, slope[i]);
+                else
+                    lost = loses(search, v, search->previous[v], slope[i]) ||
+                           loses(search, v, search->following[v], slope[i]) ||
+                           loses(search, v, search->mirror[v], slope[i]);
             }
+            if (lost) arc->alive &= ~((uint64_t)1 << v);
         }
+        if (!arc->alive) return 0;
     }
     return 1;
 }
-
-static int single(uint64_t alive) { return !(alive & (alive - 1)); }
 
 static void leave_out(ArcSearch *search, double bound) { search->left_out = largest(search->left_out, bound); }
 
@@ -284,21 +430,32 @@ static void add(Node *node, uint64_t alive, whole count) {
     node->arc[node->arcs++] = (Arc){alive, count, 0};
 }
 
-/* The middle of each arc, and how far all voters together are from there at most. */
-static void middle_of(const ArcSearch *search, const Node *node, double *p, double *p_prime, double *way, double *way_prime) {
-    *way = *way_prime = 0.0;
+/* How far the voters of all arcs together are from the middles at most, in p and p'. */
+static void ways_of(const ArcSearch *search, const Node *node, const Place *place, double *way) {
+    way[0] = way[1] = 0.0;
     for (int i = 0; i < node->arcs; i++) {
-        int first = __builtin_ctzll(node->arc[i].alive), last = 63 - __builtin_clzll(node->arc[i].alive);
-        p[i] = (search->p[first] + search->p[last]) / 2;
-        p_prime[i] = 1.0 - (search->reflected[first] + search->reflected[last]) / 2;
-        double farthest = 0.0, farthest_prime = 0.0;
+        double farthest[2] = {0.0, 0.0};
         for (uint64_t rest = node->arc[i].alive; rest; rest &= rest - 1) {
             int v = __builtin_ctzll(rest);
-            farthest = largest(farthest, fabs(search->p[v] - p[i]));
-            farthest_prime = largest(farthest_prime, fabs(1.0 - search->reflected[v] - p_prime[i]));
+            farthest[0] = largest(farthest[0], fabs(search->p[v] - place[i].middle[0]));
+            farthest[1] = largest(farthest[1], fabs(1.0 - search->reflected[v] - place[i].middle[1]));
         }
-        *way += (double)node->arc[i].count * farthest;
-        *way_prime += (double)node->arc[i].count * farthest_prime;
+        for (int side = 0; side < 2; side++) way[side] += (double)node->arc[i].count * farthest[side];
+    }
+}
+
+/*
+ * Bounds on the mean slopes on the way from the middles to any multiset of the node: half as far from those at the middle as
+ * the slopes at its end may be.
+ */
+static void average_slopes(const ArcSearch *search, const Node *node, const Curvature *curvature, const double *way, Slope *slope) {
+    double bend = largest(-curvature->bend.low, curvature->bend.high) + search->fuzz;
+    double change[2] = {bend * way[0] / 2, bend * way[1] / 2};
+    for (int i = 0; i < node->arcs; i++) {
+        double a = slope[i].middle[0], b = slope[i].middle[1], both = change[0] + change[1];
+        within(&slope[i].a, a - change[0], a + change[0]);
+        within(&slope[i].b, b - change[1], b + change[1]);
+        within(&slope[i].difference, b - a - both, b - a + both);
     }
 }
 
@@ -320,6 +477,32 @@ static uint64_t first_half(const ArcSearch *search, uint64_t alive) {
     return left;
 }
 
+/* One multiset of the node, its only one where no arc has a choice left; whether one has. */
+static int is_open(const ArcSearch *search, const Node *node, whole *multiset) {
+    int open = 0;
+    memset(multiset, 0, (size_t)search->vertices * sizeof(whole));
+    for (int i = 0; i < node->arcs; i++) {
+        open |= !single(node->arc[i].alive);
+        multiset[__builtin_ctzll(node->arc[i].alive)] += node->arc[i].count;
+    }
+    return open;
+}
+
+/* The other arcs of a node, and the voters of one of them in two parts. */
+static Node child_of(const Node *node, int divided, uint64_t part, whole there, uint64_t alive) {
+    Node child = {0, {{0, 0, 0}}};
+    for (int i = 0; i < node->arcs; i++) {
+        if (i == divided) continue;
+        if (node->arc[i].fixed)
+            child.arc[child.arcs++] = node->arc[i];
+        else
+            add(&child, node->arc[i].alive, node->arc[i].count);
+    }
+    add(&child, part, there);
+    add(&child, alive, node->arc[divided].count - there);
+    return child;
+}
+
 /* Search a node whose multisets have phi <= bound. */
 static void search_node(Work *work, const Node *given, double bound) {
     ArcSearch *search = work->search;
@@ -330,44 +513,34 @@ static void search_node(Work *work, const Node *given, double bound) {
     if (search->nodes % NODES_BETWEEN_CHECKS == 0 && is_over(work->deadline, search->stop)) work->failed = OUT_OF_TIME;
     if (++search->nodes > search->most_nodes || (search->enough && search->kept >= search->enough)) search->exhausted = 1;
     Node node = *given;
+    Place place[ARCS];
     Slope slope[ARCS];
-    double bend;
+    Curvature curvature;
     double q = search->q;
-    if (!reduce(work, &node, slope, &bend, &q, 1)) return;
-    int open = 0;
-    memset(work->multiset, 0, (size_t)search->vertices * sizeof(whole));
-    for (int i = 0; i < node.arcs; i++) {
-        open |= !single(node.arc[i].alive);
-        work->multiset[__builtin_ctzll(node.arc[i].alive)] += node.arc[i].count;
-    }
-    if (!open) {
+    for (int i = 0; i < node.arcs; i++) place[i] = place_and_middle(search, node.arc[i].alive);
+    slopes(work, &node, place, slope, &curvature);
+    if (!reduce(search, &node, slope, &q, 1)) return;
+    if (!is_open(search, &node, work->multiset)) {
         offer(work, work->multiset);
         return;
     }
 
-    double p[ARCS], p_prime[ARCS], a[ARCS], b[ARCS], way, way_prime;
-    middle_of(search, &node, p, p_prime, &way, &way_prime);
-    double means[2];
-    at_points(work, &node, (const double *[2]){p, p_prime}, (double *[2]){a, b}, means);
-    double value = search->q * means[0] - means[1];
-    double change = (bend + search->fuzz) * way / 2, change_prime = (bend + search->fuzz) * way_prime / 2;
-
+    double way[2], value = q * curvature.means[0] - curvature.means[1];
+    ways_of(search, &node, place, way);
+    average_slopes(search, &node, &curvature, way, slope);
     /* what all multisets of the node may have beyond phi there: the sum over the voters of slopes on the way, averaged */
     int widest = -1;
     double term[ARCS], sum = 0.0;
     for (int i = 0; i < node.arcs; i++) {
-        within(&slope[i].a, a[i] - change, a[i] + change);
-        within(&slope[i].b, b[i] - change_prime, b[i] + change_prime);
-        within(&slope[i].difference, b[i] - a[i] - (change + change_prime), b[i] - a[i] + (change + change_prime));
         double gain = -DBL_MAX;
         for (uint64_t rest = node.arc[i].alive; rest; rest &= rest - 1)
-            gain = largest(gain, gain_from(search, p[i], p_prime[i], __builtin_ctzll(rest), slope[i]));
+            gain = largest(gain, gain_from(search, place[i].middle, __builtin_ctzll(rest), slope[i]));
         term[i] = (double)node.arc[i].count * gain;
         sum += fabs(term[i]);
         value += term[i];
-        if (!single(node.arc[i].alive) && (widest < 0 || term[i] > term[widest])) widest = i;
+        if (!single(node.arc[i].alive) && (widest < 0 || term[i] * place[i].width > term[widest] * place[widest].width)) widest = i;
     }
-    double rounding = 2 * search->fuzz * (way + way_prime) + 0x1p-46 * sum;
+    double rounding = 2 * search->fuzz * (way[0] + way[1]) + 0x1p-46 * sum;
     bound = smallest(bound, value + rounding);
     if (bound <= level(search)) {
         leave_out(search, bound);
@@ -380,36 +553,39 @@ static void search_node(Work *work, const Node *given, double bound) {
     for (int half = 0; half < 2; half++) {
         gain[half] = -DBL_MAX;
         for (uint64_t each = halves[half]; each; each &= each - 1)
-            gain[half] = largest(gain[half], gain_from(search, p[widest], p_prime[widest], __builtin_ctzll(each), slope[widest]));
+            gain[half] = largest(gain[half], gain_from(search, place[widest].middle, __builtin_ctzll(each), slope[widest]));
     }
     /* either at least h of them are in the half that promises more, or at least count - h + 1 in the other */
     whole count = node.arc[widest].count, h = (count + 1) / 2;
     int better = gain[1] > gain[0];
     double whole_gain = largest(gain[0], gain[1]);
-    node.arc[widest] = node.arc[--node.arcs];
     for (int k = 0; k < 2; k++) {
         int half = k ? !better : better;
         whole there = k ? count - h + 1 : h;
         double terms = (double)there * gain[half] + (double)(count - there) * whole_gain;
-        Node child = node;
-        add(&child, halves[half], there);
-        add(&child, alive, count - there);
+        Node child = child_of(&node, widest, halves[half], there, alive);
         search_node(work, &child, smallest(bound, value - term[widest] + terms + rounding + 0x1p-46 * fabs(terms)));
     }
 }
 
-/* Memory of a search, and the differences of g; NULL where there is none. */
-static double *prepare(Work *work) {
+/* Memory of a search, with the arrays before the step of any voter; NULL where there is none. */
+static void *prepare(Work *work) {
     const ArcSearch *search = work->search;
-    size_t size = (size_t)(search->K + 1);
-    double *memory = malloc((6 + 2 * SIDES) * size * sizeof(double) + (size_t)search->vertices * sizeof(whole));
+    size_t size = (size_t)(search->K + 1), most = (size_t)lesser(search->K, 2 * ARCS) + 1;
+    char *memory = malloc(MAX_HALVINGS * most * sizeof(Entry) + ((MAX_SEGMENTS + 1) * ARRAYS + 1) * size * sizeof(double) +
+                          (size_t)search->vertices * sizeof(whole));
     if (!memory) return NULL;
-    work->differences = memory, work->second = memory + size;
-    for (int k = 0; k < 4; k++) work->blossom[k] = memory + (size_t)(2 + k) * size;
-    work->arrays = memory + 6 * size, work->part = work->arrays + SIDES * size;
-    work->multiset = (whole *)(memory + (6 + 2 * SIDES) * size);
-    for (whole l = 0; l < search->K; l++) work->differences[l] = search->signed_values[l + 1] - search->signed_values[l];
-    for (whole l = 0; l < search->K; l++) work->second[l] = l + 1 < search->K ? work->differences[l + 1] - work->differences[l] : 0;
+    for (int k = 0; k < MAX_HALVINGS; k++) work->entries[k] = (Entry *)memory + (size_t)k * most;
+    work->blossom = (double *)((Entry *)memory + MAX_HALVINGS * most);
+    for (int k = 0; k <= MAX_SEGMENTS; k++) work->segments[k].arrays = work->blossom + (1 + (size_t)(k * ARRAYS)) * size;
+    work->multiset = (whole *)(work->blossom + (1 + (size_t)((MAX_SEGMENTS + 1) * ARRAYS)) * size);
+    const double *g = search->signed_values;
+    for (whole l = 0; l <= search->K; l++) {
+        double *v = work->segments[0].arrays + l;
+        double slope = l < search->K ? g[l + 1] - g[l] : 0.0, bend = l + 1 < search->K ? g[l + 2] - g[l + 1] - slope : 0.0;
+        for (int k = 0; k < SIDES; k++) v[k * (whole)size] = k < 4 ? slope : k < 6 ? 0.0 : bend;
+        for (int k = SIDES; k < ARRAYS; k++) v[k * (whole)size] = g[l];
+    }
     return memory;
 }
 
@@ -433,7 +609,7 @@ static Node root_of(const ArcSearch *search, whole movable, whole ones) {
  */
 EXPORT int search_arcs(ArcSearch *search, whole movable) {
     Work work = {.search = search, .deadline = deadline_in(search->seconds)};
-    double *memory = prepare(&work);
+    void *memory = prepare(&work);
     if (!memory) return OUT_OF_MEMORY;
     whole others = search->K - movable;
     for (whole ones = 0; ones <= others; ones++) {
@@ -469,16 +645,13 @@ static void search_jointly(Work *work, Joint *joint, const Node *given, const do
     if (search->nodes % NODES_BETWEEN_CHECKS == 0 && is_over(work->deadline, search->stop)) work->failed = OUT_OF_TIME;
     if (++search->nodes > search->most_nodes) search->exhausted = 1;
     Node node = *given;
+    Place place[ARCS];
     Slope slope[ARCS];
-    double bend;
-    if (!reduce(work, &node, slope, &bend, joint->q, asked)) return;
-    int open = 0;
-    memset(work->multiset, 0, (size_t)search->vertices * sizeof(whole));
-    for (int i = 0; i < node.arcs; i++) {
-        open |= !single(node.arc[i].alive);
-        work->multiset[__builtin_ctzll(node.arc[i].alive)] += node.arc[i].count;
-    }
-    if (!open) {
+    Curvature curvature;
+    for (int i = 0; i < node.arcs; i++) place[i] = place_and_middle(search, node.arc[i].alive);
+    slopes(work, &node, place, slope, &curvature);
+    if (!reduce(search, &node, slope, joint->q, asked)) return;
+    if (!is_open(search, &node, work->multiset)) {
         double on_data = mean(work, search->p, work->multiset), on_neighbour = mean(work, search->reflected, work->multiset);
         for (uint64_t each = asked; each; each &= each - 1) {
             int k = __builtin_ctzll(each);
@@ -488,30 +661,24 @@ static void search_jointly(Work *work, Joint *joint, const Node *given, const do
         }
         return;
     }
-    double p[ARCS], p_prime[ARCS], a[ARCS], b[ARCS], means[2], way, way_prime;
-    middle_of(search, &node, p, p_prime, &way, &way_prime);
-    at_points(work, &node, (const double *[2]){p, p_prime}, (double *[2]){a, b}, means);
-    double change = (bend + search->fuzz) * way / 2, change_prime = (bend + search->fuzz) * way_prime / 2;
-    for (int i = 0; i < node.arcs; i++) {
-        within(&slope[i].a, a[i] - change, a[i] + change);
-        within(&slope[i].b, b[i] - change_prime, b[i] + change_prime);
-        within(&slope[i].difference, b[i] - a[i] - (change + change_prime), b[i] - a[i] + (change + change_prime));
-    }
+    double way[2];
+    ways_of(search, &node, place, way);
+    average_slopes(search, &node, &curvature, way, slope);
     int pilot = -1; /* the slope that is farthest from being proved says where to cut */
     for (uint64_t each = asked; each; each &= each - 1) {
         int k = __builtin_ctzll(each);
         double sum = 0.0;
         search->q = joint->q[k];
-        value[k] = search->q * means[0] - means[1];
+        value[k] = search->q * curvature.means[0] - curvature.means[1];
         for (int i = 0; i < node.arcs; i++) {
             double gain = -DBL_MAX;
             for (uint64_t rest = node.arc[i].alive; rest; rest &= rest - 1)
-                gain = largest(gain, gain_from(search, p[i], p_prime[i], __builtin_ctzll(rest), slope[i]));
+                gain = largest(gain, gain_from(search, place[i].middle, __builtin_ctzll(rest), slope[i]));
             term[i][k] = (double)node.arc[i].count * gain;
             sum += fabs(term[i][k]);
             value[k] += term[i][k];
         }
-        rounding[k] = 2 * search->fuzz * (way + way_prime) + 0x1p-46 * sum;
+        rounding[k] = 2 * search->fuzz * (way[0] + way[1]) + 0x1p-46 * sum;
         bound[k] = smallest(bound[k], value[k] + rounding[k]);
         if (bound[k] <= level_of(joint, k)) {
             joint->left_out[k] = largest(joint->left_out[k], bound[k]);
@@ -522,7 +689,9 @@ static void search_jointly(Work *work, Joint *joint, const Node *given, const do
     if (!asked) return;
     int widest = -1;
     for (int i = 0; i < node.arcs; i++)
-        if (!single(node.arc[i].alive) && (widest < 0 || term[i][pilot] > term[widest][pilot])) widest = i;
+        if (!single(node.arc[i].alive) &&
+            (widest < 0 || term[i][pilot] * place[i].width > term[widest][pilot] * place[widest].width))
+            widest = i;
     uint64_t alive = node.arc[widest].alive, left = first_half(search, alive);
     uint64_t halves[2] = {left, alive & ~left};
     double gain[2][MAX_JOINT];
@@ -532,11 +701,10 @@ static void search_jointly(Work *work, Joint *joint, const Node *given, const do
             search->q = joint->q[k];
             gain[half][k] = -DBL_MAX;
             for (uint64_t rest = halves[half]; rest; rest &= rest - 1)
-                gain[half][k] = largest(gain[half][k], gain_from(search, p[widest], p_prime[widest], __builtin_ctzll(rest), slope[widest]));
+                gain[half][k] = largest(gain[half][k], gain_from(search, place[widest].middle, __builtin_ctzll(rest), slope[widest]));
         }
     whole count = node.arc[widest].count, h = (count + 1) / 2;
     int better = gain[1][pilot] > gain[0][pilot];
-    node.arc[widest] = node.arc[--node.arcs];
     for (int round = 0; round < 2; round++) {
         int half = round ? !better : better;
         whole there = round ? count - h + 1 : h;
@@ -546,9 +714,7 @@ static void search_jointly(Work *work, Joint *joint, const Node *given, const do
             double terms = (double)there * gain[half][k] + (double)(count - there) * largest(gain[0][k], gain[1][k]);
             below[k] = smallest(bound[k], value[k] - term[widest][k] + terms + rounding[k] + 0x1p-46 * fabs(terms));
         }
-        Node child = node;
-        add(&child, halves[half], there);
-        add(&child, alive, count - there);
+        Node child = child_of(&node, widest, halves[half], there, alive);
         search_jointly(work, joint, &child, below, asked);
     }
 }
@@ -559,7 +725,7 @@ static void search_jointly(Work *work, Joint *joint, const Node *given, const do
 EXPORT int search_arcs_jointly(ArcSearch *search, whole movable, whole many, const double *q, const double *above,
                                double *value, double *left_out, whole *counts) {
     Work work = {.search = search, .deadline = deadline_in(search->seconds)};
-    double *memory = prepare(&work);
+    void *memory = prepare(&work);
     if (!memory) return OUT_OF_MEMORY;
     Joint joint = {q, above, value, left_out, counts};
     double none[MAX_JOINT];
@@ -583,7 +749,7 @@ EXPORT int climb_multisets(ArcSearch *search, whole many, whole *multisets, cons
     Work work = {.search = search, .deadline = deadline_in(search->seconds)};
     double *memory = malloc(4 * size * sizeof(double) + (size_t)V * sizeof(whole));
     if (!memory) return OUT_OF_MEMORY;
-    work.blossom[0] = memory + 3 * size;
+    work.blossom = memory + 3 * size;
     double *differences = memory, *own[2] = {memory + size, memory + 2 * size};
     work.multiset = (whole *)(memory + 4 * size);
     for (whole l = 0; l < search->K; l++) differences[l] = search->signed_values[l + 1] - search->signed_values[l];

@@ -16,10 +16,10 @@ to each other, so a and b nearly move together.)
 
 *Bound.* Move all voters from the middle of their arcs, a point of F each, to any multiset of the node at once. φ
 changes by the sum of q·a·Δp − b·Δp′ over the voters, with the mean of each slope on the way. A mean slope lies between
-the bounds of the node, and within half of (Σ|Δp|)·max|second difference| of the slope at the middle. What falls to the
-level is left out at its bound; of any other node the arc that adds most is halved: at least half of its voters sit in
-one half, or more than half of them in the other (the NumPy form shares them out in every way, and takes a vertex for
-the middle).
+the bounds of the node, and within half of (Σ|Δp|)·max|second difference| of the slope at the middle, where second
+differences are means over the votes of all but two voters. What falls to the level is left out at its bound; of any
+other node one arc is halved, that adds much and is wide: at least half of its voters sit in one half, or more than half
+of them in the other (the NumPy form shares them out in every way, and takes a vertex for the middle).
 
 With g non-decreasing, a and b are never negative: the upper chain suffices (`monotone`). With r < K voters affected,
 the other K − r sit at (0,0) and (1,1) in every way, and the r on any vertices.
@@ -56,10 +56,13 @@ MAX_PAIRED_VERTICES = 24
 MIN_CLIMBED, MAX_CLIMBED, MAX_CLIMBING_WORK = 6, 96, 400_000
 """Multisets from which a search for cuts climbs: as many as their steps, of K² operations each, allow."""
 
+THOROUGHNESS = 20
+"""How many times as many that is before a proof: each cut that climbs miss costs a proof of its own."""
+
 ENOUGH_CUTS = 4
 """Cuts at which a search for cuts ends: where the climb missed them, the next one starts close to them."""
 
-SHARES = 12
+SHARES, FINE_SHARES = 12, 60
 """Shares into which voters are divided between two vertices, in multisets that are likely to bind."""
 
 
@@ -80,6 +83,8 @@ def search_profile(
     largest = float(noise.values.max())
     error = constraint.error(largest) + 2 * STEP_ERROR * largest
     climb(noise.signed, constraint, collector, known)
+    if settle == "until a cut" and not collector.cut:
+        climb(noise.signed, constraint, collector, known, thorough=True)
     if settle in ("never", "one kind") or (settle == "until a cut" and collector.cut):
         collector.leave_out((1.0 + constraint.q) * largest)
         return collector.result(error, "estimate" if settle != "until a cut" else "first-order")
@@ -99,45 +104,63 @@ def vertices_of(constraint: PrivacyConstraint) -> ProfileVertices:
 def likely_multisets(constraint: PrivacyConstraint) -> Counts:
     """Return multisets at one vertex, at two neighbours of the upper chain, or split between its ends, read-only."""
     upper = vertices_of(constraint).upper
-    return _family(
-        constraint.K, constraint.affected, vertices_of(constraint), (*pairwise(upper), (upper[0], upper[-1]))
-    )
+    pairs = (*pairwise(upper), (upper[0], upper[-1]))
+    counts, _ = _family(constraint.K, constraint.affected, vertices_of(constraint), pairs)
+    counts = counts[np.sort(np.unique(counts, axis=0, return_index=True)[1])]
+    counts.setflags(write=False)
+    return counts
 
 
-def _starts(constraint: PrivacyConstraint, *, monotone: bool) -> Counts:
-    """Return multisets at any two vertices, from which a search for cuts climbs, read-only."""
+def _starts(constraint: PrivacyConstraint, *, monotone: bool, shares: int) -> tuple[Counts, Integers]:
+    """Return multisets at any two vertices, from which a search for cuts climbs, and the place of their pair."""
     vertices = vertices_of(constraint)
     chain = vertices.chain if monotone or len(vertices.p) > MAX_PAIRED_VERTICES else vertices.boundary
-    return _family(constraint.K, constraint.affected, vertices_of(constraint), tuple(combinations(chain, 2)))
+    return _family(constraint.K, constraint.affected, vertices, tuple(combinations(chain, 2)), shares)
 
 
 @lru_cache(maxsize=32)
-def _family(K: int, r: int, vertices: ProfileVertices, pairs: tuple[tuple[int, int], ...]) -> Counts:
-    """Return r voters at two vertices each, in some shares, pair by pair, and the others at both ends."""
-    part = np.unique([*np.round(np.linspace(0, r, SHARES + 1)), min(1, r), r - 1, r // 2, (r + 1) // 2]).astype(int)
+def _family(
+    K: int, r: int, vertices: ProfileVertices, pairs: tuple[tuple[int, int], ...], shares: int = SHARES
+) -> tuple[Counts, Integers]:
+    """Return r voters at two vertices each, in some shares, the others at both ends; and the place of each pair."""
+    part = np.unique([*np.round(np.linspace(0, r, shares + 1)), min(1, r), r - 1, r // 2, (r + 1) // 2]).astype(int)
     ones = np.unique([0, (K - r) // 2, K - r])
-    i, j, k = (index.ravel() for index in np.indices((len(pairs), len(part), len(ones))))
+    i, k, j = (index.ravel() for index in np.indices((len(pairs), len(ones), len(part))))
     counts = np.zeros((i.size, len(vertices.p)), dtype=np.int64)
     row, ends = np.arange(i.size), np.array(pairs)
     counts[row, 1], counts[row, 0] = ones[k], K - r - ones[k]
     counts[row, ends[i, 0]] += part[j]
     counts[row, ends[i, 1]] += r - part[j]
-    first = np.unique(counts, axis=0, return_index=True)[1]
-    counts = counts[np.sort(first)]
     counts.setflags(write=False)
-    return counts
+    return counts, i * len(ones) + k
 
 
-def climb(signed: Array, constraint: PrivacyConstraint, collector: Collector, known: Counts | None = None) -> None:
+def _peaks(values: Array, lines: Integers) -> Integers:
+    """Return where values are no less than their neighbours of the same line, the largest first."""
+    same = np.diff(lines) == 0
+    rises, falls = np.append(True, ~same | (np.diff(values) >= 0)), np.append(~same | (np.diff(values) <= 0), True)
+    peaks = np.flatnonzero(rises & falls)
+    return peaks[np.argsort(-values[peaks], kind="stable")]
+
+
+def climb(
+    signed: Array,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    known: Counts | None = None,
+    *,
+    thorough: bool = False,
+) -> None:
     """Offer what likely and known multisets become by one exchange of a voter after another; nothing is proved."""
     collector.tick()
-    starts = _starts(constraint, monotone=bool((np.diff(signed) >= 0).all()))
-    most = int(np.clip(MAX_CLIMBING_WORK / constraint.K**2, MIN_CLIMBED, MAX_CLIMBED))
+    monotone, times = bool((np.diff(signed) >= 0).all()), THOROUGHNESS if thorough else 1
+    starts, pairs = _starts(constraint, monotone=monotone, shares=FINE_SHARES if thorough else SHARES)
+    most = int(np.clip(times * MAX_CLIMBING_WORK / constraint.K**2, MIN_CLIMBED, times * MAX_CLIMBED))
     values = cached_rows(constraint, starts) @ signed[constraint.K // 2 + 1 :]
-    # the best of each pair of vertices, of these the best: many starts of one pair would climb to one multiset
-    order = np.argsort(-values, kind="stable")
-    _, first = np.unique(starts[order] > 0, axis=0, return_index=True)
-    best = starts[order[np.sort(first)[:most]]]
+    peaks = _peaks(values, pairs)
+    if not thorough:  # one of each pair: many starts of one would climb to one multiset
+        peaks = peaks[np.sort(np.unique(pairs[peaks], return_index=True)[1])]
+    best = starts[peaks[:most]]
     if known is not None and len(known):
         heights = cached_rows(constraint, known) @ signed[constraint.K // 2 + 1 :]
         best = np.concatenate([best, known[np.argsort(-heights, kind="stable")[:most]]])

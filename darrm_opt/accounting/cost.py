@@ -99,11 +99,13 @@ def cost(
 def _unsampled_cost(mechanism: Accountable, releases: int, delta: float, skip: Collection[str]) -> Cost:
     """Return the least of what is proved of any votes, and of all pairs of laws where these are listed; as `cost`."""
     parts = mechanism.bounds(releases)
-    found = cost_of_parts(parts, delta, skip=skip)
     listed = mechanism.listed() if releases and any(bounds.laws is None for bounds, _ in parts) else None
     if listed is None:
-        return found
+        return cost_of_parts(parts, delta, skip=skip)
     pairs = ReleaseGuarantee(laws=lambda: listed)
+    if releases == 1:  # the δ of all pairs is exact: no account of any votes is below it
+        return cost_of_parts([(pairs, 1)], delta, skip=skip)
+    found = cost_of_parts(parts, delta, skip=skip)
     of_pairs = cost_of_parts([(pairs, releases)], delta, skip=skip).epsilons
     if delta and releases > 1:
         totals, _ = evaluate(accounts_of_pairs([listed], releases, delta), skip)

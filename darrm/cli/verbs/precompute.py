@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
-from darrm.cli.parameters import AsJson, StoreUrl, asked, backends, number, options_named
+from darrm.cli.parameters import AsJson, StoreUrl, asked, backends, named_values, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
-    from solver_cache import Store
+    from solver_cache import Row, Store
+    from solver_cache.model import Spec
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.grid import Grid
     from solver_cache.precompute.plan import Failure, RunOutcome, RunPlan, RunProgress
@@ -23,9 +25,33 @@ _WHERE, _WHAT = "Where", "What"
 
 @dataclass(frozen=True)
 class Quantities:
-    """Quantities of a grid, each one value, several with commas, or a formula; in the place of the grid file's."""
+    """Quantities of a grid, each one value, several with commas, a range or a formula; in place of the grid file's."""
 
-    K: Annotated[str | None, CommandOption("--K", "Numbers of voters.", "COUNT,…", _WHAT)] = None
+    K: Annotated[
+        str | None, CommandOption("--K", "Numbers of voters, such as 11,35 or 20..35.", "COUNT,…|FROM..TO", _WHAT)
+    ] = None
+    group: Annotated[
+        tuple[str, ...],
+        CommandOption(
+            "--group",
+            "Voters that are alike, a number or a range of them attending: K=0..5,epsilon=0.5,Delta=1e-4 or "
+            "K=0..5,profile=0:0.02,0.1:1e-5; again for each group, in place of --K: tables for every attendance.",
+            "K=…,epsilon=…",
+            _WHAT,
+            "none",
+            several=True,
+        ),
+    ] = ()
+    where: Annotated[
+        str | None,
+        CommandOption(
+            "--where",
+            "Which combinations count, such as 'm < (K+1)/2'; of groups by K1, K2, …",
+            "FORMULA",
+            _WHAT,
+            "all of them",
+        ),
+    ] = None
     classes: Annotated[
         str | None,
         CommandOption("--classes", "Tables for so many classes, of voters that are not private.", "COUNT,…", _WHAT),
@@ -52,15 +78,30 @@ class Quantities:
 
     def content(self) -> dict[str, Any]:
         """Return those that were typed, as a grid file has them."""
-        typed = {option.name: getattr(self, option.name) for option in fields(self)}
-        return {
-            name: text if name in ("prior", "profile") else _values(text)
+        typed = {option.name: getattr(self, option.name) for option in fields(self) if option.name != "group"}
+        content = {
+            name: text if name in ("prior", "profile", "where") else _values(text)
             for name, text in typed.items()
             if text is not None
         }
+        if self.group:
+            names = (f"K{i}" for i in range(1, len(self.group) + 1))
+            content = {"where": f"{' + '.join(names)} >= 1", "groups": [_group(text) for text in self.group], **content}
+        return content
+
+
+def _group(text: str) -> dict[str, Any]:
+    """Return a group as a grid file has it."""
+    alike, has_profile, profile = text.partition(",profile=")
+    accepted = "K=COUNT or FROM..TO, and epsilon=NATS, perhaps with Delta=PROBABILITY, or profile=… last; weight=VOTES"
+    given = named_values("group", alike, ("K", "epsilon", "Delta", "weight"), accepted)
+    values = {name: _values(value) for name, value in given.items()}
+    return {**values, "profile": profile} if has_profile else values
 
 
 def _values(text: str) -> Any:
+    if ends := re.fullmatch(r"\s*(\d+)\.\.(\d+)\s*", text):
+        return {"from": int(ends[1]), "to": int(ends[2]), "step": 1}
     parts = [number(part.strip()) for part in text.split(",")]
     is_list = len(parts) > 1 and not any(isinstance(part, str) for part in parts)
     return parts if is_list else number(text)
@@ -72,6 +113,15 @@ def precompute(
         str | None, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md. Or give the quantities below.")
     ] = None,
     url: StoreUrl = None,
+    output: Annotated[
+        str | None,
+        CommandOption(
+            "--output",
+            "Also write these answers to one file, as `darrm export` does, and show the utility of each.",
+            "FILE",
+            otherwise="not written",
+        ),
+    ] = None,
     workers: Annotated[
         str | None, CommandOption("--workers", "Processes on this machine.", "COUNT", _WHERE, "one for each processor")
     ] = None,
@@ -101,15 +151,18 @@ def precompute(
 ) -> None:
     """Design every γ, or every table for several classes, of a grid, on this machine or on a Dask cluster; store them.
 
-    Says first what there is to do. The store is the state: whatever ends a run, running it again continues, and several
-    runs at once share the work. A problem that keeps failing is listed at the end, with the reason, and the exit code
-    says so.
+    A table by attendance: --K 20..35, or --group K=0..5,… for each group, with --output. Says first what there is to
+    do. The store is the state: whatever ends a run, running it again continues, and several runs at once share the
+    work. A problem that keeps failing is listed at the end, with the reason, and the exit code says so.
     """
     import os
 
+    from darrm.cli.files import check_writable
     from solver_cache import cache_url
     from solver_cache.precompute.scheduler import RunOptions, run
 
+    if output is not None:
+        check_writable(output, "output")
     store_url = url or cache_url(os.environ)
     with options_named(store_url="direct"):
         run_options = RunOptions(
@@ -137,7 +190,9 @@ def precompute(
         # To stderr, before hours of work: stdout is for what came of it.
         say(plan_text(plan_record))
         if not plan.batches:
-            answer(as_json({"plan": plan_record, "outcome": None}) if json else "Nothing is left to be done.")
+            written = write_answers(output, problems, store)
+            record = {"plan": plan_record, "outcome": None, **written.record}
+            answer(as_json(record) if json else "\n".join(["Nothing is left to be done.", *written.lines]))
             return
         if workforce is None:
             workforce = stack.enter_context(closing(make_executor(number(workers), scheduler)))
@@ -149,12 +204,57 @@ def precompute(
                 run_options,
                 lambda progress: display.update(progress_text(progress), progress.over),
             )
+        written = write_answers(output, problems, store)
     outcome_record = outcome_to_dict(outcome)
     for line in outcome_record["failures"]:
         say(f"Failed: {line['text']}")
-    answer(as_json({"plan": plan_record, "outcome": outcome_record}) if json else outcome_record["text"])
+    record = {"plan": plan_record, "outcome": outcome_record, **written.record}
+    answer(as_json(record) if json else "\n".join([outcome_record["text"], *written.lines]))
     if outcome.failures:
         end(ExitCode.SOME_FAILED)
+
+
+class Written(NamedTuple):
+    """What was written to a file, as plain data and in words; nothing without a file."""
+
+    record: dict[str, Any]
+    lines: list[str]
+
+
+MAX_SHOWN = 100
+"""Most answers whose utility is shown in words."""
+
+
+def write_answers(output: str | None, problems: Grid, store: Store) -> Written:
+    """Write the stored answers of a grid to a file, and return them."""
+    from darrm_opt.design.report import columns
+    from solver_cache.table_entries import ExportableRows
+    from solver_cache.table_files import format_of, write_table
+
+    if output is None:
+        return Written({}, [])
+    specs = {spec.key: spec for spec in problems.specs()}
+    rows = [row for key in specs if (row := store.get(key)) is not None]
+    count = write_table(output, ExportableRows(rows), format_of(output, None).name)
+    answers = [_answer_record(specs[row.key], row) for row in rows]
+    shown = [[str(entry["voters"]), f"{entry['utility']:.4f}", entry["id"]] for entry in answers[:MAX_SHOWN]]
+    lines = [columns(["voters", "utility", "id"], shown), f"Written: {count:,} answers to {output}."]
+    return Written({"file": output, "answers": answers}, lines if count <= MAX_SHOWN else lines[1:])
+
+
+def _answer_record(spec: Spec, row: Row) -> dict[str, Any]:
+    """Return who votes, 5 or of groups "2 at 0.1 + 3 at 0.5:1e-5", with the utility of the answer."""
+    from darrm_opt.tables.groups import GroupProblem
+    from darrm_opt.voters import profile_text
+    from solver_cache.model import search_columns
+
+    problem, stored = spec.problem, search_columns(row.record)
+    voters: int | str = problem.K
+    if isinstance(problem, GroupProblem):
+        voters = " + ".join(
+            f"{group.K} at {profile_text(group.voter).removesuffix(':0.0')}" for group in problem.groups
+        )
+    return {"voters": voters, "utility": None if stored is None else stored.utility, "id": row.key}
 
 
 def plan_text(record: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.darrm_runner import refused, run, run_json
@@ -12,6 +13,9 @@ from support.darrm_runner import refused, run, run_json
 from darrm.cli.verbs.precompute import duration, outcome_to_dict, progress_text
 from solver_cache import open_store
 from solver_cache.precompute.plan import RunOutcome, RunProgress
+from solver_cache.solve import load_record
+from solver_cache.table_entries import import_rows
+from solver_cache.table_files import read_table
 
 GRID = 'K = [5, 7]\nepsilon = 0.1\nm = [1, 2]\ndelta = "1-(1-Delta)^m"\nDelta = 1e-5\n'
 
@@ -132,3 +136,51 @@ def test_a_grid_of_profiles_is_stored_exported_and_read_again(tmp_path: Path, ur
     again = run("precompute", *asked, "--url", other, "--dry-run", "--json")
     assert json.loads(again.stdout)["plan"]["stored"] == 2
     assert "profile" in refused("precompute", *asked, "--epsilon", "0.1", "--url", url, "--dry-run")
+
+
+def told(*options: str) -> Any:
+    """Return what a run prints as JSON; its plan is on stderr."""
+    return json.loads(run("precompute", *options, "--json").stdout)
+
+
+def test_a_table_by_attendance_is_one_command(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "attendance.jsonl"
+    options = ("--epsilon", "0.1", "--m", "2", "--url", url, "--workers", "1", "--output", str(file))
+    first = told("--K", "5..8", *options)
+    assert [answer["voters"] for answer in first["answers"]] == [5, 6, 7, 8]
+    with closing(open_store("memory")) as empty, closing(open_store(url)) as store:
+        assert {row.became for row in import_rows(read_table(file), empty)} == {"new"}  # each proved again
+        for answer in first["answers"]:
+            record = load_record(answer["id"], empty)
+            assert record == load_record(answer["id"], store)
+            assert record is not None
+            assert (record["problem"]["K"], record["utility"]) == (answer["voters"], answer["utility"])
+    again = told("--K", "5,6,7,8", *options)  # nothing is left to be done
+    assert (again["outcome"], again["answers"]) == (None, first["answers"])
+    shown = run("precompute", "--K", "5..5", *options).stdout.splitlines()
+    assert shown[0] == "Nothing is left to be done."
+    assert shown[2].split() == ["5", f"{first['answers'][0]['utility']:.4f}", first["answers"][0]["id"]]
+    assert shown[3] == f"Written: 1 answers to {file}."
+
+
+def test_groups_attend_in_every_combination(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "groups.jsonl"
+    groups = ("--group", "K=0..1,epsilon=0.1", "--group", "K=0..2,profile=0:0.2,0.5:1e-5")
+    options = ("--target-epsilon", "0.6", "--delta", "1e-4", "--url", url, "--workers", "1", "--output", str(file))
+    answers = told(*groups, *options)["answers"]
+    both = [f"1 at 0.1 + {count} at 0.0:0.2,0.5:1e-05" for count in (1, 2)]
+    assert {answer["voters"] for answer in answers} == {*both, *(text for pair in both for text in pair.split(" + "))}
+    fewer = told(*groups, "--where", "K1 + K2 >= 3", *options)["answers"]
+    assert [answer["voters"] for answer in fewer] == ["1 at 0.1 + 2 at 0.0:0.2,0.5:1e-05"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--K", "8..5", "--epsilon", "0.1", "--m", "2"), "--K.to: 5 is not valid: expected at least 8"),
+        (("--group", "K=0..3,eps=1", "--target-epsilon", "1"), "--group: 'K=0..3,eps=1' is not valid"),
+        (("--group", "K=0..3,epsilon=1"), "--target-epsilon"),
+    ],
+)
+def test_attendances_that_are_not_valid(options: tuple[str, ...], said: str, url: str) -> None:
+    assert said in refused("precompute", *options, "--url", url)

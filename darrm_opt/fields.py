@@ -2,7 +2,7 @@
 
 The service makes its types from this list and enforces the ranges, the command line takes its help and metavars from
 it, and the core the texts of its refusals. A question may narrow a range or add words (`Field.of`); it declares no
-field of its own. This module imports nothing of the core, so that help texts start fast.
+field of its own. It imports little, so that help texts start fast.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from darrm_opt.decimals import number_in
 
 Kind = Literal["whole", "real", "text", "choice", "flag", "list", "object"]
 
@@ -25,7 +27,7 @@ class Field:
     """
 
     name: str  # in Python, JSON and, with hyphens, on the command line
-    words: str  # what it is
+    words: str  # what it is, with the unit in brackets
     kind: Kind = "real"
     unit: str = ""  # of the number, or of each number of a list
     symbol: str = ""  # in equations
@@ -55,16 +57,13 @@ class Field:
     @property
     def description(self) -> str:
         """Words, unit, and what holds where it is left out."""
-        words = self.words
-        if self.unit:  # behind the first clause
-            end = min((place for mark in ";:" if (place := words.find(mark)) >= 0), default=len(words))
-            words = f"{words[:end]} [{self.unit}]{words[end:]}"
-        return f"{words}{f'; {self.otherwise}' if self.otherwise else ''}."
+        return f"{self.words}{f'; {self.otherwise}' if self.otherwise else ''}."
 
     @property
     def help(self) -> str:
         """Words and range, as a help text shows them; options stand for fields."""
         words = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda name: f"--{name[0].replace('_', '-')}", self.words)
+        words = words.replace(f" [{self.unit}]", "")
         is_clause = self.kind == "real" and not {";", ":"} & {*words}
         return f"{words},{self._range.removeprefix(',')}." if is_clause and self._range else f"{words}."
 
@@ -148,23 +147,31 @@ FRESH = (
 )
 """What ``fresh`` means: the sentence of the command line, the page and the documentation."""
 
-_PROBABILITY: dict[str, Any] = {"unit": "probability", "least": 0, "below": 1}
+
+def _field(name: str, words: str, kind: Kind = "real", interval: str = "(,)", symbol: str = "", **more: Any) -> Field:
+    """Return a field whose unit is in its words, and whose range is an interval such as "[0, 1)"."""
+    unit = re.search(r"\[(\w+)\]", words) if kind in ("whole", "real", "list") else None
+    low, high = (number_in(end.strip()) for end in interval[1:-1].split(","))
+    lower, upper = "least" if interval[0] == "[" else "above", "most" if interval[-1] == "]" else "below"
+    limits: dict[str, Any] = {lower: low, upper: high}
+    return Field(name, words, kind, unit[1] if unit else "", symbol, **limits, **more)
+
 
 _DECLARED = (
     # Voters, and the privacy of one release.
-    Field("K", "Number of voters", "whole", "voters", "K", least=1, example=11),
-    Field(
+    _field("K", "Number of voters [voters]", "whole", "[1,)", "K", example=11),
+    _field(
         "epsilon",
-        "ε of one voter; inf: the voter is not private",
-        unit="nats",
-        symbol="ε",
-        least=0,
+        "ε of one voter [nats]; inf: the voter is not private",
+        "real",
+        "[0,)",
+        "ε",
         infinite=True,
         says="a number of nats, at least 0 (inf: not private)",
         example=0.1,
     ),
-    Field("Delta", "Δ, failure probability of one voter", symbol="Δ", **_PROBABILITY, example=1e-5),
-    Field(
+    _field("Delta", "Δ, failure probability of one voter [probability]", "real", "[0, 1)", "Δ", example=1e-5),
+    _field(
         "profile",
         "What one voter states of its privacy, instead of epsilon and Delta: points [ε [nats], δ [probability]] that "
         'hold at once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, {"zcdp": {"rho": ρ}}, '
@@ -175,54 +182,51 @@ _DECLARED = (
         says="points [epsilon, delta], or a curve such as {'gaussian': {'mu': 0.0325}}",
         example=[[0, 0.013], [0.1, 1e-5]],
     ),
-    Field(
+    _field(
         "affected",
-        "How many voters one record can influence",
+        "How many voters one record can influence [voters]",
         "whole",
-        "voters",
+        "[1,)",
         "s",
-        least=1,
         at_most="K",
         otherwise="by default all",
-        example=1,
     ),
-    Field(
+    _field(
         "m",
         "Privacy allowance: the release may cost m times one voter's ε. Left out where target_epsilon is given",
-        symbol="m",
-        above=0,
+        "real",
+        "(0,)",
+        "m",
         noun="a privacy allowance, a real number",
         example=3,
     ),
-    Field(
+    _field(
         "target_epsilon",
-        "ε of the release; needed where epsilon is 0 or inf, as m has no meaning there",
-        unit="nats",
-        symbol="mε",
-        least=0,
-        most=MAX_TARGET_EPSILON,
-        example=0.3,
+        "ε of the release [nats]; needed where epsilon is 0 or inf, as m has no meaning there",
+        "real",
+        f"[0, {MAX_TARGET_EPSILON}]",
+        "mε",
     ),
-    Field(
+    _field(
         "delta",
-        "δ, failure probability of the release",
-        symbol="δ",
-        **_PROBABILITY,
+        "δ, failure probability of the release [probability]",
+        "real",
+        "[0, 1)",
+        "δ",
         otherwise="by default 1 − (1−Δ)^m, or Δ where there is no m",
-        example=1e-4,
     ),
-    Field("fresh", FRESH.rstrip("."), "flag", says="true (fresh randomness in every answer) or false (trained once)"),
-    Field("classes", "Number of classes", "whole", "classes", "C", least=2, example=3),
-    Field(
+    _field("fresh", FRESH.rstrip("."), "flag", says="true (fresh randomness in every answer) or false (trained once)"),
+    _field("classes", "Number of classes [classes]", "whole", "[2,)", "C", example=3),
+    _field(
         "groups",
         "The voters, those of equal privacy together",
         "list",
         items=(1, 8),
         says="a list of 1 to 8 groups, each an object with K, epsilon and perhaps Delta",
     ),
-    Field("weight", "Worth of one vote where the plurality is taken", unit="votes", above=0),
+    _field("weight", "Worth of one vote where the plurality is taken [votes]", "real", "(0,)"),
     # A design.
-    Field(
+    _field(
         "objective",
         "What is maximised",
         "text",
@@ -230,7 +234,7 @@ _DECLARED = (
         says="the text of an objective, such as rectangular or shared(2,5)",
         example="rectangular",
     ),
-    Field(
+    _field(
         "prior",
         "How votes fall",
         "text",
@@ -238,65 +242,48 @@ _DECLARED = (
         says="the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
         example="shared(2,5)",
     ),
-    Field(
+    _field(
         "shape",
         "free: any γ; monotone: one that never falls as the majority grows, for a little less utility",
         "choice",
     ),
-    Field("method", "How to solve, if it is not solved already: same answer", "choice"),
-    Field(
+    _field("method", "How to solve, if it is not solved already: same answer", "choice"),
+    _field(
         "backend", "Which LP solver, if it is not solved already: same answer", "choice", says="the name of a solver"
     ),
-    Field(
-        "time_limit",
-        "Longest search that is wanted: then the answer is the best that was found, all of it proved",
-        unit="s",
-        above=0,
+    _field(
+        "time_limit", "Longest search [s]: then the answer is the best that was found, all of it proved", "real", "(0,)"
     ),
-    Field(
-        "gap", "Gap at which the solve may end, if it is not solved already: within it of the optimum", least=0, below=1
-    ),
-    Field("ties", "Votes without a single leader: left out, or any leader is right", "choice"),
-    Field("price", "Cost of a wrong label, in right ones", unit="labels", least=0, example=0.5),
-    Field("abstention", "Whether no class may be released", "flag"),
-    Field(
+    _field("gap", "Gap within which the solve may end, if it is not solved already", "real", "[0, 1)"),
+    _field("ties", "Votes without a single leader: left out, or any leader is right", "choice"),
+    _field("price", "Cost of a wrong label, in right ones [labels]", "real", "[0,)", example=0.5),
+    _field("abstention", "Whether no class may be released", "flag"),
+    _field(
         "gamma",
-        "γ(0..K); exactly symmetric, γ(l) = γ(K−l)",
+        "γ(0..K) [probability]; exactly symmetric, γ(l) = γ(K−l)",
         "list",
-        "probability",
+        "[0, 1]",
         "γ",
-        least=0,
-        most=1,
         items=(2, MAX_GAMMA_LENGTH),
         says="a list of K + 1 probabilities, symmetric",
     ),
-    Field(
-        "arithmetic",
-        "Doubles with a proven error bound, or ball arithmetic: slower, and independent",
-        "choice",
-    ),
+    _field("arithmetic", "Doubles with a proven error bound, or ball arithmetic: slower, and independent", "choice"),
     # A total over many releases.
-    Field("queries", "Number of releases Q", "whole", "releases", "Q", least=1, most=MAX_QUERIES, example=100),
-    Field(
-        "total_epsilon",
-        "ε of all releases together",
-        unit="nats",
-        symbol="ε",
-        above=0,
-        most=MAX_TARGET_EPSILON,
-        example=1.0,
+    _field("queries", "Number of releases Q [releases]", "whole", f"[1, {MAX_QUERIES}]", "Q", example=100),
+    _field(
+        "total_epsilon", "ε of all releases together [nats]", "real", f"(0, {MAX_TARGET_EPSILON}]", "ε", example=1.0
     ),
-    Field("total_delta", "δ of all releases together", symbol="δ", **_PROBABILITY, example=1e-5),
-    Field("slack", "δ′ of the closed form", symbol="δ′", **_PROBABILITY, example=1e-4),
-    Field(
+    _field("total_delta", "δ of all releases together [probability]", "real", "[0, 1)", "δ", example=1e-5),
+    _field("slack", "δ′ of the closed form [probability]", "real", "[0, 1)", "δ′"),
+    _field(
         "least_accuracy",
-        "Below this an answer is of no use",
-        unit="probability",
-        below=1,
+        "Below this an answer is of no use [probability]",
+        "real",
+        "(, 1)",
         says="a probability from 1/classes to below 1",
     ),
     # A mechanism.
-    Field(
+    _field(
         "mechanism",
         "Name of the mechanism",
         "text",
@@ -304,118 +291,90 @@ _DECLARED = (
         says="the name of a mechanism, such as laplace",
         example="laplace",
     ),
-    Field("parameter", "Its parameter: σ or scale of noise in votes, rate of selection in nats a vote, or its like"),
-    Field("threshold", "Least noisy count for which a class is released, with parameter", unit="votes"),
-    Field("check_sigma", "σ of the noise on the count that is checked", unit="votes", symbol="σ", least=0),
-    Field("cap", "Most classes that are released", "whole", "labels", least=1),
-    Field(
-        "curve",
-        "Whether ε over δ and over the number of releases is wanted too: some 20 accounts",
-        "flag",
-    ),
+    _field("parameter", "Its parameter: σ or scale of noise in votes, rate of selection in nats a vote, or its like"),
+    _field("threshold", "Least noisy count for which a class is released, with parameter [votes]"),
+    _field("check_sigma", "σ of the noise on the count that is checked [votes]", "real", "[0,)", "σ"),
+    _field("cap", "Most classes that are released [labels]", "whole", "[1,)"),
+    _field("curve", "Whether ε over δ and over the number of releases is wanted too: some 20 accounts", "flag"),
     # Voters that are trained on random subsamples.
-    Field(
+    _field(
         "n",
-        "Records in the dataset, where each voter is a model trained on a subsample of them",
+        "Records in the dataset, of which each voter's model is trained on a subsample [records]",
         "whole",
-        "records",
+        "[2,)",
         "n",
-        least=2,
     ),
-    Field("subsample_size", "Records drawn for one model, with n", "whole", "records", least=1),
-    Field("replacement", "Whether a record can be drawn twice within a subsample", "flag"),
+    _field("subsample_size", "Records drawn for one model, with n [records]", "whole", "[1,)"),
+    _field("replacement", "Whether a record can be drawn twice within a subsample", "flag"),
     # Records that are drawn anew for every query.
-    Field("records", "Records of which every query has a fresh, secret sample", "whole", "records", "n", least=1),
-    Field(
+    _field("records", "Records of which every query has a fresh, secret sample [records]", "whole", "[1,)", "n"),
+    _field(
         "sample",
-        "Records drawn for one query (by each voter, with each-voter)",
+        "Records drawn for one query, or by each voter with each-voter [records]",
         "whole",
-        "records",
+        "[1,)",
         "s",
-        least=1,
         at_most="records",
     ),
-    Field("sampling", "How the records, or the subsamples of the voters, are drawn", "choice", longest=100),
-    Field(
+    _field("sampling", "How the records, or the subsamples of the voters, are drawn", "choice", longest=100),
+    _field(
         "neighbours",
         "add-remove (the default with poisson, and possible there only) or replace-one",
         "choice",
         longest=100,
         says="'add-remove' with poisson, or 'replace-one'",
     ),
-    Field("labels", "Labels that one sample serves: tokens of a text", "whole", "labels", "T", least=1),
-    Field(
-        "among",
-        "Queries in a row among which each record is spread, with random-allocation",
-        "whole",
-        "releases",
-        "t",
-        least=1,
-    ),
-    Field(
-        "times",
-        "In how many of those it is, with random-allocation",
-        "whole",
-        "releases",
-        "k",
-        least=1,
-        at_most="among",
-        otherwise="by default 1",
-    ),
+    _field("labels", "Labels that one sample serves [labels]: tokens of a text", "whole", "[1,)", "T"),
+    _field("among", "Queries in a row that share each record, with random-allocation [releases]", "whole", "[1,)", "t"),
+    _field("times", "In how many of those it is [releases]; by default 1", "whole", "[1,)", "k", at_most="among"),
     # Curves, and the inverse question.
-    Field("points", "Number of points, evenly spaced", "whole", "points", least=2, most=MAX_POINTS),
-    Field("baselines", "What γ_opt is compared with", "list", items=(0, 20), says="a list of names of baselines"),
-    Field(
+    _field("points", "Number of points, evenly spaced [points]", "whole", f"[2, {MAX_POINTS}]"),
+    _field("baselines", "What γ_opt is compared with", "list", items=(0, 20), says="a list of names of baselines"),
+    _field(
         "ms",
         "Privacy allowances, each above 0",
         "list",
-        above=0,
+        "(0,)",
         items=(1, MAX_ALLOWANCES),
         says=f"a list of 1 to {MAX_ALLOWANCES} allowances, real numbers above 0",
     ),
-    Field("m_from", "Least allowance of a range", above=0, noun="a privacy allowance, a real number"),
-    Field("m_to", "Largest allowance of a range", above=0, says="a privacy allowance, a real number above m_from"),
-    Field(
+    _field("m_from", "Least allowance of a range", "real", "(0,)", noun="a privacy allowance, a real number"),
+    _field(
+        "m_to", "Largest allowance of a range", "real", "(0,)", says="a privacy allowance, a real number above m_from"
+    ),
+    _field(
         "m_points",
         "How many allowances a range has, evenly spaced",
         "whole",
-        least=1,
-        most=MAX_ALLOWANCES,
+        f"[1, {MAX_ALLOWANCES}]",
         noun="a whole number of allowances",
     ),
-    Field(
+    _field(
         "target_epsilons",
-        "ε of the release, instead of allowances",
+        "ε of the release, instead of allowances [nats]",
         "list",
-        "nats",
-        least=0,
-        most=MAX_TARGET_EPSILON,
+        f"[0, {MAX_TARGET_EPSILON}]",
         items=(1, MAX_ALLOWANCES),
         says=f"a list of 1 to {MAX_ALLOWANCES} numbers of nats, at least 0",
     ),
-    Field(
+    _field(
         "epsilons",
-        "Where δ is wanted, of either sign; instead of points",
+        "Where δ is wanted, of either sign [nats]; instead of points",
         "list",
-        "nats",
+        f"[-{MAX_TARGET_EPSILON}, {MAX_TARGET_EPSILON}]",
         "ε′",
-        least=-MAX_TARGET_EPSILON,
-        most=MAX_TARGET_EPSILON,
         items=(1, MAX_POINTS),
         says=f"a list of 1 to {MAX_POINTS} numbers of nats within ±{MAX_TARGET_EPSILON:g}",
     ),
-    Field(
-        "utility", "Wanted share of the noiseless utility; or give agreement", above=0, most=1, says="a share in (0, 1]"
-    ),
-    Field(
+    _field("utility", "Wanted share of the noiseless utility; or give agreement", "real", "(0, 1]", noun="a share"),
+    _field(
         "agreement",
-        "Wanted chance that the released bit is the majority that was voted, under the objective's prior; the "
-        "objective is then taken with that measure",
-        unit="probability",
-        above=0.5,
-        most=1,
+        "Wanted chance that the released bit is the majority [probability], under the objective's prior; the objective "
+        "is then taken with that measure",
+        "real",
+        "(0.5, 1]",
     ),
-    Field("digits", "Significant digits of the number", "whole", least=2, most=10, noun="a whole number of digits"),
+    _field("digits", "Significant digits of the number", "whole", "[2, 10]", noun="a whole number of digits"),
 )
 
 FIELDS = {field.name: field for field in _DECLARED}

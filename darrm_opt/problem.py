@@ -37,7 +37,7 @@ from darrm_opt.decimals import (
 from darrm_opt.errors import InvalidInput, UnsafeArithmetic
 from darrm_opt.fields import FIELDS
 
-MAX_TARGET_EPSILON = FIELDS["target_epsilon"].limits["most"]
+MAX_TARGET_EPSILON = float(FIELDS["target_epsilon"].limits["most"])
 """Largest target ε [nats]."""
 
 NEARLY_A_COIN = 0.2

@@ -55,7 +55,7 @@ Baselines = Annotated[
 class CurveRequest(DesignRequest):
     """An error curve to draw: γ_opt beside the baselines."""
 
-    points: Annotated[int, about("points", words="Number of p from 0.5 to 1, evenly spaced")] = 101
+    points: Annotated[int, about("points", words="Number of p from 0.5 to 1, evenly spaced [points]")] = 101
     baselines: Baselines = None
 
 
@@ -202,7 +202,7 @@ class ProfileRequest(DesignRequest):
         about("epsilons"),
     ] = None
     points: Annotated[
-        int, about("points", words="Number of ε′, evenly spaced from 0 to one and a half times the target ε")
+        int, about("points", words="Number of ε′, evenly spaced from 0 to one and a half times the target ε [points]")
     ] = 16
 
 

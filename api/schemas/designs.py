@@ -36,8 +36,10 @@ DesignId = Annotated[
 class DesignsRequest(PageRequest):
     """Which stored designs to list."""
 
-    K: Annotated[int | None, about("K", words="Only designs for this many voters", most=LARGEST)] = None
-    epsilon: Annotated[OptionalVoterEpsilon, about("epsilon", words="Only designs for voters with this ε")] = None
+    K: Annotated[int | None, about("K", words="Only designs for this many voters [voters]", most=LARGEST)] = None
+    epsilon: Annotated[OptionalVoterEpsilon, about("epsilon", words="Only designs for voters with this ε [nats]")] = (
+        None
+    )
     m: Annotated[FiniteFloat | None, about("m", words="Only designs with this allowance")] = None
     tag: Annotated[TagName | None, about("tag")] = None
 

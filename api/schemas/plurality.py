@@ -40,7 +40,7 @@ MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
 
 
-TableEpsilon = Annotated[FiniteFloat, about("target_epsilon", words="ε of the release")]
+TableEpsilon = Annotated[FiniteFloat, about("target_epsilon", words="ε of the release [nats]")]
 
 TableDelta = Annotated[FiniteFloat, about("delta", otherwise="")]
 
@@ -88,7 +88,7 @@ class PluralityRequest(PluralityFields):
     target_epsilon: TableEpsilon
     delta: TableDelta = 0.0
     queries: Annotated[
-        int, about("queries", words="Number of releases Q that share the target", most=MAX_RULE_QUERIES)
+        int, about("queries", words="Number of releases Q that share the target [releases]", most=MAX_RULE_QUERIES)
     ] = 1
     abstention: Annotated[bool, about("abstention")] = False
 

@@ -129,7 +129,7 @@ class Cost(MechanismQuestion):
     summary: ClassVar[str] = "What releases of a mechanism cost, or the parameter that fits in a total"
 
     parameter: float | None = asked(None)
-    delta: float | None = asked(None, words="δ of all releases together", otherwise="with parameter")
+    delta: float | None = asked(None, words="δ of all releases together [probability]", otherwise="with parameter")
     threshold: float | None = asked(None)
     check_sigma: float | None = asked(None)
     cap: int | None = asked(None)

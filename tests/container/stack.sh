@@ -14,13 +14,18 @@ docker() {
     local compose=("$scratch/venv/bin/podman-compose" '--podman-build-args=--isolation chroot --network host')
     case $2 in
     build) "${compose[@]}" build --build-arg "PYTHON_IMAGE=$BASE" --build-arg "DEBIAN_IMAGE=$PROXY_BASE" ;;
-    up) "${compose[@]}" up --detach --force-recreate && healthy ;;
+    up)
+        local word services=()
+        for word in "${@:3}"; do [[ $word = --* ]] || services+=("$word"); done
+        "${compose[@]}" up --detach --force-recreate "${services[@]}" && healthy "${services[@]}"
+        ;;
     *) "${compose[@]}" "${@:2}" ;;
     esac 2>>"$scratch/compose.log"
 }
 healthy() { # the engine has no timer here, so it is asked
     local name
-    for name in database darrm proxy; do
+    [ $# -gt 0 ] || set -- database darrm proxy
+    for name in "$@"; do
         for _ in $(seq 120); do
             ! podman healthcheck run "darrm_${name}_1" >/dev/null 2>&1 || continue 2
             sleep 0.5
@@ -34,12 +39,12 @@ export -f docker healthy
 told() { printf -- '- deploy.md: %s\n' "$*"; }
 fail() { printf 'stack: %s\n' "$*" >&2; tail -n 40 "$scratch/compose.log" >&2; exit 1; }
 
-# Run the page's block of shell that has the given text.
+# Run the page's one block of shell that has the given text.
 block() {
     local code
-    code=$(awk -v text="$1" '/^```/ { if (inside && index(code, text)) printf "%s", code; inside = /^```sh$/; code = ""; next }
-        inside { code = code $0 "\n" }' "$site/docs/deploy.md")
-    [ -n "$code" ] || fail "the page has no block with '$1'"
+    code=$(awk -v text="$1" '/^```/ { if (inside && index(code, text)) { printf "%s", code; found++ }; inside = /^```sh$/; code = ""; next }
+        inside { code = code $0 "\n" }
+        END { exit found != 1 }' "$site/docs/deploy.md") || fail "the page has none or several blocks with '$1'"
     code=${code//darrm_…/$key}
     (cd "$site" && exec bash -euo pipefail -c "${code//localhost\//localhost:$HTTPS_PORT/}") || fail "this ended with an error: $code"
 }
@@ -100,15 +105,29 @@ ask kept # trusts the new certificate alone
 [ "$old" != "$(openssl x509 -noout -fingerprint -in "$site/fullchain.pem")" ] || fail 'the certificate is the same'
 told 'a new certificate is served after a restart of the proxy'
 
-block pg_dump
+block 'tar -czf'
 (cd "$site" && docker compose exec -T database psql --quiet --username darrm --command 'DROP SCHEMA public CASCADE; CREATE SCHEMA public' darrm)
-block pg_restore | tee "$scratch/check"
+block '--if-exists' | tee "$scratch/check"
 healthy
 ask kept
 told "answers that were lost are restored: $(tail -n 1 "$scratch/check")"
+
+block 'ALTER ROLE'
+healthy
+ask kept
+told 'the database has another password'
+
+block 'docker volume rm'
+ask kept
+told 'answers were moved to a database with an empty volume'
 
 sed -i 's/^__version__ = .*/__version__ = "999.0.0"/' "$scratch/origin/darrm_opt/_version.py"
 commit 'the next release'
 block 'git pull'
 (cd "$site" && docker compose exec -T darrm darrm --version) | grep -qF 999.0.0 || fail 'the release is the old one'
 told 'upgraded to the next release'
+
+block '"$image:previous" "$image"'
+! (cd "$site" && docker compose exec -T darrm darrm --version) | grep -qF 999.0.0 || fail 'the release is the new one'
+ask kept
+told 'rolled back to the release from before'

@@ -244,16 +244,16 @@ def write_answers(output: str | None, problems: Grid, store: Store) -> Written:
 
 def _answer_record(spec: Spec, row: Row) -> dict[str, Any]:
     """Return who votes, 5 or of groups "2 at 0.1 + 3 at 0.5:1e-5", with the utility of the answer."""
-    from darrm_opt.tables.groups import GroupProblem
+    import math
+
+    from darrm_opt.record import DesignSpec
     from darrm_opt.voters import profile_text
     from solver_cache.model import search_columns
 
-    problem, stored = spec.problem, search_columns(row.record)
-    voters: int | str = problem.K
-    if isinstance(problem, GroupProblem):
-        voters = " + ".join(
-            f"{group.K} at {profile_text(group.voter).removesuffix(':0.0')}" for group in problem.groups
-        )
+    groups, stored = spec.problem.groups, search_columns(row.record)
+    voters: int | str = spec.problem.K
+    if not isinstance(spec, DesignSpec) and (len(groups) > 1 or math.isfinite(groups[0].voter.epsilon)):
+        voters = " + ".join(f"{group.K} at {profile_text(group.voter).removesuffix(':0.0')}" for group in groups)
     return {"voters": voters, "utility": None if stored is None else stored.utility, "id": row.key}
 
 

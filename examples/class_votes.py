@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from darrm_opt import Privacy
-from darrm_opt.accounting.quota import release_target
+from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.plurality import PastVotes, RuleMechanism, solve_table
 from darrm_opt.problem import NOT_PRIVATE, Problem

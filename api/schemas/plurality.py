@@ -24,7 +24,7 @@ from api.schemas.fields import (
     about,
 )
 from api.schemas.questions import model_of_answer
-from darrm_opt.accounting.quota import release_target
+from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names

@@ -124,8 +124,8 @@ def allocated_accounts(
     parts, rounds = among // times, times * -(-releases // among)
     # (without the record, with it), and the reverse.
     added, removed = ([family.pairs(1.0)[side] for family in families] for side in (0, 1))
-    if release is not None and release.laws is not None:
-        added = removed = [release.laws()]
+    if release is not None and release.laws is not None and isinstance(release.shown, LawPairs):
+        added = removed = [release.shown]
     if removed:
         known: Profile = partial(largest_deltas, removed)
     elif release is not None and (event := release.event()) is not None:

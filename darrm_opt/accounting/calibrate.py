@@ -1,4 +1,8 @@
-"""Calibration: the largest parameter, or number of releases, whose cost fits a budget; one search for every cost."""
+"""Calibration: the largest parameter, number of releases, or ε of each, whose cost fits a budget.
+
+One search for every cost. A sequence of Q releases that is private as a whole stays private if it stops early, for
+whatever reason, so one number decides: up to it every release is allowed, and none beyond.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
-from darrm_opt.search import largest_count_between
+from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
+from darrm_opt.decimals import floor_delta, floor_point
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
+from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.rounding import down
+from darrm_opt.search import largest_count_between, largest_fitting
 
 T = TypeVar("T")
 
@@ -219,3 +228,68 @@ def _interpolated(ends: list[tuple[float, float]], third: tuple[float, float], a
         )
     )
     return place if low < place < high else (low + high) / 2
+
+
+def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
+    """Return the largest ε that each of k mechanisms may have so that all of them fit in ``budget``.
+
+    Args:
+        budget: total (ε, δ), ε finite and > 0.
+        delta: failure probability of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 1.
+
+    Returns:
+        ε of one mechanism [nats], rounded down.
+
+    Guarantees:
+        `optimal_delta` of the result, k times, at the total ε is within the total δ.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        DeltaTooSmall: k mechanisms with this δ exceed the total δ whatever their ε.
+
+    Source: bisection on the exact optimum, which grows with ε.
+    """
+    total, delta, k = checked_mechanisms(budget.epsilon, delta, k)
+    if k == 0:
+        raise InvalidInput("k", k, "at least one mechanism")
+    if total == 0:
+        raise InvalidInput("budget", budget, "a total epsilon above 0")
+    floor = least_possible_delta(delta, k)
+    if budget.delta < floor:
+        raise DeltaTooSmall(budget.delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")
+
+    def fits(epsilon: float) -> bool:
+        return optimal_delta(epsilon, delta, k, total) <= budget.delta
+
+    low, high = down(total / k, 2), 2 * total / k  # basic composition always fits
+    while fits(high):
+        low, high = high, 2 * high
+        if high == math.inf:
+            return low
+    return largest_fitting(fits, low, high)
+
+
+def release_target(total: Privacy, queries: int) -> Privacy:
+    """Return an (ε, δ) of each release with which ``queries`` of them are within a total, by optimal composition.
+
+    Args:
+        total: (ε, δ) of all releases.
+        queries: Q ≥ 1.
+
+    Returns:
+        The total for one release; else half of δ goes to the releases, half to their composition. Both numbers are
+        on the grid of a `Problem`, rounded down: the problem keeps them, and no release is lost to its rounding.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> target = release_target(Privacy(2.0, 1e-5), 50)
+    >>> 0.04 < target.epsilon < 0.1, 50 * target.delta <= 1e-5
+    (True, True)
+    """
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+    if queries == 1:
+        return total
+    delta = floor_delta(total.delta / (2 * queries))
+    return Privacy(floor_point(epsilon_each(total, delta, queries)), delta)

@@ -1,7 +1,8 @@
 """Release guarantee: what is proved of one release, as one value that every account takes what it can use of.
 
-Mechanisms, tables, γ, plain votes and samples state it (`mechanisms`); nothing here composes anything. Its numbers are
-bounds: what is not known is None, and what cannot be computed is the bound for any votes (`bounds`).
+A γ (`release_profile.NoisyMajority`), mechanisms, tables, plain votes and samples (`mechanisms`) state it; nothing here
+composes anything. Its numbers are bounds: what is not known is None, and what cannot be computed is the bound for any
+votes (`bounds`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from darrm_opt.accounting.bounds import is_within
+from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampling import Sampling
@@ -22,13 +25,65 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 
 
+class Laws(Protocol):
+    """What one release shows on neighbours: all pairs of laws (`LawPairs`), or lines around them (`ReleaseProfile`)."""
+
+    @property
+    def is_bit(self) -> bool:
+        """Whether one of two answers is released."""
+        ...
+
+    @property
+    def region(self) -> BitRegion:
+        """A polygon that holds all pairs of a bit."""
+        ...
+
+    @property
+    def finite(self) -> bool:
+        """Whether each answer is possible on both sides of a pair or on neither."""
+        ...
+
+    @property
+    def affinity(self) -> float:
+        """The least Σ √(P·Q) of a pair, for estimates."""
+        ...
+
+    @property
+    def max_loss(self) -> float:
+        """An ε from which on δ does not fall any more [nats]."""
+        ...
+
+    @property
+    def largest_loss(self) -> float:
+        """A bound on the loss of every answer [nats], ∞ where one of two neighbours alone can give it."""
+        ...
+
+    @property
+    def divergence(self) -> PowerDivergence | None:
+        """A bound on the power divergences of all pairs, None where there is none."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """Return ε of one release at δ."""
+        ...
+
+    def __call__(self, epsilons: Array) -> Array:
+        """Return δ of one release at any ε's."""
+        ...
+
+
+Models = tuple[int, tuple[tuple[Privacy, int], ...]]
+"""Models that were trained once: how many voters there are, and those that one record reaches, of each privacy."""
+
+
 @dataclass(frozen=True, eq=False)
 class ReleaseGuarantee:
-    """What is proved of one release, whatever is released beside it."""
+    """What is proved of one release, whatever is released with it."""
 
-    privacy: Privacy | None = None  # an (ε, δ), or None
+    # an (ε, δ), or None; as a function where it takes a search, which may raise `DeltaTooSmall`
+    privacy: Privacy | Callable[[], Privacy] | None = None
     # all pairs of laws that neighbours can show, or None where they are not known; called when it is asked for
-    laws: Callable[[], LawPairs] | None = None
+    laws: Callable[[], Laws] | None = None
     # a bound on the power divergences, or None where it follows from ``laws`` or is not known; likewise
     divergence: Callable[[], PowerDivergence | None] | None = None
     # about that bound, where it takes long: no proof
@@ -37,27 +92,38 @@ class ReleaseGuarantee:
     any_votes: Callable[[], AnyVotes] | None = None
     # a bound on the loss, or None where it follows from ``laws`` or is not known; likewise
     loss: Callable[[], float | None] | None = None
+    # the models of which all releases are post-processing, or None where voters are fresh or not private
+    models: Models | None = None
+
+    @cached_property
+    def shown(self) -> Laws:
+        """What one release shows, where ``laws`` are known."""
+        assert self.laws is not None  # noqa: S101 - for the type checker: asked for where they are known
+        return self.laws()
 
     def event(self) -> Privacy | None:
         """Return an (ε, δ) of one release: the one that is proved, or the largest loss of all pairs of laws if less.
 
         At δ = 0 that loss is exact for any number of releases, where the recursion on bits has a grid.
         """
-        if self.laws is None and self.loss is not None:
-            loss = self.loss()
-            return self.privacy if loss is None or not is_within(loss, math.inf) else Privacy(loss)
-        if self.laws is None or (self.privacy is not None and self.privacy.delta):
-            return self.privacy
-        laws = self.laws()
-        losses = [] if self.privacy is None else [self.privacy.epsilon]
-        losses += [laws.max_loss] if laws.finite else []
-        return Privacy(min(losses)) if losses else None
+        privacy = self.privacy() if callable(self.privacy) else self.privacy
+        if privacy is not None and privacy.delta:
+            return privacy
+        loss = self.largest_loss()
+        return Privacy(loss) if loss < (math.inf if privacy is None else privacy.epsilon) else privacy
+
+    def largest_loss(self) -> float:
+        """Return a bound on the loss of one release [nats], ∞ where none is known."""
+        if self.laws is not None:
+            return self.shown.largest_loss
+        loss = None if self.loss is None else self.loss()
+        return math.inf if loss is None else float(upper_bound(loss))
 
     def bound(self) -> PowerDivergence | None:
         """Return the bound on the power divergences, from whatever is known."""
         if self.divergence is not None:
             return self.divergence()
-        return None if self.laws is None else self.laws().divergence
+        return None if self.laws is None else self.shown.divergence
 
 
 Releases = Sequence[tuple[ReleaseGuarantee, int]]

@@ -24,14 +24,15 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import nats
-from darrm_opt.accounting.cost import refuse_samples
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.guarantee import Accountable, Releases
 from darrm_opt.accounting.labels.composition import MAX_RANGE, table_divergence
+from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling, amplify_by_subsampling
+from darrm_opt.accounting.total import refuse_samples
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by, require
@@ -128,8 +129,8 @@ def _parts(parts: Releases, step: float) -> list[Pld]:
     for bounds, count in parts:
         if not count:
             continue
-        if bounds.laws is not None:
-            plds.append(direction_pld([bounds.laws()], 0.0, count, step))
+        if bounds.laws is not None and isinstance(bounds.shown, LawPairs):
+            plds.append(direction_pld([bounds.shown], 0.0, count, step))
         # Of any votes where those of these are too many: larger, and as sound.
         elif bounds.any_votes is not None:
             known = bounds.any_votes()

@@ -72,10 +72,14 @@ class LawPairs:
             excesses[start : start + many] = np.max(totals, axis=1)
         return np.asarray(np.minimum(1.0, excesses * (1 + 2 * p.shape[0] * ULP))).reshape(slopes.shape)
 
+    def __call__(self, epsilons: Array) -> Array:
+        """Return δ of one release at any real ε's [nats], rounded up, shape as given."""
+        return self.deltas(epsilons)
+
     def epsilon(self, delta: float) -> float:
         """Return ε of one release [nats] at ``delta`` [probability] in [0, 1), rounded up."""
         if delta == 0 and self.finite:
-            return self.max_loss
+            return self.largest_loss
         return epsilon_at_delta(self.delta, delta, self.max_loss, LEAK)
 
     @property
@@ -90,6 +94,11 @@ class LawPairs:
         possible = q > 0
         largest = float(np.max(p[possible] / q[possible], initial=1.0))
         return up(math.log(largest), 8)  # above 1 for equal laws: the loss of rounding
+
+    @property
+    def largest_loss(self) -> float:
+        """The largest loss [nats], at least 0; ∞ where an answer is possible on one side alone."""
+        return self.max_loss if self.finite else math.inf
 
     @cached_property
     def divergence(self) -> PowerDivergence | None:

@@ -15,7 +15,7 @@ model saw leaks nothing.
 Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of
 total probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
 
-`estimated_epsilon` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of
+`estimated_mixture` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of
 the earlier bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a
 hundredth of the recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is
 never less, but for rounding.
@@ -297,14 +297,14 @@ PRECISION = 1e-4
 """Relative precision of the estimate."""
 
 
-def estimated_epsilon(
+def estimated_mixture(
     noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
 ) -> float:
     """Return an estimate from below of the total ε of releases at a total δ.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
-    >>> about = estimated_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
+    >>> about = estimated_mixture(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
     >>> proved = mixture_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
     >>> 0.9 * proved < about <= proved
     True

@@ -20,8 +20,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +30,9 @@ import numpy as np
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.law_pairs import LEAK, BitPairs
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.law_pairs import LEAK, BitPairs, LawPairs
 from darrm_opt.accounting.pld import Pld, pld_from_profile
 from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
@@ -63,6 +65,9 @@ FLAT_TOLERANCE = 1e-13
 CELLS = 2000
 """Cells of a PLD up to the target ε, where its length allows."""
 
+TIP_MARGIN, MAX_TIP_STEPS = 1e-6, 8
+"""Least share of the largest loss by which a line is beyond it that is to have a δ of 0, and how many are tried."""
+
 MAX_DEFAULT_CELLS = 1 << 21
 """Cells of a composed PLD beyond which fewer `CELLS` are taken [cells]: about a second of work."""
 
@@ -77,6 +82,7 @@ class ReleaseProfile:
         pairs: a pair (Pr[1|D], Pr[1|D′]) on or next to each line, as computed, shape (lines, 2).
         outer: the region inside all lines: contains every pair.
         inner: the region that the pairs span: the optimistic end of a bracket, no guarantee.
+        search: makes the search for further lines, of private voters; None where all pairs are known.
     """
 
     epsilons: Array
@@ -84,6 +90,7 @@ class ReleaseProfile:
     pairs: Array
     outer: BitRegion
     inner: BitRegion
+    search: Callable[[], ProfileSearch] | None = None
 
     def __call__(self, epsilons: ArrayLike) -> Array:
         """Return δ, never below the exact one, at each ε [nats] of either sign, any shape."""
@@ -122,6 +129,65 @@ class ReleaseProfile:
         losses = np.log((p[is_relevant] - flat) / q[is_relevant])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
+    is_bit = True
+
+    @property
+    def region(self) -> BitRegion:
+        """The region that contains every pair."""
+        return self.outer
+
+    @cached_property
+    def _vertices_laws(self) -> LawPairs:
+        return _vertex_laws(self.outer)
+
+    @property
+    def finite(self) -> bool:
+        """Whether each answer is possible on both sides of a vertex or on neither."""
+        return self._vertices_laws.finite
+
+    @property
+    def affinity(self) -> float:
+        """The least Σ √(P·Q) of a vertex, for estimates."""
+        return self._vertices_laws.affinity
+
+    @cached_property
+    def lean(self) -> BitRegion:
+        """The region without the tiny pairs of large losses that its lines leave next to (0, 0)."""
+        p, q = np.concatenate([self.pairs, 1 - self.pairs[:, ::-1]]).T
+        possible = (q > 0) & (p > q)
+        if self.search is None or not possible.any():
+            return self.outer
+        # The profile's last line may be far beyond the largest loss: it meets the one before in a pair of the size of a
+        # rounding, whose loss would be charged as the shift of every release. So another line is proved: beyond the
+        # largest loss that was found, until no pair is.
+        search, loss = self.search(), math.log(float(np.max(p[possible] / q[possible])))
+        margin = TIP_MARGIN
+        for _ in range(MAX_TIP_STEPS):
+            epsilon = min(loss * (1 + margin), MAX_EPSILON)
+            delta, P, Q = search.at(epsilon)
+            if not delta:
+                break
+            if P > Q > 0 and math.log(P / Q) > epsilon:
+                loss = math.log(P / Q)
+            else:  # of the size of a rounding
+                margin *= 10
+        return outer_region([*_slopes(self.epsilons), *_slopes(np.array([epsilon]))], [*self.deltas, delta])
+
+    @cached_property
+    def largest_loss(self) -> float:
+        """A bound on ln p/q over the region [nats], rounded up: a vertex has the largest."""
+        p, p_rest, q, q_rest = self.lean.moves.T
+        above, below = np.concatenate([p, p_rest]), np.concatenate([q, q_rest])
+        possible = above > 0
+        if np.any(below[possible] <= 0):
+            return math.inf
+        return up(float(np.log(above[possible] / below[possible]).max()), 16)
+
+    @cached_property
+    def divergence(self) -> PowerDivergence | None:
+        """Bound on the power divergences, which are convex in a pair: those of the vertices of the region."""
+        return _vertex_laws(self.lean).divergence
+
     @property
     def lines(self) -> list[Privacy]:
         """Its lines as (ε, δ): what each says of a release, a little above it."""
@@ -129,15 +195,6 @@ class ReleaseProfile:
             Privacy(float(epsilon), min(float(delta) * (1 + 1e-12), 1 - 1e-9))
             for epsilon, delta in zip(self.epsilons, self.deltas, strict=True)
         ]
-
-    def inside(self, epsilon: float, delta: float) -> BitRegion:
-        """Return the region inside one more line.
-
-        Args:
-            epsilon: ln of its slope [nats], ≥ 0.
-            delta: of the line, proved there [probability].
-        """
-        return outer_region([*_slopes(self.epsilons), *_slopes(np.array([epsilon]))], [*self.deltas, delta])
 
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
         """Return the region inside fewer lines: larger than ``outer``, so as sound, and with fewer vertices.
@@ -215,6 +272,7 @@ def release_profile(
     noise = NoiseFunction(gamma, problem.K)
     votes = BitPairs.of_gamma(noise, problem.affected) if problem.voter.epsilon == math.inf else None
     search = votes or ProfileSearch(noise, problem)
+    further = None if votes is not None else partial(ProfileSearch, noise, problem)
     start = min(problem.target.epsilon, MAX_EPSILON)
     if isinstance(search, ProfileSearch) and search.jointly:
         points = _joint_search(search, start, tolerance)
@@ -225,7 +283,8 @@ def release_profile(
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
     if votes is not None and problem.K <= MAX_LINES:
         return ReleaseProfile(epsilons, deltas, pairs, votes.region, votes.inner)
-    return ReleaseProfile(epsilons, deltas, pairs, outer_region(_slopes(epsilons), deltas), inner_region(pairs))
+    outer, inner = outer_region(_slopes(epsilons), deltas), inner_region(pairs)
+    return ReleaseProfile(epsilons, deltas, pairs, outer, inner, further)
 
 
 _ProfilePoint = tuple[float, float, float]
@@ -295,6 +354,12 @@ def _relative_rise(previous: _Line, line: _Line, following: _Line, share: float,
     return (chord - delta) / tolerance if tolerance > 0 else math.inf
 
 
+def _vertex_laws(region: BitRegion) -> LawPairs:
+    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of a region."""
+    moves = region.moves.clip(0.0, 1.0)
+    return LawPairs(moves[:, :2], moves[:, 2:])
+
+
 def _slopes(epsilons: Array) -> list[float]:
     """Return e^ε rounded up: a bound at ε is one at every larger slope."""
     return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
@@ -328,10 +393,34 @@ class NoisyMajority:
         delta = self.problem.target.delta
         return Privacy(self.profile.epsilon(delta), delta)
 
+    @property
+    def guarantee(self) -> ReleaseGuarantee:
+        """What is proved of one release, for every account (`total`)."""
+        stated = self.privacy if isinstance(self, Release) else lambda: self.privacy
+        return ReleaseGuarantee(stated, lambda: self.profile)
+
     @cached_property
     def profile(self) -> ReleaseProfile:
         """The release's privacy at every ε."""
         return _profile(self.noise, self.problem)
+
+    def effective(self, queries: int, *, fresh: bool) -> NoisyMajority:
+        """Return the release with the voters of `effective_voters`: itself, or that of voters taken as not private.
+
+        Args:
+            queries: Q ≥ 0 releases in all.
+            fresh: whether the voters are fresh (`freshness.FRESH`).
+        """
+        voters = effective_voters(self.problem, queries, fresh=fresh)
+        return self if voters is self.problem else NoisyMajority(self.noise, voters)
+
+    def guarantees(self, releases: int, *, fresh: bool, queries: int | None = None) -> Releases:
+        """Return what is proved of so many releases, of ``queries`` by the same voters (by default these alone)."""
+        majority = self.effective(releases if queries is None else queries, fresh=fresh)
+        if majority is self:
+            return [(self.guarantee, releases)]
+        K, voter, affected = self.problem.K, self.problem.voter, self.problem.affected
+        return [(replace(majority.guarantee, models=(K, ((voter, affected),))), releases)]
 
 
 @dataclass(frozen=True)
@@ -376,16 +465,6 @@ class Release(NoisyMajority):
     def privacy(self) -> Privacy:
         """(mε, δ) of one release, as it was proved."""
         return self.problem.target
-
-    def effective(self, queries: int, *, fresh: bool) -> NoisyMajority:
-        """Return the release with the voters of `effective_voters`: itself, or that of voters taken as not private.
-
-        Args:
-            queries: Q ≥ 0 releases in all.
-            fresh: whether the voters are fresh (`freshness.FRESH`).
-        """
-        voters = effective_voters(self.problem, queries, fresh=fresh)
-        return self if voters is self.problem else NoisyMajority(self.noise, voters)
 
 
 @lru_cache(maxsize=64)

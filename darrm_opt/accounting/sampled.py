@@ -30,8 +30,9 @@ import numpy as np
 from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bits.region import upper_chain
 from darrm_opt.accounting.composition import evaluate, event_accounts
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee
-from darrm_opt.accounting.law_pairs import LawPairs, largest_deltas
+from darrm_opt.accounting.law_pairs import LEAK, LawPairs, largest_deltas
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
 from darrm_opt.accounting.rdp import rdp_epsilon
@@ -73,6 +74,9 @@ MAX_LOSS = 60.0
 
 STEP_SHARE, MAX_STEPS = 0.3, 50_000
 """Discretisation of a PLD in standard deviations of one release's loss, and the most steps to its largest loss."""
+
+FEW = 100
+"""Releases below which the discretisation is finer."""
 
 MAX_EXPONENT = 700.0
 """Largest ε of a label that is looked at: e^ε is a double."""
@@ -128,19 +132,13 @@ def sampled_accounts(
     directions = [list(laws) for laws in zip(*pairs, strict=True)]
     of_pairs: dict[str, Account] = {"laws": adaptive_epsilon}
     if queries > 1:
-        of_pairs |= {"renyi": _renyi, "pld": _convolution}
+        of_pairs |= {"renyi": renyi_sums, "pld": convolved_epsilon}
     accounts |= {
         name: partial(_worst, account, directions, missing, queries, delta) for name, account in of_pairs.items()
     }
     if sums:
         accounts["renyi"] = partial(_least, [*sums, *([accounts["renyi"]] if "renyi" in accounts else [])])
     return accounts
-
-
-def accounts_of_pairs(pairs: Sequence[LawPairs], releases: int, delta: float) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of releases whose pairs of laws are listed, each record being in all of them, at δ > 0."""
-    of_pairs: dict[str, Account] = {"laws": adaptive_epsilon, "renyi": _renyi, "pld": _convolution}
-    return {name: partial(_worst, account, [pairs], 0.0, releases, delta) for name, account in of_pairs.items()}
 
 
 def cut_of(delta: float, releases: int) -> float:
@@ -222,7 +220,7 @@ def charged_noise(epsilon: float, missing: float, delta: float) -> Privacy:
     return Privacy(up(epsilon + 2 * missing, 1) if missing else epsilon, delta)
 
 
-def _renyi(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
+def renyi_sums(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
     """Return ε by Rényi sums of the pairs."""
     # Answers with P at most some η are left out: with their pair revealed, a transcript has one of them with chance at
     # most queries·answers·η, which δ pays for. What is left is a measure below P, whose sums multiply as those of P do.
@@ -285,9 +283,9 @@ def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
     return np.asarray(sums + 16 * ULP * (orders * size + answers))
 
 
-def _convolution(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
+def convolved_epsilon(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
     """Return ε by the PLD of the pair that the largest δ of the pairs defines."""
-    # Rare answers are left out as in `_renyi`: with r of P left out, P̃ + rQ is a law that differs from P by r.
+    # Rare answers are left out as in `renyi_sums`: with r of P left out, P̃ + rQ is a law that differs from P by r.
     rare = _rare(direction, queries, delta)
     knots = _knots(direction, rare)
     deltas = largest_deltas(direction, knots, rare)
@@ -336,13 +334,16 @@ def composed_epsilon(
     profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float
 ) -> float:
     """Return ε of so many releases with a profile, by its PLD, on a grid that is fine for their spread."""
+    if queries == 1:  # no grid needed: the profile itself, which is flat from its last knot on
+        return epsilon_at_delta(lambda epsilon: float(profile(np.array([epsilon]))[0]), delta, float(knots[-1]), LEAK)
     largest = _largest_loss(knots, deltas, queries, RARE_SHARE * delta)
     # The distribution function of the loss is a second difference of the profile; its spread is enough here.
     grid = np.linspace(-largest, largest, 2001)
     tail = -np.diff(profile(grid)) / np.diff(np.exp(grid))
     masses = np.clip(-np.diff(tail), 0.0, None) * np.exp(grid[1:-1])
     spread = math.sqrt(float(masses @ grid[1:-1] ** 2)) + 1e-12
-    step = max(min(STEP_SHARE * spread, largest / 4), largest / MAX_STEPS)
+    share = STEP_SHARE * min(1.0, math.sqrt(queries / FEW))  # of few releases a coarse grid would show
+    step = max(min(share * spread, largest / 4), largest / MAX_STEPS)
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
 
 
@@ -424,7 +425,7 @@ def _reached(
         moved = min(K, k * affected)
         release = bounds(moved)
         if release is not None and release.laws is not None:
-            deltas += chances[k] * release.laws().deltas(knots)
+            deltas += chances[k] * release.laws()(knots)
         elif release is not None and (event := release.event()) is not None:
             deltas += chances[k] * profile_of_event(event)(knots)
         else:

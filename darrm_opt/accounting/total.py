@@ -1,41 +1,54 @@
-"""Total privacy of many releases of a γ: every sound account there is, and the least of them.
+"""Total: the (ε, δ) of many releases together, by the least of all accounts that apply.
 
-    simple    basic composition: the sums of mε and δ
-    general   the closed form of Kairouz, Oh and Viswanath; its slack is all of the total δ that the releases leave
-    optimal   the exact optimum over all (mε, δ)-DP mechanisms
-    pld       the same by privacy loss distributions, plus a guard for rounding
-    profile   the privacy loss distribution of the exact profile of this γ
-    bits      the exact adaptive recursion on the pairs that a bit of this γ can show
-    renyi     sums of Rényi divergences of these pairs, where `bits` takes too long
-    gaussian  the Gaussian comparison of them, likewise
-    models    the models together, for voters that were trained once
+What is released states a guarantee (`guarantee.ReleaseGuarantee`): a γ, a table, a mechanism, a plain vote, samples.
+Every account below is a theorem about the same releases in any order, so the least ε is a proof too. An account says
+what it needs of each kind of release, and does not apply where that is not known:
 
-Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and
-the profile bounds a pair (P, Q), while the recursion uses that a release is one bit. `bits` and `profile` hold while
-the bit is the whole transcript of a query.
+    account   needs                sums up
+    models    models trained once  all answers are post-processing of these, however many there are
+    simple    (ε, δ)               the sums of ε and of δ
+    optimal   (ε, δ)               the exact optimum over all (ε, δ)-DP mechanisms
+    profiles  a profile of models  privacy loss distributions of models that state several (ε, δ)
+    general   (ε, δ)               the closed form of Kairouz, Oh and Viswanath; all δ that is left is slack
+    pld       (ε, δ)               the optimum by privacy loss distributions, plus a guard for rounding
+    laws      all pairs of laws    one release, or the adaptive recursion on the pairs
+    bits      pairs of a bit       the exact adaptive recursion on the pairs that a bit can show
+    points    lines around these   `optimal`, at the best (ε, δ) of the exact profile
+    profile   laws, or lines       the privacy loss distribution of the exact profile
+    moments   all pairs of laws    sums of Rényi divergences of the pairs
+    renyi     power divergences    the same of bounds on all orders
+    gaussian  power divergences    the Gaussian comparison: no more than one Gaussian mechanism
 
-Each account is a proof by itself, so the least of them is sound too. Voters that were trained once are taken as
-not private (`freshness`).
+Each rests on a finer description of the release than those that it makes superfluous (`Account.finer`): (ε, δ) is one
+point of the profile, the profile bounds a pair (P, Q), and the recursion uses that a release is one bit. `laws`,
+`bits` and `profile` hold while the answer is the whole transcript of a query. Where records are drawn anew for every
+release, `sampled` and `allocation` have the accounts of the sampled pairs.
+
+Private voters that were trained once are taken as not private, or charged as models (`freshness`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from darrm_opt.accounting.adaptive import adaptive_epsilon
+from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
-from darrm_opt.accounting.bits.recursion import MAX_WORK, MIN_POINTS, POINTS, compose_bits_any_order, updates_of
+from darrm_opt.accounting.bits.recursion import MIN_POINTS, compose_bits_any_order, updates_of
 from darrm_opt.accounting.bits.region import BitRegion
-from darrm_opt.accounting.bounds import is_within
-from darrm_opt.accounting.composition import NotApplicable, cheapest, evaluate
+from darrm_opt.accounting.bounds import is_within, upper_bound
+from darrm_opt.accounting.calibrate import Quota, largest_quota
+from darrm_opt.accounting.composition import NotApplicable, evaluate, sums_as_written
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta_of_sequence,
@@ -44,28 +57,67 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta,
     total_loss,
 )
-from darrm_opt.accounting.cost import estimated_shift
-from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
+from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.gaussian import gaussian_epsilon
-from darrm_opt.accounting.guarantee import ReleaseGuarantee
-from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
+from darrm_opt.accounting.guarantee import Accountable, Laws, Models, ReleaseGuarantee, Releases
+from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, composed_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
-from darrm_opt.accounting.release_profile import MAX_EPSILON, NoisyMajority, Release, Released
-from darrm_opt.design.privacy_profile import ProfileSearch
+from darrm_opt.accounting.privacy_budget import PrivacyBudget
+from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released, ReleaseProfile
+from darrm_opt.accounting.sampled import convolved_epsilon, renyi_sums, sampled_accounts
+from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
+from darrm_opt.design.solution import Solution
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
-from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Privacy, Problem, real_number, whole_number
-from darrm_opt.rounding import float_above, up
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.problem import Privacy, Problem, check_arithmetic, real_number, whole_number
+from darrm_opt.rounding import ULP, decimal_above, float_above
+from darrm_opt.search import largest_count
 
-MAX_BITS_WORK = MAX_WORK / 10
-"""Updates that `bits` may take, some seconds; the grid is coarser where more would be needed."""
+MAX_RELEASES = 10**9
+"""Most releases in one account."""
+
+MAX_FOUND = 10**7
+"""Most releases that a total is found to allow, of mechanisms."""
+
+
+class Effort(NamedTuple):
+    """How long accounts may take."""
+
+    points: int  # grid points of the recursion on bits: sound for any number
+    updates: float  # of a grid point by a vertex, in that recursion; the grid is coarser where more would be needed
+    convolved: int = 100_000  # most releases of a γ whose profile is convolved, if the recursion is too long
+
+    def for_search(self, releases: int, *, quick: bool = False) -> Effort:
+        """Return what one of many totals of so many releases may take: about a second, or next to nothing."""
+        if releases > (MIN_TOO_MANY if quick else MAX_BY_BITS):
+            return Effort(self.points, 0.0, 0)
+        return Effort(min(self.points, max(MIN_SEARCHED, MAX_GRID // max(1, releases))), self.updates)
+
+
+MAX_BY_BITS, MIN_TOO_MANY = 20_000, 100
+"""Most releases for which a search asks `bits`: beyond, it would take minutes. The second where it is to be quick."""
+
+MAX_GRID, MIN_SEARCHED = 40_000_000, 2_001
+"""Grid points × releases of one step of such a search, about a second, and the least grid."""
+
+STATED = Effort(40_001, 2e9, MAX_RELEASES)
+"""Of a total that is stated: some seconds."""
+
+SEARCHED = Effort(8_001, 4e8)
+"""Of one of the many totals of a search: a second. A finer grid would change the fourth digit of ε."""
+
+PLANNED = STATED._replace(points=SEARCHED.points, convolved=SEARCHED.convolved)
+"""Of a γ in a plan."""
+
+SLOW = ("laws", "bits", "profile", "moments", "pld")
+"""Accounts whose time grows with the releases, or that convolve."""
 
 GRID_PRECISION = 1e-6
 """What a grid of `bits` with half as many points may add to ε, as a share of it, before a finer one is used."""
 
-MAX_ADVERSARY_WORK = MAX_BITS_WORK / 10
+MAX_ADVERSARY_WORK = STATED.updates / 10
 """Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
 
 MAX_PROFILE_POINTS = 12
@@ -74,303 +126,55 @@ MAX_PROFILE_POINTS = 12
 PROFILE_PRECISION = 1e-4
 """Share of ε by which one (ε, δ) of a profile has to be better than another to be used instead."""
 
-MAX_PROFILE_QUERIES = 100_000
-"""Most releases for which the PLD of the profile is computed if the recursion is too long: seconds each time."""
+HIGH_CHANCE = 0.1
+"""Chance of a record to be in a sample from which the accounts that ignore sampling are asked too."""
 
-TIP_MARGIN, MAX_TIP_STEPS = 1e-6, 8
-"""Least share of the largest loss by which a line is beyond it that is to have a δ of 0, and how many are tried."""
+CHEAP = ("simple", "optimal")
+"""Accounts that take next to no time."""
 
-Counts = Counter[NoisyMajority]
-"""How many releases of each γ, with the voters as each of them counts (`freshness`)."""
+COMPARED = ("general", "pld", "profile")
+"""Accounts that are shown for comparison, though a finer one is known."""
 
-
-def basic_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the sums of mε and δ; this δ does not depend on ``total_delta``."""
-    events = _events(counts)
-    delta = float_above(sum((count * Fraction(event.delta) for event, count in events.items()), Fraction(0)))
-    if delta >= 1:
-        raise DeltaTooSmall(total_delta, 1.0, "the deltas of the releases add up to 1 or more")
-    return Privacy(total_loss(events), delta)
-
-
-def optimal_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the exact optimum over all mechanisms with the releases' (mε, δ)."""
-    return optimal_composition_of_sequence(_events(counts), total_delta)
-
-
-def optimal_total_of_profile(majority: NoisyMajority, queries: int, total_delta: float) -> Privacy:
-    """Return the exact optimum over all mechanisms with the (ε, δ) of a release: its target, or one of its profile.
-
-    As cheap for a million releases as for a hundred. Where the same pair of neighbours is the worst throughout, which
-    is so for private voters whose γ is small, it is the total of `bits_total`; else some per cent above it.
-    """
-    profile = majority.profile
-    lines = profile.epsilons[np.linspace(0, len(profile.epsilons) - 1, MAX_PROFILE_POINTS).astype(int)]
-    epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
-    # A plain majority of votes that are not private has a δ of 1 everywhere: nothing is proved of it.
-    points = [(epsilon, delta) for epsilon in epsilons if (delta := profile.delta(epsilon)) < 1]
-    with suppress(DeltaTooSmall):  # none at the δ of its target
-        points.append((majority.privacy.epsilon, majority.privacy.delta))
-    best, errors = None, []
-    for epsilon, delta in points:
-        if (
-            best is not None
-            and optimal_delta(epsilon, delta, queries, (1 - PROFILE_PRECISION) * best.epsilon) > total_delta
-        ):
-            continue  # hardly better, if at all
-        try:
-            best = optimal_composition(epsilon, delta, queries, total_delta)
-        except DeltaTooSmall as err:
-            errors.append(err)
-    if best is None:
-        raise min(errors, key=lambda err: err.floor, default=DeltaTooSmall(total_delta, 1.0, LEAK))
-    return best
-
-
-def profile_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the total by the privacy loss distribution of the exact profiles."""
-    floor = max(release.profile.delta(release.profile.max_loss) for release in counts)
-    # All of them leak no less; where one leaks nearly all, no distribution is left to compose.
-    if not is_within(floor, total_delta):
-        raise DeltaTooSmall(total_delta, floor, LEAK)
-    return Privacy(compose_profiles(counts).epsilon(total_delta), total_delta)
-
-
-def compose_profiles(counts: Counts) -> Pld:
-    """Return the PLD of the exact profiles of releases, on one grid."""
-    queries = sum(counts.values())
-    longest = max(counts, key=lambda release: release.profile.max_loss)
-    step = longest.profile.discretisation(queries)
-    parts = [
-        pld_from_profile(release.profile, discretisation=step, max_loss=release.profile.max_loss).repeated(count)
-        for release, count in sorted(counts.items(), key=_sort_key)
-    ]
-    return reduce(Pld.then, parts)
-
-
-def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) -> Privacy:
-    """Return the total by the exact adaptive recursion, on at most ``most_points`` grid points."""
-    if not total_delta:
-        return _pure_total(counts)
-    if sum(counts.values()) == 1:  # no grid needed
-        return Privacy(next(iter(counts)).profile.epsilon(total_delta), total_delta)
-    parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_sort_key)]
-    # The recursion over several γ has a state for every way to have used some of each, as the adversary chooses the
-    # order.
-    updates = updates_of(parts)
-    points = min(most_points, int(MAX_BITS_WORK / updates))
-    if points < MIN_POINTS:
-        raise TooMuchWork(
-            f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too "
-            "long. The accounts profile and optimal handle longer sequences."
-        )
-    previous = math.inf
-    # a coarser grid is as sound: a finer one only lowers the total
-    for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
-        with suppress(DeltaTooSmall):
-            epsilon = compose_bits_any_order(parts, points=coarse_points).epsilon(total_delta)
-            if previous - epsilon <= GRID_PRECISION * epsilon:
-                return Privacy(epsilon, total_delta)
-            previous = epsilon
-    return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
-
-
-def _pure_total(counts: Counts) -> Privacy:
-    """Return the total at a δ of 0: the largest losses add up, which no grid finds more exactly."""
-    losses = [(_largest_loss(_without_tip(majority)), count) for majority, count in counts.items()]
-    if any(loss == math.inf for loss, _ in losses):
-        floor = max(majority.profile.delta(majority.profile.max_loss) for majority in counts)
-        raise DeltaTooSmall(0.0, floor, LEAK)
-    return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))), 0.0)
-
-
-def _largest_loss(region: BitRegion) -> float:
-    """Return a bound on ln p/q over a region, rounded up: a vertex has the largest."""
-    p, p_rest, q, q_rest = region.moves.T
-    above, below = np.concatenate([p, p_rest]), np.concatenate([q, q_rest])
-    possible = above > 0
-    if np.any(below[possible] <= 0):
-        return math.inf
-    return up(float(np.log(above[possible] / below[possible]).max()), 16)
-
-
-def cheapest_total(
-    majority: NoisyMajority, queries: int, total_delta: float, points: int = POINTS, *, quick: bool = False
-) -> tuple[float, str]:
-    """Return the least total ε of ``queries`` releases of one γ [nats], and the name of the account that proves it.
-
-    The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the
-    optimal composition of the best (ε, δ) of the profile compete. (inf, "none") if nothing is proved at that δ.
-
-    ``quick`` leaves out the accounts whose time grows with Q.
-    """
-    counts = Counter({majority: queries})
-    accounts: dict[str, Callable[[], Privacy]] = {
-        "optimal": partial(optimal_total_of_profile, majority, queries, total_delta)
-    }
-    compared = divergence_totals(counts, total_delta)
-    if not total_delta:
-        return cheapest({**accounts, "bits": partial(bits_total, counts, total_delta)})
-    if quick:
-        return cheapest(compared | accounts)
-    try:
-        return bits_total(counts, total_delta, points).epsilon, "bits"
-    except DeltaTooSmall:
-        pass  # the profile leaks no less than the bits do
-    except TooMuchWork:
-        if queries <= MAX_PROFILE_QUERIES:
-            accounts = {"profile": partial(profile_total, counts, total_delta), **accounts}
-        accounts = compared | accounts
-    return cheapest(accounts)
-
-
-def divergence_totals(counts: Counts, total_delta: float) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts by power divergences, as of mechanisms: H_a is convex in a pair, so largest at a vertex."""
-
-    def bounds() -> list[tuple[PowerDivergence, int]]:
-        known = [(bound, count) for majority, count in counts.items() if (bound := _divergence(majority)) is not None]
-        if len(known) < len(counts):
-            raise TooMuchWork("A pair with an infinite loss has no power divergence.")
-        return known
-
-    if not total_delta:
-        return {}
-    return {
-        "renyi": lambda: Privacy(renyi_epsilon(bounds(), total_delta).epsilon, total_delta),
-        "gaussian": lambda: Privacy(compared_epsilon(bounds(), total_delta).epsilon, total_delta),
-    }
-
-
-@lru_cache(maxsize=64)
-def _divergence(majority: NoisyMajority) -> PowerDivergence | None:
-    return _vertex_laws(_without_tip(majority)).divergence
-
-
-@lru_cache(maxsize=64)
-def _without_tip(majority: NoisyMajority) -> BitRegion:
-    """Return the region without the tiny pairs of large losses that its lines leave next to (0, 0)."""
-    profile, problem = majority.profile, majority.problem
-    p, q = np.concatenate([profile.pairs, 1 - profile.pairs[:, ::-1]]).T
-    possible = (q > 0) & (p > q)
-    if problem.voter.epsilon == math.inf or not possible.any():
-        return profile.outer
-    # The profile's last line may be far beyond the largest loss: it meets the one before in a pair of the size of a
-    # rounding, whose loss would be charged as the shift of every release. So another line is proved: beyond the largest
-    # loss that was found, until no pair is.
-    search, loss = ProfileSearch(majority.noise, problem), math.log(float(np.max(p[possible] / q[possible])))
-    margin = TIP_MARGIN
-    for _ in range(MAX_TIP_STEPS):
-        epsilon = min(loss * (1 + margin), MAX_EPSILON)
-        delta, P, Q = search.at(epsilon)
-        if not delta:
-            break
-        if P > Q > 0 and math.log(P / Q) > epsilon:
-            loss = math.log(P / Q)
-        else:  # of the size of a rounding
-            margin *= 10
-    return profile.inside(epsilon, delta)
-
-
-def _vertex_laws(region: BitRegion) -> LawPairs:
-    """Return the laws (p, 1−p) and (q, 1−q) at the vertices of a region."""
-    moves = region.moves.clip(0.0, 1.0)
-    return LawPairs(moves[:, :2], moves[:, 2:])
-
-
-def least_total(
-    release: Release,
-    queries: int,
-    total_delta: float,
-    *,
-    fresh: bool = False,
-    points: int = POINTS,
-    quick: bool = False,
-) -> tuple[float, str]:
-    """Return the total ε of ``queries`` ≥ 1 releases at a total δ, and the name of the account that proves it.
-
-    `cheapest_total` of voters whose releases compose, or the models together where they were trained once.
-    """
-    models = models_account(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
-    cost = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points, quick=quick)
-    return models if models[0] < cost[0] else cost
-
-
-def estimated_total(majority: NoisyMajority, queries: int, total_delta: float) -> float | None:
-    """Return about the total ε of many releases, no proof: as one Gaussian mechanism of the same Hellinger distances.
-
-    None where a loss is infinite or δ is 0.
-    """
-    laws = _vertex_laws(majority.profile.outer)
-    if not total_delta or not laws.finite:
-        return None
-    shift = estimated_shift([(ReleaseGuarantee(laws=lambda: laws), queries)])
-    try:
-        return gaussian_epsilon(shift, total_delta) if shift else None
-    except BackendUnavailable:  # an estimate only saves time
-        return None
-
-
-def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:
-    """Return an ε that some adversary attains with the releases in some order; None for too many of them.
-
-    It is a lower bound on every account.
-    """
-    parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_sort_key)]
-    if sum(region.moves.shape[0] * count for region, count in parts) * ADVERSARY_POINTS > MAX_ADVERSARY_WORK:
-        return None
-    return attained_epsilon(parts, total_delta)
-
-
-ACCOUNTS: dict[str, Callable[[Counts, float], Privacy]] = {
-    "simple": basic_total,
-    "general": lambda counts, delta: kov_composition_at_delta(_events(counts), delta),
-    "optimal": optimal_total,
-    "pld": lambda counts, delta: pld_composition_of_sequence(_events(counts), delta).privacy,
-    "profile": profile_total,
-    "bits": bits_total,
-}
-"""Accounts by name, each with a finer description of the release than the one before."""
-
-
-def _events(counts: Counts) -> Counter[Privacy]:
-    events: Counter[Privacy] = Counter()
-    for release, count in counts.items():
-        events[release.privacy] += count
-    return events
-
-
-def _sort_key(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
-    target = item[0].problem.target
-    return target.epsilon, target.delta, item[0].noise.values.tobytes()
-
-
-METHODS = tuple(ACCOUNTS)
-"""Names of the accounts that apply to every release; "models" is added for voters that were trained once."""
-
-MAX_RELEASES = 10**9
-"""Most releases in one account."""
+NOTHING = "nothing is released"
+"""Account of no release."""
 
 
 @dataclass(frozen=True)
 class ReleaseTotal:
-    """The cost of many releases by each account.
+    """The total of many releases by each account.
 
     Attributes:
-        delta: total δ of the query [probability].
-        totals: (ε, δ) by method; ``simple`` has a δ of its own.
-        refused: the error of each method that gave no total.
+        delta: total δ of the question [probability].
+        totals: (ε, δ) by account; ``simple`` has a δ of its own.
+        refused: the error of each account that gave no total.
         epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs
             found: no sound account can be below it. ``inf`` where an infinite loss is likelier than ``delta``;
-            None where the releases are too many to tell, or where private voters were trained once (what they
-            attain together is not known).
+            None where the releases are too many to tell, where private voters were trained once (what they
+            attain together is not known), or where it is not asked for.
         fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
     delta: float
     totals: dict[str, Privacy]
-    refused: dict[str, NotApplicable]
+    refused: dict[str, NotApplicable] = field(default_factory=dict)
     epsilon_at_least: float | None = None
     fresh: bool = False
+
+    @property
+    def epsilons(self) -> dict[str, float]:
+        """ε by each account within the total δ [nats]."""
+        return {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
+
+    @property
+    def epsilon(self) -> float:
+        """The least of them [nats]; ∞ where nothing is proved."""
+        return min(self.epsilons.values(), default=math.inf)
+
+    @property
+    def account(self) -> str:
+        """The account that proves it; "none" where nothing is."""
+        epsilon, account = min(((value, name) for name, value in self.epsilons.items()), default=(math.inf, "none"))
+        return account if epsilon < math.inf else "none"
 
     @property
     def method(self) -> str:
@@ -378,17 +182,418 @@ class ReleaseTotal:
 
         Raises:
             DeltaTooSmall: none is; the error of the account that needs the least δ.
+            TooMuchWork: every account would take too long.
         """
-        epsilons = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
-        if not epsilons:
-            floors = [err for err in self.refused.values() if isinstance(err, DeltaTooSmall)]
-            raise min(floors, key=lambda err: err.floor) if floors else next(iter(self.refused.values()))
-        return min(epsilons, key=epsilons.__getitem__)
+        if self.epsilons:
+            return min(self.epsilons, key=lambda name: self.epsilons[name])
+        floors = [error for error in self.refused.values() if isinstance(error, DeltaTooSmall)]
+        if floors:
+            raise min(floors, key=lambda error: error.floor)
+        raise next(iter(self.refused.values()))
 
     @property
     def best(self) -> Privacy:
-        """The least total ε that is proved, and its δ; raises as `method`."""
+        """The least total within the total δ, rounded up. Raises as `method`."""
         return self.totals[self.method]
+
+    def or_less(self, epsilons: Mapping[str, float]) -> ReleaseTotal:
+        """Return the same with more that is proved of these releases at the same δ, by the names of accounts."""
+        totals = dict(self.totals)
+        for name, epsilon in epsilons.items():
+            known = totals.get(name)
+            if known is None or known.delta > self.delta or epsilon < known.epsilon:
+                totals[name] = Privacy(float(upper_bound(epsilon)), self.delta)
+        return replace(self, totals=totals)
+
+
+T = TypeVar("T")
+
+Parts = Sequence[tuple[T, int]]
+"""What an account needs of each kind of release, and how many there are of it at most."""
+
+
+@dataclass(frozen=True)
+class Account(Generic[T]):
+    """A theorem about releases of several kinds, in any order and each chosen in view of the earlier answers."""
+
+    name: str
+    needs: Callable[[ReleaseGuarantee], T | None]  # of each kind of release; None where that is not known
+    total: Callable[[Parts[T], float, Effort], Privacy | None]  # raises `NotApplicable`; None where it says nothing
+    finer: tuple[str, ...] = ()  # accounts that are never above it: where one of them is exact, it is not asked
+    is_exact: Callable[[Parts[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
+
+
+def _by_models(parts: Parts[Models], delta: float, _: Effort) -> Privacy:
+    models: Counter[Privacy] = Counter()
+    for _K, reached in {voters for voters, _count in parts}:
+        models.update(dict(reached))
+    total = compose_models(models, delta)
+    if total.epsilon == math.inf:
+        floor = least_possible_delta_of_sequence((model.delta, count) for model, count in models.items())
+        raise DeltaTooSmall(delta, floor, "each model that a record reaches may leak with its own Delta")
+    return total
+
+
+def _by_sums(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy:
+    """Return the sums of ε and δ, of the numbers as written or as stored: this δ does not depend on ``delta``."""
+    events = _counted(parts)
+    written, written_delta = sums_as_written(events)
+    stored = float_above(sum((count * Fraction(event.delta) for event, count in events.items()), Fraction(0)))
+    total_delta = min(decimal_above(written_delta), stored)
+    if total_delta >= 1:
+        raise DeltaTooSmall(delta, 1.0, "the deltas of the releases add up to 1 or more")
+    return Privacy(min(decimal_above(written), total_loss(events)), total_delta)
+
+
+def _by_model_profiles(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy | None:
+    events = _counted(parts)
+    return compose_models(events, delta) if any(len(event.points) > 1 for event in events) else None
+
+
+def _of_one_law(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+    (shown, count), *others = parts
+    if others or not isinstance(shown, LawPairs) or (count > 1 and (shown.is_bit or not delta)):
+        return None
+    return Privacy(shown.epsilon(delta) if count == 1 else adaptive_epsilon([shown], count, delta), delta)
+
+
+def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
+    """Return the total by the exact adaptive recursion, on as many grid points as are affordable."""
+    if not delta:  # the largest losses add up, which no grid finds more exactly
+        losses = [(bounds.largest_loss(), count) for bounds, count in parts]
+        if any(loss == math.inf for loss, _ in losses):
+            raise DeltaTooSmall(0.0, max(_leak(bounds.shown) for bounds, _ in parts), LEAK)
+        return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))))
+    if _is_single(parts):  # no grid needed
+        return Privacy(parts[0][0].shown.epsilon(delta), delta)
+    # The recursion over several kinds has a state for every way to have used some of each, as the adversary chooses the
+    # order.
+    regions = [(bounds.shown.region, count) for bounds, count in parts]
+    points = min(effort.points, int(effort.updates / updates_of(regions)))
+    if points < MIN_POINTS:
+        raise TooMuchWork(
+            f"{updates_of(regions):.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, "
+            "take too long. The accounts profile and optimal handle longer sequences."
+        )
+    previous = math.inf
+    # a coarser grid is as sound: a finer one only lowers the total
+    for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
+        with suppress(DeltaTooSmall):
+            epsilon = compose_bits_any_order(regions, points=coarse_points).epsilon(delta)
+            if previous - epsilon <= GRID_PRECISION * epsilon:
+                return Privacy(epsilon, delta)
+            previous = epsilon
+    return Privacy(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
+
+
+def _has_full_grid(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> bool:
+    """Return whether the recursion on bits has its full grid, so that no account of the same pairs is below it."""
+    regions = [(bounds.shown.region, count) for bounds, count in parts]
+    return not delta or _is_single(parts) or effort.points * updates_of(regions) <= effort.updates
+
+
+def _is_single(parts: Parts[Any]) -> bool:
+    return sum(count for _, count in parts) == 1
+
+
+def _by_points(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+    """Return the exact optimum over all mechanisms with an (ε, δ) of the profile of a release.
+
+    As cheap for a million releases as for a hundred. Where the same pair of neighbours is the worst throughout, which
+    is so for private voters whose γ is small, it is the total of `bits`; else some per cent above it.
+    """
+    ((profile, queries), *others) = parts
+    if others or not isinstance(profile, ReleaseProfile):
+        return None
+    lines = profile.epsilons[np.linspace(0, len(profile.epsilons) - 1, MAX_PROFILE_POINTS).astype(int)]
+    epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
+    best, errors = None, []
+    for epsilon in epsilons:
+        # A plain majority of votes that are not private has a δ of 1 everywhere: nothing is proved of it.
+        if (each := profile.delta(epsilon)) == 1 or (
+            best is not None and optimal_delta(epsilon, each, queries, (1 - PROFILE_PRECISION) * best.epsilon) > delta
+        ):
+            continue  # hardly better, if at all
+        try:
+            best = optimal_composition(epsilon, each, queries, delta)
+        except DeltaTooSmall as err:
+            errors.append(err)
+    if best is None:
+        raise min(errors, key=lambda err: err.floor, default=DeltaTooSmall(delta, 1.0, LEAK))
+    return best
+
+
+def _by_profile(parts: Parts[Laws], delta: float, effort: Effort) -> Privacy | None:
+    """Return the total by the privacy loss distribution of the exact profiles."""
+    profiles = [(shown, count) for shown, count in parts if isinstance(shown, ReleaseProfile)]
+    if len(profiles) < len(parts):
+        (shown, count), *others = parts
+        if others or not isinstance(shown, LawPairs) or not delta:
+            return None
+        return Privacy(convolved_epsilon([shown], count, delta), delta)
+    floor = max(_leak(profile) for profile, _ in profiles)
+    # All of them leak no less; where one leaks nearly all, no distribution is left to compose.
+    if not is_within(floor, delta):
+        raise DeltaTooSmall(delta, floor, LEAK)
+    if sum(count for _, count in parts) > effort.convolved:
+        raise TooMuchWork("The convolution of profiles takes too long.")
+    return Privacy(compose_profiles(profiles).epsilon(delta), delta)
+
+
+def compose_profiles(parts: Parts[ReleaseProfile]) -> Pld:
+    """Return the PLD of the exact profiles of releases, on the grid of the longest."""
+    longest = max((profile for profile, _ in parts), key=lambda profile: profile.max_loss)
+    step = longest.discretisation(sum(count for _, count in parts))
+    plds = [
+        pld_from_profile(profile, discretisation=step, max_loss=profile.max_loss).repeated(count)
+        for profile, count in parts
+    ]
+    return reduce(Pld.then, plds)
+
+
+def _by_moments(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+    (shown, count), *others = parts
+    if others or not isinstance(shown, LawPairs) or not delta or count == 1:
+        return None
+    return Privacy(renyi_sums([shown], count, delta), delta)
+
+
+def _leak(shown: Laws) -> float:
+    """Return the δ of one release beyond its largest finite loss."""
+    return float(shown(np.array([shown.max_loss]))[0])
+
+
+def _counted(parts: Parts[Privacy]) -> Counter[Privacy]:
+    events: Counter[Privacy] = Counter()
+    for event, count in parts:
+        events[event] += count
+    return events
+
+
+def _laws(bounds: ReleaseGuarantee) -> Laws | None:
+    return None if bounds.laws is None else bounds.shown
+
+
+def _bit(bounds: ReleaseGuarantee) -> ReleaseGuarantee | None:
+    return bounds if bounds.laws is not None and bounds.shown.is_bit else None
+
+
+def _of_events(
+    account: Callable[[Counter[Privacy], float], Privacy],
+) -> Callable[[Parts[Privacy], float, Effort], Privacy]:
+    return lambda parts, delta, _: account(_counted(parts), delta)
+
+
+def _of_divergences(
+    account: Callable[[Parts[PowerDivergence], float], EpsilonBound],
+) -> Callable[[Parts[PowerDivergence], float, Effort], Privacy | None]:
+    return lambda parts, delta, _: Privacy(account(parts, delta).epsilon, delta) if delta else None
+
+
+_EVENT, _BOUND = ReleaseGuarantee.event, ReleaseGuarantee.bound
+_PAIRS = "laws", "bits"
+
+ACCOUNTS: tuple[Account[Any], ...] = (
+    Account("models", lambda bounds: bounds.models, _by_models),
+    Account("simple", _EVENT, _by_sums),
+    Account("optimal", _EVENT, _of_events(optimal_composition_of_sequence)),
+    Account("profiles", _EVENT, _by_model_profiles),
+    Account("general", _EVENT, _of_events(kov_composition_at_delta), ("optimal",)),
+    Account("laws", _laws, _of_one_law, is_exact=lambda parts, *_: _is_single(parts)),
+    Account("bits", _bit, _by_bits, ("laws",), _has_full_grid),
+    Account("pld", _EVENT, _of_events(lambda *of: pld_composition_of_sequence(*of).privacy), ("optimal", *_PAIRS)),
+    Account("points", _laws, _by_points, _PAIRS),
+    Account("profile", _laws, _by_profile, _PAIRS),
+    Account("moments", _laws, _by_moments, _PAIRS),
+    Account("renyi", _BOUND, _of_divergences(renyi_epsilon), _PAIRS),
+    Account("gaussian", _BOUND, _of_divergences(compared_epsilon), _PAIRS),
+)
+"""All accounts of releases, the quick ones of one description before those of a finer one."""
+
+NAMES = frozenset(account.name for account in ACCOUNTS)
+
+
+def total_of(
+    parts: Releases,
+    delta: float,
+    *,
+    effort: Effort = SEARCHED,
+    skip: Collection[str] = (),
+    compare: Collection[str] = (),
+    enough: float = -math.inf,
+) -> ReleaseTotal:
+    """Return what releases of several kinds cost together, in any adaptive order.
+
+    ``skip``: accounts that are not asked. ``compare``: those that are asked though a finer one has a total. ``enough``:
+    an ε at which no further account is asked.
+    """
+    check_arithmetic()
+    runs = [(bounds, count) for bounds, count in parts if count]
+    if not runs:
+        return ReleaseTotal(delta, {NOTHING: Privacy(0.0)})
+    totals: dict[str, Privacy] = {}
+    refused: dict[str, NotApplicable] = {}
+    finest: set[str] = set()
+    for account in ACCOUNTS:
+        if account.name in skip or (account.name not in compare and finest & set(account.finer)):
+            continue
+        try:
+            # An account of the whole needs its kind of bound for every part: with one missing it says nothing.
+            known = [(need, count) for bounds, count in runs if (need := account.needs(bounds)) is not None]
+            found = account.total(known, delta, effort) if len(known) == len(runs) else None
+        except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
+            refused[account.name] = err
+            if account.name == "optimal" and isinstance(err, DeltaTooSmall):
+                finest.add(account.name)  # exactly so: what it makes superfluous has no total either
+            continue
+        if found is None:
+            continue
+        if found.epsilon == math.inf:
+            refused[account.name] = DeltaTooSmall(delta, 1.0, "this account proves nothing")
+            continue
+        totals[account.name] = found
+        if account.is_exact(known, delta, effort):
+            finest.add(account.name)
+        if found.epsilon <= enough and found.delta <= delta:
+            break
+    return ReleaseTotal(delta, totals, refused)
+
+
+def cost(
+    mechanism: Accountable,
+    releases: int,
+    delta: float,
+    sampling: Sampling | None = None,
+    *,
+    skip: Collection[str] = (),
+    enough: float = -math.inf,
+) -> ReleaseTotal:
+    """Return what so many releases of a mechanism cost together.
+
+    Each release may be chosen freely in view of the earlier answers. ``skip``: accounts that are not asked, where a
+    first estimate is enough or they take long. ``enough``: as of `total_of`.
+
+    Guarantees: Sound for every adaptive sequence of up to so many releases, for voters that are not private; ε is
+    rounded up.
+    Source: each account has its own (docs/accounting.md).
+    """
+    releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
+    delta = probability(delta, "delta")
+    effort: Effort = getattr(mechanism, "effort", SEARCHED)
+    if effort is STATED and enough > -math.inf:
+        effort = effort.for_search(releases)
+    if sampling is not None:
+        return _sampled_total(mechanism, releases, delta, sampling, skip)
+    parts = mechanism.bounds(releases)
+    is_known = not releases or all(bounds.laws is not None for bounds, _ in parts)
+    listed = None if is_known else mechanism.listed()
+    if listed is None:
+        return total_of(parts, delta, effort=effort, skip=skip, enough=enough)
+    # All pairs of laws of a query, where they are listed, are another description of the same releases.
+    found = total_of([(ReleaseGuarantee(laws=lambda: listed), releases)], delta, effort=effort, skip=skip)
+    if releases == 1 or found.epsilon <= enough:  # the δ of all pairs is exact: no account of any votes is below it
+        return found
+    return found.or_less(total_of(parts, delta, effort=effort, skip=skip, enough=enough).epsilons)
+
+
+def refuse_samples(mechanism: object, sampling: Sampling | None) -> None:
+    """Refuse samples where totals are those of releases that every record is in."""
+    if sampling is not None and not getattr(mechanism, "takes_samples", True):
+        raise InvalidInput(
+            "sampling", sampling, "None for a mechanism of private voters", "Its accounts are those of all voters."
+        )
+
+
+def _sampled_total(
+    mechanism: Accountable, releases: int, delta: float, sampling: Sampling, skip: Collection[str]
+) -> ReleaseTotal:
+    """Return what releases cost whose records are drawn anew for each; as `cost`."""
+    refuse_samples(mechanism, sampling)
+    if not releases:
+        return total_of((), delta)
+    # As functions: laws of any votes take seconds, and not every scheme asks for them.
+    at_sensitivity, sampled_laws = mechanism.at_sensitivity, partial(mechanism.sampled_laws, sampling)
+    if sampling.scheme == ALLOCATION:
+        accounts = allocated_accounts(at_sensitivity, sampled_laws, sampling, mechanism.affected, releases, delta)
+        return _with_unsampled(mechanism, in_most(sampling, releases), accounts, delta, skip)
+    accounts = sampled_accounts(
+        at_sensitivity,
+        sampled_laws,
+        lambda each: cost(mechanism, sampling.labels, each).epsilon,
+        lambda orders: renyi_divergences(mechanism.bounds(sampling.labels), orders),
+        sampling,
+        mechanism.K,
+        mechanism.affected,
+        releases,
+        delta,
+    )
+    found = _with_unsampled(mechanism, 0, accounts, delta, skip)
+    # A sample hides, and never shows: what is proved of releases that every record is in holds for sampled ones.
+    if sampling.scheme in EACH_VOTER or (found.epsilons and sampling.chance < HIGH_CHANCE):
+        return found
+    return _with_unsampled(
+        mechanism, releases, {name: partial(Privacy, each, delta) for name, each in found.epsilons.items()}, delta, ()
+    )
+
+
+def _with_unsampled(
+    mechanism: Accountable, all_in: int, accounts: dict[str, Callable[[], Privacy]], delta: float, skip: Collection[str]
+) -> ReleaseTotal:
+    """Return the least of accounts and of those of so many releases that every record is in, 0 for none."""
+    found = ReleaseTotal(delta, *evaluate(accounts, skip))
+    if not all_in:
+        return found
+    unsampled = cost(mechanism, all_in, delta, skip=skip).epsilons
+    return found.or_less({f"{name}, unsampled": each for name, each in unsampled.items()})
+
+
+def renyi_divergences(parts: Releases, orders: Array) -> Array | None:
+    """Return bounds on the Rényi divergences of releases together at orders above 1 [nats]; None: not known."""
+    divergences = np.zeros(orders.size)
+    for bounds, count in parts:
+        if count:
+            if (bound := bounds.bound()) is None:
+                return None
+            divergences += count * bound.renyi(orders)
+    return np.asarray(divergences * (1 + 8 * (len(parts) + 1) * ULP))
+
+
+def estimated_epsilon(parts: Releases, delta: float) -> float | None:
+    """Return about what releases cost together at δ [nats], no proof; None where no estimate is known.
+
+    By the estimates that they state, else as one Gaussian mechanism of the same Hellinger distances.
+    """
+    known = [(None if bounds.estimate is None else bounds.estimate(), count) for bounds, count in parts if count]
+    stated = [(estimate, count) for estimate, count in known if estimate is not None]
+    if not delta or not known:
+        return None
+    try:
+        if len(stated) == len(known):
+            return composed_epsilon(stated, delta).epsilon
+        shift = estimated_shift(parts)
+        return gaussian_epsilon(shift, delta) if shift and shift < math.inf else None
+    except BackendUnavailable:  # an estimate only saves time
+        return None
+
+
+def estimated_shift(parts: Releases) -> float | None:
+    """Return μ [standard deviations] of about what releases cost together, no proof: one Gaussian mechanism.
+
+    That of the same Hellinger distances; None where no bound on the divergences is known.
+    """
+    variance = 0.0
+    for bounds, count in parts:
+        laws = _laws(bounds)
+        if laws is not None and laws.finite:  # next to no time, where a bound may take a second
+            affinity = laws.affinity
+        else:
+            bound = bounds.bound()
+            if bound is None:
+                return None
+            # H at ½ is 4·(1 − affinity); a bound on it may be above 4, where the affinity is as good as 0.
+            affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
+        variance += count * (math.inf if affinity <= 0 else -8 * math.log(affinity))
+    return math.sqrt(variance)
 
 
 def total_privacy(
@@ -455,38 +660,31 @@ def total_privacy_of_sequence(
             raise InvalidInput("queries", count, f"at most {MAX_RELEASES} releases")
         if count:
             counts[release] += count
-    if not counts:
-        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
-    queries = sum(counts.values())
     # Whether an answer composes at the voters' own privacy depends on the number of answers in all, not of one γ.
-    majorities: Counter[NoisyMajority] = Counter()
-    for release, count in counts.items():
-        majorities[release.effective(queries, fresh=fresh)] += count
-    accounts: dict[str, Callable[[], Privacy]] = {
-        name: partial(account, majorities, total_delta) for name, account in ACCOUNTS.items()
-    }
-    voters = {(release.problem.K, release.problem.voter, release.problem.affected) for release in counts}
-    if majorities != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
-        accounts["models"] = partial(_models, voters, total_delta)
-    totals, refused = evaluate(accounts)
-    if "bits" not in totals:  # which is exact, so that no account of the same pairs is below it
-        more, more_refused = evaluate(divergence_totals(majorities, total_delta))
-        totals, refused = totals | more, refused | more_refused
+    queries = sum(counts.values())
+    releases = sorted(counts.items(), key=_sort_key)
+    stated = [part for release, count in releases for part in release.guarantees(count, fresh=fresh, queries=queries)]
+    found = total_of(stated, total_delta, effort=STATED, compare=COMPARED)
     # Where voters are taken as not private, an adversary against those is none against the releases: no lower bound.
-    at_least = attained_by_adversary(majorities, total_delta) if majorities == counts else None
-    return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
+    at_least = None
+    if all(release.effective(queries, fresh=fresh) is release for release in counts):
+        at_least = attained_by_adversary([(release.profile.inner, count) for release, count in releases], total_delta)
+    return replace(found, epsilon_at_least=at_least, fresh=fresh)
 
 
-def _models(voters: Iterable[tuple[int, Privacy, int]], total_delta: float) -> Privacy:
-    """Return what all models together cost; raises `DeltaTooSmall` where nothing finite is proved."""
-    models: Counter[Privacy] = Counter()
-    for _, voter, affected in voters:
-        models[voter] += affected
-    total = compose_models(models, total_delta)
-    if total.epsilon == math.inf:
-        floor = least_possible_delta_of_sequence((model.delta, count) for model, count in models.items())
-        raise DeltaTooSmall(total_delta, floor, "each model that a record reaches may leak with its own Delta")
-    return total
+def attained_by_adversary(parts: Parts[BitRegion], total_delta: float) -> float | None:
+    """Return an ε that some adversary attains with releases inside regions, in some order; None for too many of them.
+
+    It is a lower bound on every account.
+    """
+    if sum(region.moves.shape[0] * count for region, count in parts) * ADVERSARY_POINTS > MAX_ADVERSARY_WORK:
+        return None
+    return attained_epsilon(parts, total_delta) if parts else 0.0
+
+
+def _sort_key(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
+    target = item[0].problem.target
+    return target.epsilon, target.delta, item[0].noise.values.tobytes()
 
 
 def exact_epsilon(
@@ -496,7 +694,7 @@ def exact_epsilon(
     total_delta: float,
     *,
     fresh: bool = False,
-    points: int = POINTS,
+    points: int = STATED.points,
 ) -> float:
     """Return the total ε of releases of any γ by the exact recursion on its bits.
 
@@ -507,19 +705,73 @@ def exact_epsilon(
     """
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    # Releases of voters that were trained once compose as those of voters that are not private, or not at all.
-    voters = effective_voters(problem, queries, fresh=fresh)
-    if queries == 0:
-        return 0.0
-    models = models_account(problem, queries, total_delta, fresh=fresh).epsilon
-    try:
-        counts = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), voters): queries})
-        return min(models, bits_total(counts, total_delta, points).epsilon)
-    # The models' account stands whatever the bits say: a refusal matters only where it is the last.
-    except (DeltaTooSmall, TooMuchWork):
-        if models == math.inf:
-            raise
-        return models
+    parts = NoisyMajority(NoiseFunction(gamma, problem.K), problem).guarantees(queries, fresh=fresh)
+    effort = STATED._replace(points=points)
+    return total_of(parts, total_delta, effort=effort, skip=NAMES - {"models", "bits"}).best.epsilon
+
+
+def most_releases(
+    released: Accountable | Released | Release,
+    budget: Privacy,
+    sampling: Sampling | None = None,
+    *,
+    fresh: bool = False,
+    quick: bool = False,
+) -> Quota:
+    """Return how many releases fit in ``budget``.
+
+    Args:
+        released: a mechanism (`darrm_opt.mechanisms`), a `Solution`, or a pair (gamma, problem), which is verified
+            first.
+        budget: total (ε, δ) of all releases, ε finite.
+        sampling: of a mechanism, how the records are drawn anew for every release; None: every record is in every
+            release.
+        fresh: of a γ, True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+            (`freshness.FRESH`).
+        quick: leave out the accounts whose time grows with the count.
+
+    Returns:
+        A count that fits; up to 1 % more may.
+
+    Guarantees:
+        That many releases, each chosen freely in view of the earlier answers, are together (ε, δ)-DP; so are fewer.
+
+    Raises:
+        InvalidInput: the budget is not valid.
+        NotPrivate: a bare γ is not private for its problem.
+
+    Source: `largest_quota`, by all accounts.
+
+    >>> from darrm_opt import Problem, solve
+    >>> solution = solve(Problem(11, Privacy(float("inf")), Privacy(0.2676, 3e-4), 1))
+    >>> most_releases(solution, Privacy(2.7, 0.016)).queries >= 20
+    True
+    """
+    PrivacyBudget(budget)  # checks it
+    refuse_samples(released, sampling)
+    bounds: Callable[[int], Releases]
+    if isinstance(released, Release | Solution | tuple):
+        bounds, effort = partial(Release.of(released).guarantees, fresh=fresh), STATED
+    else:
+        bounds, effort = released.bounds, getattr(released, "effort", SEARCHED)
+    most = MAX_RELEASES if effort is STATED else MAX_FOUND
+    if total_of(bounds(most), budget.delta, skip=NAMES - {"models"}).epsilon <= budget.epsilon:
+        return Quota(most, "models")
+
+    def near(count: int) -> bool:
+        epsilon = estimated_epsilon(bounds(count), budget.delta)
+        return epsilon is not None and epsilon <= budget.epsilon
+
+    def spent(count: int) -> tuple[float, str]:
+        if effort is STATED:
+            found = total_of(bounds(count), budget.delta, effort=effort.for_search(count, quick=quick), skip=("pld",))
+        else:
+            found = cost(cast("Accountable", released), count, budget.delta, sampling)
+        return found.epsilon, found.account
+
+    guess = max(1, largest_count(near, most)) if effort is STATED else 1
+    return largest_quota(spent, budget.epsilon, most, guess=guess, exact=CHEAP)
 
 
 def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:

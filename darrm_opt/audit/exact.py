@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting.cost import cost_of_parts
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, BitPairs, LawPairs
+from darrm_opt.accounting.total import total_of
 from darrm_opt.audit.claim import Claim, Counterexample, Counts
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import VoteMechanism, with_shape
@@ -196,7 +196,7 @@ def proved_epsilon(laws: Laws, claim: Claim) -> tuple[float, str]:
     if claim.releases == 1 and laws.fractions is not None and _exact_excess(laws.fractions, laws, claim) <= 0:
         return claim.privacy.epsilon, "laws"
     pairs = laws.law_pairs
-    found = cost_of_parts([(ReleaseGuarantee(laws=lambda: pairs), claim.releases)], claim.privacy.delta)
+    found = total_of([(ReleaseGuarantee(laws=lambda: pairs), claim.releases)], claim.privacy.delta)
     return found.epsilon, found.account
 
 

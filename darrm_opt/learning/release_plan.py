@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from darrm_opt.accounting.calibrate import epsilon_each
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, check_that_it_pays, propose
-from darrm_opt.accounting.quota import epsilon_each
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.design.solution import Solution, Status

@@ -21,12 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value
-from darrm_opt.accounting.cost import Cost, cost, estimated_epsilon, estimated_shift, most_releases
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import (
+    SEARCHED,
+    Effort,
+    ReleaseTotal,
+    cost,
+    estimated_epsilon,
+    estimated_shift,
+    most_releases,
+)
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
@@ -112,6 +120,7 @@ class VoteMechanism(ABC):
         affected: votes that one record can move.
         cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
         fresh: whether totals suppose that private voters are fresh (`accounting.freshness.FRESH`).
+        effort: how long its accounts may take.
         takes_samples: whether totals are known where records are drawn anew for every release.
         models: privacy of each model and how many one record reaches, where these, charged once, cover all releases:
             of private voters that were trained once. None: each release is charged.
@@ -134,6 +143,7 @@ class VoteMechanism(ABC):
     cap: int | None = None
     fresh: bool = False
     takes_samples: bool = True
+    effort: ClassVar[Effort] = SEARCHED
 
     @property
     def models(self) -> tuple[Privacy, int] | None:
@@ -183,7 +193,7 @@ class VoteMechanism(ABC):
 
     @abstractmethod
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases, for every account (`darrm_opt.accounting.cost`).
+        """Return what is proved of so many releases, for every account (`darrm_opt.accounting.total`).
 
         Args:
             releases: how many.
@@ -473,7 +483,7 @@ class VoteMechanism(ABC):
         chances = self.leader_chances(np.array([[ones, self.K - ones] for ones in ahead]))
         return NoiseFunction.from_upper_half((2 * chances - 1).clip(0.0, 1.0), self.K)
 
-    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
+    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> ReleaseTotal:
         """Return what so many releases cost together at δ, by the least of all accounts.
 
         Args:
@@ -501,7 +511,8 @@ class VoteMechanism(ABC):
             releases: how many.
             sampling: as for `cost`.
         """
-        return self.epsilon(releases, budget.delta, sampling) <= budget.epsilon
+        within = cost(self, releases, budget.delta, sampling, enough=budget.epsilon)
+        return within.epsilon <= budget.epsilon
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
         """Return how many releases are proved to fit in a total (ε, δ), and by which account.

@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.calibrate import Quota
-from darrm_opt.accounting.cost import Cost, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.quota import is_proved, most_releases
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.accounting.total import MAX_RELEASES, total_privacy
+from darrm_opt.accounting.total import MAX_RELEASES, STATED
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.report import guarantee
@@ -118,6 +114,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
     """
 
     takes_samples = False
+    effort = STATED
 
     def __init__(self, release: Release, *, fresh: bool = False) -> None:
         super().__init__(release.noise, affected=int(release.problem.affected))
@@ -148,27 +145,8 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
         return (self.problem.voter,) if self.problem.voter.epsilon < math.inf else ()
 
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases: the target of each, or the laws of voters that are not private."""
-        if self.models is not None and releases > 1:
-            return super().bounds(releases)
-        return [(ReleaseGuarantee(self.problem.target), releases)]
-
-    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
-        """Return what so many releases cost together at δ, by the least of the accounts of `total_privacy`."""
-        refuse_samples(self, sampling)
-        total = total_privacy(self.release, releases, delta, fresh=self.fresh)
-        # The sums of ε and δ have a δ of their own: above this one they say nothing of it.
-        epsilons = {name: one.epsilon for name, one in total.totals.items() if one.delta <= delta}
-        account = min(epsilons, key=lambda name: epsilons[name], default="none")
-        return Cost(epsilons.get(account, math.inf), delta, account, epsilons)
-
-    def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        refuse_samples(self, sampling)
-        return is_proved(self.release, releases, budget, fresh=self.fresh)
-
-    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        refuse_samples(self, sampling)
-        return most_releases(self.release, budget, fresh=self.fresh)
+        """Return what is proved of so many releases: the target of each and its exact profile, or the models."""
+        return self.release.guarantees(releases, fresh=self.fresh)
 
     def record(self) -> dict[str, Any]:
         fields = {"gamma": self.release.noise.values.tolist(), "fresh": self.fresh}

@@ -19,7 +19,6 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from darrm_opt.accounting.calibrate import calibrate, near_value
-from darrm_opt.accounting.cost import estimated_epsilon
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.lattice_cells import END, LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
@@ -34,6 +33,7 @@ from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA,
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import estimated_epsilon
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms.base import CUT, FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.vote_noise import (

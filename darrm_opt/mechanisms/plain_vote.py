@@ -11,11 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting.calibrate import Quota, largest_quota
-from darrm_opt.accounting.cost import CHEAP, MAX_RELEASES, Cost
-from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
-from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_shape
@@ -60,19 +56,6 @@ class PlainVote(VoteMechanism):
     def bounds(self, releases: int) -> Releases:
         """Return what is proved of so many trainings: r models each."""
         return [(ReleaseGuarantee(self.model), releases * self.affected)]
-
-    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
-        found = super().cost(releases, delta, sampling)
-        if len(self.model.points) == 1 or not releases:
-            return found
-        return found.beside("profiles", compose_models({self.model: releases * self.affected}, delta).epsilon)
-
-    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        def spent(count: int) -> tuple[float, str]:
-            found = self.cost(count, budget.delta, sampling)
-            return found.epsilon, found.account
-
-        return largest_quota(spent, budget.epsilon, MAX_RELEASES, exact=CHEAP)
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return 1 for each row: a leader is always released."""

@@ -17,12 +17,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from darrm_opt.accounting.calibrate import Quota
-from darrm_opt.accounting.cost import MAX_RELEASES, Cost, cost_of_parts, most_releases, refuse_samples
 from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
-from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import ReleaseTotal, total_of
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism
@@ -229,12 +227,17 @@ class GroupTableMechanism(TableMechanism):
         return LawPairs(np.minimum(both[:, :outputs], 1), np.minimum(both[:, outputs:], 1), error=corners.relative)
 
     def bounds(self, releases: int) -> Releases:
-        return _bounds(self.everyone, releases, fixed=self.is_fixed)
+        return self._bounds(self.everyone, releases)
 
-    def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
-        return self.reach_cost(self.everyone, releases, delta, sampling)
+    def _bounds(self, reach: VoterReach, releases: int) -> Releases:
+        once = self.is_fixed and releases > 1
+        laws = reach.fixed if once else reach.laws
+        # Whatever is computed from the models is as private as they are.
+        models = (self.K, tuple(reach.models.items())) if self.is_fixed else None
+        shown = None if laws is None else (lambda: laws)
+        return [(ReleaseGuarantee(None if once else reach.event, shown, models=models), releases)]
 
-    def group_cost(self, number: int, releases: int, delta: float) -> Cost:
+    def group_cost(self, number: int, releases: int, delta: float) -> ReleaseTotal:
         """Return what so many releases cost the records of one group, 0..G−1, at δ.
 
         Guarantees: for neighbours that differ in one record, which moves at most ``affected`` voters of that group and
@@ -242,19 +245,9 @@ class GroupTableMechanism(TableMechanism):
         """
         return self.reach_cost(self.group(number), releases, delta)
 
-    def reach_cost(self, reach: VoterReach, releases: int, delta: float, sampling: Sampling | None = None) -> Cost:
+    def reach_cost(self, reach: VoterReach, releases: int, delta: float) -> ReleaseTotal:
         """Return what so many releases cost those whom a record reaches, at δ."""
-        refuse_samples(self, sampling)
-        found = cost_of_parts(_bounds(reach, releases, fixed=self.is_fixed), delta)
-        if not (self.is_fixed and releases):
-            return found
-        # Whatever is computed from the models is as private as they are.
-        return found.beside("models", compose_models(reach.models, delta).epsilon)
-
-    def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        if self.is_fixed and self.fits(budget, MAX_RELEASES, sampling):
-            return Quota(MAX_RELEASES, "models")
-        return most_releases(self, budget, sampling)
+        return total_of(self._bounds(reach, releases), delta)
 
     def leader_chances(self, counts: CountTable) -> Array:
         """Return Pr[one of the leaders of all votes is released], for rows of `count`, shape (N,)."""
@@ -310,9 +303,3 @@ def least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Priv
         if take:
             chosen[voter if falls or voter.epsilon == math.inf else Privacy(voter.epsilon, highest)] += take
     return dict(chosen)
-
-
-def _bounds(reach: VoterReach, releases: int, *, fixed: bool) -> Releases:
-    laws = reach.fixed if fixed and releases > 1 else reach.laws
-    event = None if fixed and releases > 1 else reach.event
-    return [(ReleaseGuarantee(event, None if laws is None else (lambda: laws)), releases)]

@@ -24,7 +24,7 @@ from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import cheapest_total, estimated_total, least_total
+from darrm_opt.accounting.total import PLANNED, SLOW, STATED, estimated_epsilon, total_of
 from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -33,9 +33,6 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
-
-POINTS = 8001
-"""Grid points of the account that proves the answer: sound for any number."""
 
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
 """Grid points of the estimates along the curve; coarser where that would take more updates than
@@ -154,8 +151,9 @@ def best_target(
     voters = effective_voters(voters, queries, fresh=fresh)
     search = _TargetSearch(voters, queries, total, as_objective(objective), stop, quick=quick)
     solution = search.best()
-    cost, account = least_total(Release.of(solution), queries, total.delta, fresh=fresh, quick=quick)
-    target = solution.problem.target
+    target, parts = solution.problem.target, Release.of(solution).guarantees(queries, fresh=fresh)
+    found = total_of(parts, total.delta, effort=STATED, skip=SLOW if quick else ())
+    cost, account = found.epsilon, found.account
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
         cost, account = sum_of_epsilons(target, queries), "simple"
     return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account, fresh)
@@ -376,14 +374,14 @@ class _TargetSearch:
 
     def _cost(self, solution: Solution) -> float:
         # the voters are already those that compose
-        release = Release.of(solution)
-        return cheapest_total(release, self._queries, self._total.delta, POINTS, quick=self._quick)[0]
+        parts = [(Release.of(solution).guarantee, self._queries)]
+        return total_of(parts, self._total.delta, effort=PLANNED, skip=SLOW if self._quick else ()).epsilon
 
     def _estimated_cost(self, epsilon: float, delta: float) -> tuple[Solution, float]:
         """Return γ_opt at a target, and an estimate of the total ε of Q releases."""
         solution = self._solve(epsilon, delta)
         if self._quick:
-            near = estimated_total(Release.of(solution), self._queries, self._total.delta)
+            near = estimated_epsilon([(Release.of(solution).guarantee, self._queries)], self._total.delta)
             return solution, self._cost(solution) if near is None else near
         assert self._rows is not None  # noqa: S101 - for the type checker: a solve has just set them
         constraint = PrivacyConstraint.of(solution.problem)

@@ -1,7 +1,7 @@
 """Candidates: the mechanisms that the planner compares, each as useful as the total allows.
 
 γ of one release, γ of all releases, and every mechanism of the registry, with the account that holds for the voters:
-of votes that are taken as not private, the least account of the mechanism itself (`darrm_opt.accounting.cost`), the
+of votes that are taken as not private, the least account of the mechanism itself (`darrm_opt.accounting.total`), the
 same as from every door; of private voters, or of a draw of subsamples, an account of the γ. Tables and checked noise
 are in `darrm_opt.planning.class_candidates`, the plain majority in `darrm_opt.planning.plain_majority`.
 """
@@ -14,16 +14,16 @@ from dataclasses import replace
 
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
-from darrm_opt.accounting.cost import cost as account_cost
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     count_groups,
-    estimated_epsilon,
+    estimated_mixture,
     mixture_epsilon,
     with_affected,
 )
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import cheapest_total, estimated_total
+from darrm_opt.accounting.total import PLANNED, SLOW, estimated_epsilon, total_of
+from darrm_opt.accounting.total import cost as account_cost
 from darrm_opt.decimals import GRID_DIGITS
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.constraint import PrivacyConstraint
@@ -37,7 +37,6 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
 from darrm_opt.planning.best_target import (
-    POINTS,
     QUICK_GUESS_ERROR,
     BestTarget,
     best_target,
@@ -231,7 +230,7 @@ def calibrated_option(name: str, question: Question) -> Option:
 
         def estimate(information: float) -> tuple[NoiseFunction, float]:
             noise = noise_of(information)
-            return noise, estimated_epsilon(noise, voters, queries, total.delta, distribution)
+            return noise, estimated_mixture(noise, voters, queries, total.delta, distribution)
 
         first = calibrate(estimate, total.epsilon, most, guess=guess, precision=ESTIMATE_PRECISION, stop=question.stop)
         if first is None:  # what exceeds the budget by an estimate from below does not fit
@@ -281,7 +280,7 @@ def _quick_estimate(noise_of: Callable[[float], NoiseFunction], question: Questi
     voters, queries, total = question.released, question.queries, question.total
 
     def estimate(information: float) -> tuple[None, float]:
-        near = estimated_total(NoisyMajority(noise_of(information), voters), queries, total.delta)
+        near = estimated_epsilon([(NoisyMajority(noise_of(information), voters).guarantee, queries)], total.delta)
         return None, math.inf if near is None else near
 
     guess = min(most, 1 / question.K)
@@ -379,7 +378,9 @@ def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
     """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
     voters, queries, total = question.released, question.queries, question.total
     if question.affected_distribution is None:
-        return cheapest_total(NoisyMajority(noise, voters), queries, total.delta, POINTS, quick=question.quick)
+        parts, skip = [(NoisyMajority(noise, voters).guarantee, queries)], SLOW if question.quick else ()
+        found = total_of(parts, total.delta, effort=PLANNED, skip=skip)
+        return found.epsilon, found.account
     check_draw(voters, queries, total, question.affected_distribution)
     try:
         epsilon = mixture_epsilon(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from darrm_opt.accounting.quota import epsilon_each, release_target
+from darrm_opt.accounting.calibrate import epsilon_each, release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT

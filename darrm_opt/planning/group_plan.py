@@ -14,9 +14,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from darrm_opt.accounting.calibrate import Calibration, calibrate
+from darrm_opt.accounting.calibrate import Calibration, calibrate, release_target
 from darrm_opt.accounting.freshness import check_fresh, compose_models
-from darrm_opt.accounting.quota import release_target
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.table import GroupTableMechanism, least_private

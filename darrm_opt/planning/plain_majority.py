@@ -8,17 +8,15 @@ they agree on whether noise is needed.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from darrm_opt.accounting.composition import cheapest
 from darrm_opt.accounting.freshness import compose_models, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import bits_total, optimal_total_of_profile
+from darrm_opt.accounting.total import PLANNED, SLOW, total_of
 from darrm_opt.baselines import plain_majority_sharp, subsampling
 from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.errors import DeltaTooSmall
@@ -28,9 +26,6 @@ from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import multiple_up
 from darrm_opt.search import largest_count_between
-
-POINTS = 8001
-"""Grid points of the exact account of plain majorities: sound for any number."""
 
 
 def majority(question: Question) -> Option:
@@ -192,12 +187,9 @@ def answers_total(
     if problem.voter.delta == 0:  # half of the votes decide a majority
         epsilon = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
         votes = Privacy(min(votes.epsilon, multiple_up(queries, epsilon)), total_delta)
-    majority = NoisyMajority(_ones(problem.K), problem)
-    if quick:
-        released = "optimal", lambda: optimal_total_of_profile(majority, queries, total_delta)
-    else:
-        released = "bits", lambda: bits_total(Counter({majority: queries}), total_delta, POINTS)
-    return cheapest(dict([("votes", lambda: votes), released]))
+    parts = [(NoisyMajority(_ones(problem.K), problem).guarantee, queries)]
+    found = total_of(parts, total_delta, effort=PLANNED, skip=SLOW if quick else ()).or_less({"votes": votes.epsilon})
+    return found.epsilon, found.account
 
 
 def private_model_count(problem: Problem, total: Privacy) -> int:

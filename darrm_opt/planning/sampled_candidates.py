@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm_opt.accounting.calibrate import Calibration, calibrate
-from darrm_opt.accounting.cost import Cost, cost
-from darrm_opt.accounting.quota import epsilon_each
+from darrm_opt.accounting.calibrate import Calibration, calibrate, epsilon_each
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.accounting.total import ReleaseTotal, cost
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.sampled_votes import vote_triples
@@ -336,7 +335,7 @@ MAX_SHARE, GUESS_ERROR = 4.0, 0.01
 """Most of the divergence that is estimated, as a multiple, and the share by which that may be off."""
 
 
-def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> Cost:
+def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> ReleaseTotal:
     return cost(mechanism, question.queries, question.total.delta, sampling)
 
 

@@ -31,7 +31,7 @@ from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.accounting.total import SEARCHED, exact_epsilon
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
 from darrm_opt.design.goal import CanonicalGoal
@@ -43,7 +43,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.best_target import POINTS, PRECISION, check_total, equal_share, estimated_cost, sum_of_epsilons
+from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, estimated_cost, sum_of_epsilons
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
@@ -221,7 +221,13 @@ def design_sequence(
     problem = effective_voters(problem, queries, fresh=fresh)
     if distribution is None:
         search = _SequenceSearch(
-            problem, queries, total, goal, partial(exact_epsilon, points=POINTS, fresh=fresh), fresh=fresh, stop=stop
+            problem,
+            queries,
+            total,
+            goal,
+            partial(exact_epsilon, points=SEARCHED.points, fresh=fresh),
+            fresh=fresh,
+            stop=stop,
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from darrm_opt.accounting.freshness import compose_models
-from darrm_opt.accounting.quota import most_releases
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import estimated_total, least_total
+from darrm_opt.accounting.total import SLOW, STATED, estimated_epsilon, most_releases, total_of
 from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
@@ -83,8 +82,8 @@ def _least_total(proposals: Sequence[_Proposal], question: Question) -> Suggesti
 def _cheapest(proposals: list[_Proposal], question: Question) -> list[_Proposal]:
     """Return the proposal of which all queries cost least by an estimate; all of them where there is none."""
     if question.quick:  # each account takes a tenth of a second
-        majorities = [each.release.effective(question.queries, fresh=question.fresh) for each in proposals]
-        estimates = [estimated_total(each, question.queries, question.total.delta) for each in majorities]
+        parts = [each.release.guarantees(question.queries, fresh=question.fresh) for each in proposals]
+        estimates = [estimated_epsilon(each, question.total.delta) for each in parts]
         known = [estimate for estimate in estimates if estimate is not None]
         if known and len(known) == len(proposals):
             return [proposals[estimates.index(min(known))]]
@@ -158,12 +157,12 @@ def _fewer_queries(release: Release, question: Question) -> Suggestion | None:
 
 
 def _larger_total(release: Release, question: Question) -> Suggestion | None:
-    total = question.total
     if question.affected_distribution is None:
-        epsilon, _ = least_total(release, question.queries, total.delta, fresh=question.fresh, quick=question.quick)
+        parts, skip = release.guarantees(question.queries, fresh=question.fresh), SLOW if question.quick else ()
+        epsilon = total_of(parts, question.total.delta, effort=STATED, skip=skip).epsilon
     else:
         epsilon, _ = cost(release.noise, question)
-    if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
+    if not question.total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
     return _of_total(epsilon, question, question.accuracy(release.noise))
 

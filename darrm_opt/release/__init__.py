@@ -9,7 +9,7 @@ signs    vectors of ±1: randomised by clients, the private majority of each coo
 """
 
 from darrm_opt.accounting.calibrate import Quota
-from darrm_opt.accounting.quota import most_releases
+from darrm_opt.accounting.total import most_releases
 from darrm_opt.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged, SampleUsed
 from darrm_opt.randomness import (
     ExactCoins,

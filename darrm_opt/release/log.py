@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,11 +28,11 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.accounting.calibrate import Quota
-from darrm_opt.accounting.cost import Cost
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import ReleaseTotal
 from darrm_opt.errors import (
     BudgetSpent,
     BudgetUnreadable,
@@ -348,7 +347,7 @@ class ReleaseLog:
         """The budget, in words."""
         return _in_words(self._budget, self.limit)
 
-    def cost(self, releases: int, delta: float) -> Cost:
+    def cost(self, releases: int, delta: float) -> ReleaseTotal:
         """Return what so many releases of its mechanism cost together, as `VoteMechanism.cost`.
 
         Args:
@@ -360,12 +359,10 @@ class ReleaseLog:
         costs its total once, from δ of the total on, whether the test passes or not; before, nothing.
         """
         if self._proposal is not None and releases:
-            total = self._proposal.total
-            epsilon = total.epsilon if delta >= total.delta else math.inf
-            return Cost(epsilon, delta, EARNED_ACCOUNT, {EARNED_ACCOUNT: epsilon})
+            return ReleaseTotal(delta, {EARNED_ACCOUNT: self._proposal.total})
         return self._mechanism.cost(releases, delta, self._sampling)
 
-    def group_costs(self, releases: int, delta: float) -> list[Cost]:
+    def group_costs(self, releases: int, delta: float) -> list[ReleaseTotal]:
         """Return what so many releases cost the records of each group of a table of groups, in their order.
 
         Args:

@@ -281,7 +281,7 @@ class PrivateVote:
             return None
         bounds, count = parts[0]
         # What is proved without laws, if anything is: a budget that was saved goes on with events of the same kind.
-        privacy = bounds.privacy or bounds.event()
+        privacy = bounds.privacy if isinstance(bounds.privacy, Privacy) else bounds.event()
         return None if privacy is None else (privacy, count // 2)
 
     def _charge(self, budget: PrivacyBudget, count: int) -> None:

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from campaigns.pages import listed, numbered, origin, publish, read_options
-from darrm_opt.accounting.cost import Cost, cost
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import ReleaseTotal, cost
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
@@ -218,7 +218,7 @@ class Finding:
     exact: float
 
 
-def examine(case: Case, *, tight: bool) -> tuple[Cost, list[Finding]]:
+def examine(case: Case, *, tight: bool) -> tuple[ReleaseTotal, list[Finding]]:
     """Return the total of a case and what is wrong with it."""
     found = cost(case.mechanism, case.queries, case.delta, case.sampling)
     pairs = directions(case)

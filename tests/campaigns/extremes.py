@@ -24,18 +24,17 @@ import numpy as np
 from campaigns.pages import listed, numbered, origin, publish, read_options
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling
+from darrm_opt.accounting.calibrate import epsilon_each
 from darrm_opt.accounting.composition import closed_forms, optimal
-from darrm_opt.accounting.cost import cost
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.propose_test_release import VoteBatch, propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
-from darrm_opt.accounting.quota import epsilon_each, most_queries
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.sampling import amplify_by_subsampling
-from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.accounting.total import cost, exact_epsilon
 from darrm_opt.errors import DarrmError
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
@@ -130,7 +129,7 @@ def _ranged(at: Draw) -> list[float]:
 def _gamma(at: Draw) -> list[float]:
     K = min(at["K"], 10)
     noise = NoiseFunction(np.full(K + 1, min(1.0, at["leader"])))
-    voter = Privacy(at["epsilon"], min(at["delta"], 0.4))
+    voter = Privacy(at["epsilon"], min(at["delta"] / 2, 0.4))  # below δ also where a problem rounds it
     problem = Problem(K, voter, Privacy(1.0), 1)
     return [exact_epsilon(noise, problem, min(at["queries"], 7), at["delta"], fresh=at["leader"] < 0.5)]
 
@@ -219,10 +218,6 @@ QUESTIONS: dict[str, tuple[Callable[[Draw], Sequence[float]], str]] = {
     ),
     "subsampling": (
         lambda at: [amplify_by_subsampling(Privacy(at["epsilon"], at["delta"]), at["leader"]).epsilon],
-        "",
-    ),
-    "most_queries": (
-        lambda at: [most_queries(Privacy(at["epsilon"], at["delta"] / 100), Privacy(at["sigma"], at["delta"]))],
         "",
     ),
     "epsilon_each": (

@@ -24,12 +24,10 @@ from campaigns.pages import origin, read_options
 from campaigns.sampled import table
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling, total_privacy_of_sequence
-from darrm_opt.accounting.cost import cost, most_releases
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.propose_test_release import VoteBatch, earned_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
-from darrm_opt.accounting.quota import most_releases as most_releases_of_gamma
-from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.accounting.total import cost, exact_epsilon, most_releases
 from darrm_opt.errors import DarrmError
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
@@ -180,7 +178,7 @@ def _of_cost(case: Case) -> dict[str, float]:
 def _of_most_releases(case: Case) -> dict[str, float]:
     if "mechanism" in case:
         return {"least": most_releases(mechanism_of(case), Privacy(*case["total"])).queries}
-    return {"least": most_releases_of_gamma(released(case), Privacy(*case["total"]), fresh=case["fresh"]).queries}
+    return {"least": most_releases(released(case), Privacy(*case["total"]), fresh=case["fresh"]).queries}
 
 
 def _of_gamma(case: Case) -> dict[str, float]:

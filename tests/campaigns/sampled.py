@@ -28,7 +28,7 @@ from support.sampled_ensembles import Law, question_pairs, random_vote, shown, w
 from campaigns.pages import publish, read_options
 from darrm_opt import NoiseFunction, Privacy, __version__
 from darrm_opt.accounting import Sampling
-from darrm_opt.accounting.cost import cost
+from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -21,7 +20,7 @@ from darrm_opt.accounting.bits.region import outer_region, privacy_region
 from darrm_opt.accounting.composition import NotApplicable
 from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, count_groups, mixture_total
 from darrm_opt.accounting.pld import common_discretisation, pld_from_profile, pld_of, symmetric_profile
-from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile
+from darrm_opt.accounting.release_profile import Release, ReleaseProfile
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import Array
@@ -199,7 +198,7 @@ def test_profiles_compose_on_the_grid_of_the_longest() -> None:
     voters = Problem(3, Privacy(0.3), Privacy(0.3))
     short, long = (Release(NoiseFunction(np.full(4, gamma)), voters) for gamma in (0.05, 0.1))
     assert short.profile.max_loss < long.profile.max_loss
-    composed = total.compose_profiles(Counter({short: 1, long: 2}))
+    composed = total.compose_profiles([(short.profile, 1), (long.profile, 2)])
     assert composed.discretisation == long.profile.discretisation(3)
 
 
@@ -372,10 +371,6 @@ def test_many_voters_of_whom_one_is_affected(K: int) -> None:
 # ------------------------------------------------------------------------------------------------------------- totals
 
 
-def releases_of(release: Release, count: int) -> Counter[NoisyMajority]:
-    return Counter({release: count})
-
-
 def test_totals_of_nothing() -> None:
     release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     nothing = total.total_privacy(release, 0, 0.0, fresh=True)
@@ -396,43 +391,32 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
     monkeypatch.setattr(total, "compose_bits_any_order", composed)
     monkeypatch.setattr(total, "GRID_PRECISION", -1.0)  # no coarser grid will do
     vertices = release.profile.outer.moves.shape[0]
+    bits = total.NAMES - {"bits"}
     for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
-        monkeypatch.setattr(total, "MAX_BITS_WORK", limit)
-        total.bits_total(releases_of(release, 6), 1e-6)
+        total.total_of([(release.guarantee, 6)], 1e-6, effort=total.STATED._replace(updates=limit), skip=bits)
         assert asked[-1] == points
-    monkeypatch.setattr(total, "MAX_BITS_WORK", vertices * 6 * 1001 - 1)
-    with pytest.raises(TooMuchWork, match=r"each on 1001 points or more, take too long"):
-        total.bits_total(releases_of(release, 6), 1e-6)
+    short = total.STATED._replace(updates=vertices * 6 * 1001 - 1)
+    refusal = total.total_of([(release.guarantee, 6)], 1e-6, effort=short, skip=bits).refused["bits"]
+    assert "each on 1001 points or more, take too long" in str(refusal)
 
 
-def test_the_cheapest_account_where_the_recursion_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_account_where_the_recursion_is_too_long() -> None:
     release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
-    counts = releases_of(release, 40)
-    by_bits = total.cheapest_total(release, 40, 1e-6)
-    assert by_bits == (total.bits_total(counts, 1e-6).epsilon, "bits")
-    monkeypatch.setattr(total, "MAX_BITS_WORK", 0.0)
-    by_profile = total.profile_total(counts, 1e-6).epsilon
-    optimal = total.optimal_total_of_profile(release, 40, 1e-6).epsilon
-    assert by_bits[0] <= optimal <= by_profile < total.optimal_total(counts, 1e-6).epsilon
-    assert total.cheapest_total(release, 40, 1e-6) == (optimal, "optimal")
-    with monkeypatch.context() as patch:  # the profile competes up to its limit, and no further
-        patch.setattr(total, "optimal_total_of_profile", lambda *_: Privacy(2 * by_profile))
-        patch.setattr(total, "divergence_totals", lambda *_: {"gaussian": lambda: Privacy(3 * by_profile)})
-        patch.setattr(total, "MAX_PROFILE_QUERIES", 40)
-        assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
-        patch.setattr(total, "MAX_PROFILE_QUERIES", 39)
-        assert total.cheapest_total(release, 40, 1e-6) == (2 * by_profile, "optimal")
+    parts = [(release.guarantee, 40)]
+    by_bits = total.total_of(parts, 1e-6, effort=total.STATED)
+    without = total.total_of(parts, 1e-6, skip=("bits",)).epsilons
+    assert by_bits.epsilon <= without["points"] <= without["optimal"] <= without["profile"] < without["simple"]
 
 
 def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     work = release.profile.inner.moves.shape[0] * 3 * ADVERSARY_POINTS
     monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work)
-    found = total.attained_by_adversary(releases_of(release, 3), 1e-6)
-    assert found is not None
-    assert 0 < found <= total.bits_total(releases_of(release, 3), 1e-6).epsilon
+    found = total.total_privacy(release, 3, 1e-6, fresh=True)
+    assert found.epsilon_at_least is not None
+    assert 0 < found.epsilon_at_least <= found.totals["bits"].epsilon
     monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work - 1)
-    assert total.attained_by_adversary(releases_of(release, 3), 1e-6) is None
+    assert total.total_privacy(release, 3, 1e-6, fresh=True).epsilon_at_least is None
 
 
 def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:

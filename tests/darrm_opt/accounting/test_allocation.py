@@ -20,11 +20,11 @@ from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
 from darrm_opt import Privacy
 from darrm_opt.accounting import allocation
 from darrm_opt.accounting.allocation import ORDERS, added_moments, in_most, removed_moments
-from darrm_opt.accounting.cost import cost, fits
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import SLACK_SHARE
 from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
+from darrm_opt.accounting.total import cost
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
@@ -189,7 +189,7 @@ def test_any_votes_and_large_ensembles_have_an_account() -> None:
     total = Privacy(3.0, 1e-5)
     found = mechanism_class("gnmax").calibrated(10, 4, total, 500, sampling=sampling)
     assert found.value == pytest.approx(0.93, rel=0.03)
-    assert fits(found, 500, total, sampling)
+    assert found.fits(total, 500, sampling)
 
 
 def test_what_is_not_covered_is_refused() -> None:

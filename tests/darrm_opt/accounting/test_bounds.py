@@ -15,7 +15,6 @@ from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vo
 from darrm_opt import Privacy
 from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
-from darrm_opt.accounting.cost import Cost, cost_of_parts
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
 from darrm_opt.accounting.labels.data_dependent import LogTails
@@ -25,6 +24,7 @@ from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch, propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
+from darrm_opt.accounting.total import ReleaseTotal, total_of
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 
 
@@ -38,7 +38,9 @@ def test_what_is_not_a_number_bounds_nothing() -> None:
     assert not is_within(math.inf, 1e308)
     with pytest.raises(DeltaTooSmall):
         epsilon_at_delta(lambda _: math.nan, 0.1, 1.0, "nothing is known")
-    assert Cost(math.nan, 0.1, "none", {}).epsilon == EpsilonBound(math.nan, "none").epsilon == math.inf
+    assert (
+        ReleaseTotal(0.1, {}).or_less({"none": math.nan}).epsilon == EpsilonBound(math.nan, "none").epsilon == math.inf
+    )
 
 
 def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:
@@ -50,7 +52,7 @@ def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:
     with pytest.raises(InvalidInput):
         LawPairs(np.array([[math.nan, 0.5]]), np.array([[0.25, 0.75]]))
     lost = ReleaseGuarantee(divergence=lambda: PowerDivergence(np.array([0.5]), np.array([math.nan]), math.inf, "lost"))
-    assert cost_of_parts([(lost, 3)], 1e-5).epsilon == math.inf
+    assert total_of([(lost, 3)], 1e-5).epsilon == math.inf
 
 
 def test_powers_are_added_up_by_their_logarithms() -> None:

@@ -5,7 +5,6 @@ corner of F and goes through all adaptive transcripts in fractions.
 """
 
 import math
-from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +16,7 @@ from support.transcripts import Fresh, Pair, shown_pairs
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.labels.gaussian_comparison import GRID_RATIO, _increment, gaussian_cost
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import _divergence, divergence_totals
+from darrm_opt.accounting.total import total_of
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
@@ -49,7 +48,7 @@ def pairs_of(majority: NoisyMajority) -> list[Pair]:
 @for_each("case", CASES)
 def test_no_adversary_shows_more_than_the_comparison_in_a_few_releases(case: str) -> None:
     majority = majority_of(case)
-    bound = _divergence(majority)
+    bound = majority.profile.divergence
     assert bound is not None
     for releases in (1, 2, 3):
         oracle = Fresh.of([(majority.noise, majority.problem)] * releases)
@@ -64,7 +63,7 @@ def test_no_adversary_shows_more_than_the_comparison_in_a_few_releases(case: str
 def test_the_divergence_of_the_vertices_is_the_largest_of_all_pairs(case: str) -> None:
     """At whole orders a power divergence is a fraction."""
     majority = majority_of(case)
-    bound = _divergence(majority)
+    bound = majority.profile.divergence
     assert bound is not None
     for order in (2, 3, 5):
         exact = max(
@@ -80,7 +79,7 @@ def test_the_divergence_of_the_vertices_is_the_largest_of_all_pairs(case: str) -
 @for_each("case", CASES)
 def test_one_step_of_the_comparison_holds_for_all_pairs(case: str) -> None:
     majority = majority_of(case)
-    bound, pairs = _divergence(majority), pairs_of(majority)
+    bound, pairs = majority.profile.divergence, pairs_of(majority)
     assert bound is not None
     pairs += [((p + r) / 2, (q + s) / 2) for (p, q), (r, s) in zip(pairs, pairs[2:], strict=False)]
     used = []
@@ -99,7 +98,7 @@ def test_one_step_of_the_comparison_holds_for_all_pairs(case: str) -> None:
 def test_many_equal_releases_attain_nearly_what_is_claimed(case: str) -> None:
     """A tiny vertex of a large loss, beyond the last line but one, once made the claim of "leaking" 8.7."""
     majority, releases, delta = majority_of(case), 400, 1e-3
-    claimed = divergence_totals(Counter({majority: releases}), delta)["gaussian"]().epsilon
+    claimed = total_of([(majority.guarantee, releases)], delta, skip=("bits",)).epsilons["gaussian"]
     attained = [binomial_delta(p, q, releases, claimed) for p, q in pairs_of(majority)]
     assert max(attained) <= delta
     nearly = [binomial_delta(p, q, releases, 0.95 * claimed) for p, q in pairs_of(majority)]

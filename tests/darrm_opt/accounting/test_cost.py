@@ -15,23 +15,22 @@ from support.enumeration import adaptive_bits_delta, vote_pairs
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.accounting.cost import (
-    CHEAP,
-    MAX_UPDATES,
-    _affordable_points,
-    cost,
-    cost_of_parts,
-    estimated_shift,
-    fits,
-    most_releases,
-    refuse_samples,
-)
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.accounting.total import total_privacy
+from darrm_opt.accounting.total import (
+    CHEAP,
+    SEARCHED,
+    cost,
+    estimated_shift,
+    most_releases,
+    refuse_samples,
+    total_of,
+    total_privacy,
+)
+from darrm_opt.errors import TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 
@@ -71,31 +70,29 @@ def test_it_is_the_account_of_gamma_for_gamma() -> None:
 
 def test_the_least_account_is_named() -> None:
     pure = ReleaseGuarantee(Privacy(0.1))
-    one = cost_of_parts([(pure, 20)], 0.0)
+    one = total_of([(pure, 20)], 0.0)
     assert (one.epsilon, one.account) == (2.0, "simple")  # as written: 20 · 0.1
-    many = cost_of_parts([(pure, 200)], 1e-6)
+    many = total_of([(pure, 200)], 1e-6)
     assert many.account == "optimal"
     assert many.epsilon == min(many.epsilons.values())
-    ranged = cost_of_parts(
-        [(ReleaseGuarantee(Privacy(0.1), divergence=lambda: bounded_range_divergence(0.1)), 200)], 1e-6
-    )
+    ranged = total_of([(ReleaseGuarantee(Privacy(0.1), divergence=lambda: bounded_range_divergence(0.1)), 200)], 1e-6)
     assert ranged.account in ("renyi", "gaussian")
     assert ranged.epsilon < many.epsilon
-    assert cost_of_parts([], 0.0).epsilon == 0.0
+    assert total_of([], 0.0).epsilon == 0.0
     leaks = LawPairs(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5]]))
-    nothing = cost_of_parts([(ReleaseGuarantee(laws=lambda: leaks), 3)], 1e-6)
+    nothing = total_of([(ReleaseGuarantee(laws=lambda: leaks), 3)], 1e-6)
     assert (nothing.epsilon, nothing.account) == (math.inf, "none")
-    assert cost_of_parts([(ReleaseGuarantee(laws=lambda: leaks), 1)], 0.6).account == "laws"
+    assert total_of([(ReleaseGuarantee(laws=lambda: leaks), 1)], 0.6).account == "laws"
 
 
 def test_releases_of_two_kinds_of_bits() -> None:
     half = Fraction(1, 2)
     kinds = [BitPairs([half - step, half, half + step], 1) for step in (Fraction(1, 5), Fraction(1, 10))]
     parts = [(ReleaseGuarantee(laws=lambda laws=laws: laws), 2) for laws in kinds]  # type: ignore[misc]
-    found = cost_of_parts(parts, 1e-3)
+    found = total_of(parts, 1e-3)
     assert found.account == "bits"
-    alone = [cost_of_parts([part], 1e-3).epsilon for part in parts]
-    assert max(alone) < found.epsilon < sum(cost_of_parts([part], 0.0).epsilon for part in parts)
+    alone = [total_of([part], 1e-3).epsilon for part in parts]
+    assert max(alone) < found.epsilon < sum(total_of([part], 0.0).epsilon for part in parts)
 
 
 @for_each("name", PARAMETERS)
@@ -103,8 +100,8 @@ def test_releases_of_two_kinds_of_bits() -> None:
 def test_most_releases_fit_and_few_more_do_not(name: str, total: Privacy) -> None:
     mechanism = mechanism_class(name).of(7, 2, PARAMETERS[name] if name != "gnmax" else 20.0)
     most = most_releases(mechanism, total)
-    assert fits(mechanism, most.queries, total)
-    assert not fits(mechanism, math.ceil(1.011 * most.queries) + 1, total)
+    assert mechanism.fits(total, most.queries)
+    assert not mechanism.fits(total, math.ceil(1.011 * most.queries) + 1)
     assert most.account in ("bits", "laws", "simple", "optimal", "none")
 
 
@@ -143,10 +140,6 @@ def test_of_a_plain_majority_of_trained_models_nothing_fits_but_the_models() -> 
     assert mechanism.cost(2, 1e-3).account == "none"
 
 
-def of_parts(*parts: tuple[ReleaseGuarantee, int]) -> Any:
-    return SimpleNamespace(bounds=lambda _: parts, listed=lambda: None)
-
-
 def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
     """Of a Gaussian mechanism the affinity is e^(−μ²/8), and those of releases multiply."""
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
@@ -159,10 +152,16 @@ def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
     assert estimated_shift([(known, 3), (unknown, 1)]) is None
 
 
-def test_a_grid_has_as_many_points_as_its_updates_allow() -> None:
+def test_where_the_grid_is_coarse_the_divergences_are_asked_too() -> None:
     bits = BitPairs([Fraction(2, 5), Fraction(1, 2), Fraction(3, 5)], 1)
-    vertices = bits.region.moves.shape[0]
-    assert _affordable_points([(bits.region, 10**5)]) == MAX_UPDATES // (10**5 * vertices)
+    parts, vertices = [(ReleaseGuarantee(laws=lambda: bits), 30)], bits.region.moves.shape[0]
+    full = SEARCHED.points * 30.0 * vertices
+    assert "gaussian" not in total_of(parts, 1e-3, effort=SEARCHED._replace(updates=full)).totals
+    coarse = total_of(parts, 1e-3, effort=SEARCHED._replace(updates=full - 1)).totals
+    assert {"bits", "profile", "moments", "renyi", "gaussian"} <= coarse.keys()
+    assert "bits" in total_of(parts, 1e-3, effort=SEARCHED._replace(updates=full), skip=("laws",)).totals
+    refused = total_of(parts, 1e-3, effort=SEARCHED._replace(updates=1000.0 * 30 * vertices)).refused
+    assert isinstance(refused["bits"], TooMuchWork)
 
 
 def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where_nothing_is_released() -> None:
@@ -174,7 +173,11 @@ def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where
     refuse_samples(object(), sampling)
     mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
     nothing = cost(mechanism, 0, 1e-3, sampling)
-    assert (nothing.epsilon, nothing.account, nothing.epsilons) == (0.0, "nothing is released", {})
+    assert (nothing.epsilon, nothing.account, nothing.epsilons) == (
+        0.0,
+        "nothing is released",
+        {"nothing is released": 0.0},
+    )
 
 
 def test_accounts_without_samples_hold_for_samples() -> None:

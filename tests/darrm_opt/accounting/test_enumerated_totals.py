@@ -13,9 +13,9 @@ from campaigns.enumerated import attained, directions, examine, random_case
 from support.cases import for_each
 
 from darrm_opt.accounting.adaptive import adaptive_epsilon
-from darrm_opt.accounting.cost import cost
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import cost
 from darrm_opt.errors import TooMuchWork
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum

@@ -10,11 +10,12 @@ from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import Problem, solve
-from darrm_opt.accounting.calibrate import calibrate, near_value
+from darrm_opt.accounting.calibrate import calibrate, epsilon_each, near_value
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
-from darrm_opt.accounting.quota import epsilon_each, is_proved, most_queries, most_releases
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.total import most_releases
 from darrm_opt.errors import DeltaTooSmall
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.problem import Privacy
 
 
@@ -101,14 +102,6 @@ def test_epsilon_each_fits_and_more_does_not(budget: Privacy, k: int) -> None:
         assert optimal_composition(each, delta, k, budget.delta).epsilon <= budget.epsilon * (1 + 1e-12)
 
 
-def test_most_queries_fit_and_one_more_does_not() -> None:
-    for each, budget in [(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03)), (Privacy(0.01), Privacy(1.0, 1e-6))]:
-        many = most_queries(each, budget)
-        assert optimal_delta(each.epsilon, each.delta, many, budget.epsilon) <= budget.delta
-        assert optimal_delta(each.epsilon, each.delta, many + 1, budget.epsilon) > budget.delta
-    assert most_queries(Privacy(0.5), Privacy(0.1)) == 0
-
-
 def test_impossible_calibrations_are_named() -> None:
     with pytest.raises(DeltaTooSmall):
         epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
@@ -123,7 +116,7 @@ def test_none_fits_in_a_total_below_what_one_shows() -> None:
     for budget in (Privacy(0.01, 1e-3), Privacy(0.01)):
         for quick in (False, True):
             assert most_releases(solution, budget, quick=quick).queries == 0
-        assert not is_proved(Release.of(solution), 1, budget, fresh=False)
+        assert not CertifiedNoiseFunction(Release.of(solution)).fits(budget, 1)
 
 
 def test_each_account_of_a_count_is_proved_again() -> None:
@@ -132,5 +125,5 @@ def test_each_account_of_a_count_is_proved_again() -> None:
         for quick in (False, True):
             found = most_releases(solution, total, quick=quick)
             assert (found.account in ("optimal", "bits"), found.queries >= 3) == (True, True)
-            assert is_proved(Release.of(solution), found.queries, total, fresh=False)
-            assert not is_proved(Release.of(solution), 2 * found.queries, total, fresh=False)
+            assert CertifiedNoiseFunction(Release.of(solution)).fits(total, found.queries)
+            assert not CertifiedNoiseFunction(Release.of(solution)).fits(total, 2 * found.queries)

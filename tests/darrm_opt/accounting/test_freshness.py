@@ -24,9 +24,9 @@ from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve, verify
 from darrm_opt.accounting import FRESH, Release, compose_models, privacy_map, total_privacy, total_privacy_of_sequence
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence, optimal_delta
 from darrm_opt.accounting.freshness import effective_voters, models_account
-from darrm_opt.accounting.quota import is_proved
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import best_target, design_sequence
 from darrm_opt.planning.compare import compare
@@ -196,9 +196,9 @@ def test_composed_models_account_for_any_number_of_releases() -> None:
     quota = most_releases(solution, Privacy(1.5))
     assert (quota.queries, quota.account) == (10**9, "models")
     release = Release.of(solution)
-    assert is_proved(release, quota.queries, Privacy(1.5), fresh=False)
-    assert not is_proved(release, quota.queries, Privacy(1.49), fresh=False)
-    assert not is_proved(release, quota.queries, Privacy(1.5), fresh=True)
+    assert CertifiedNoiseFunction(release).fits(Privacy(1.5), quota.queries)
+    assert not CertifiedNoiseFunction(release).fits(Privacy(1.49), quota.queries)
+    assert not CertifiedNoiseFunction(release, fresh=True).fits(Privacy(1.5), quota.queries)
 
 
 def test_compose_models_with_a_Delta() -> None:

@@ -20,13 +20,13 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled
-from darrm_opt.accounting.cost import cost, fits, most_releases
 from darrm_opt.accounting.guarantee import Accountable, LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels import sampled_cells as sampled_cells_module
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import SLACK_SHARE, direction_pld, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
+from darrm_opt.accounting.total import cost, most_releases
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
@@ -118,7 +118,7 @@ def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(sampled, "rdp_epsilon", epsilon_of)
     laws = [LawPairs(np.full((1, n), 1 / n), np.full((1, n), 1 / n)) for n in (2, 4)]
-    sampled._renyi(laws, 7, 1e-5)
+    sampled.renyi_sums(laws, 7, 1e-5)
     rare = sampled._rare(laws, 7, 1e-5)
     assert 0.9e-5 * SLACK_SHARE < 7 * 4 * rare <= 1e-5 * SLACK_SHARE * (1 + 1e-12)
     assert len(asked) == 2
@@ -465,11 +465,11 @@ SETTINGS = [  # n, Q, ε, and the σ of Rényi sums over two cells
 @for_each(("records", "queries", "epsilon", "most"), SETTINGS)
 def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: float, most: float) -> None:
     sampling, total = Sampling(records, 40), Privacy(epsilon, 1e-5)
-    assert fits(NoisyMaximum(10, 4, most), queries, total, sampling)
+    assert NoisyMaximum(10, 4, most).fits(total, queries, sampling)
     if queries <= 1000:
         found = mechanism_class("gnmax").calibrated(10, 4, total, queries, sampling=sampling)
         assert 0.9 * most < found.value <= most
-        assert fits(found, queries, total, sampling)
+        assert found.fits(total, queries, sampling)
 
 
 @for_each("scale", [0.06, 0.2, 0.45])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +14,9 @@ from support.refusals import refused
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import total
 from darrm_opt.accounting.bits.recursion import MIN_POINTS
+from darrm_opt.accounting.guarantee import Releases
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
+from darrm_opt.accounting.total import STATED, Effort
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 
 VOTERS = Problem(3, Privacy(0.3), Privacy(0.3))
@@ -27,15 +28,23 @@ def leaking(delta: float, Delta: float = 0.0) -> Release:
     return Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3, Delta), Privacy(0.3, delta)))
 
 
-def counts(**releases: int) -> Counter[NoisyMajority]:
-    return Counter({{"release": RELEASE, "other": OTHER}[name]: count for name, count in releases.items()})
+def parts(release: NoisyMajority, count: int, other: int = 0) -> Releases:
+    return [(release.guarantee, count), (OTHER.guarantee, other)]
+
+
+def by(account: str, of: Releases, delta: float, effort: Effort = STATED) -> Privacy:
+    """Return the total of one account, or raise why it has none."""
+    found = total.total_of(of, delta, effort=effort, skip=total.NAMES - {account})
+    if account in found.refused:
+        raise found.refused[account]
+    return found.totals[account]
 
 
 def test_deltas_that_add_up_to_1_promise_nothing() -> None:
     quarter = leaking(0.25)
-    assert total.basic_total(Counter({quarter: 3}), 0.9) == Privacy(0.9, 0.75)
+    assert by("simple", parts(quarter, 3), 0.9) == Privacy(0.9, 0.75)
     with pytest.raises(DeltaTooSmall, match="the deltas of the releases add up to 1 or more") as refused:
-        total.basic_total(Counter({quarter: 4}), 0.9)
+        by("simple", parts(quarter, 4), 0.9)
     assert refused.value.floor == 1.0
 
 
@@ -49,7 +58,7 @@ def test_profiles_together_leak_no_less_than_each() -> None:
     assert floors == pytest.approx([0.05, 0.25])
     for order in ((little, much), (much, little)):
         with pytest.raises(DeltaTooSmall, match="one release may leak") as refused:
-            total.profile_total(Counter(dict.fromkeys(order, 1)), floors[0])
+            by("profile", [(each.guarantee, 1) for each in order], floors[0])
         assert refused.value.floor == floors[1]
 
 
@@ -90,43 +99,37 @@ def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
 
     monkeypatch.setattr(total, "compose_bits_any_order", composed)
     monkeypatch.setattr(total, "GRID_PRECISION", STEP)
-    assert total.bits_total(counts(release=6), 0.1, most) == Privacy(found[-1], 0.1)
+    assert by("bits", parts(RELEASE, 6), 0.1, STATED._replace(points=most)) == Privacy(found[-1], 0.1)
     assert points == asked
 
 
-def test_the_work_of_two_kinds_is_that_of_all_states(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_work_of_two_kinds_is_that_of_all_states() -> None:
     moves = sum(release.profile.outer.moves.shape[0] for release in (RELEASE, OTHER))
     work = 3 * 2 * moves * MIN_POINTS  # 0 to 2 of one kind done, 0 or 1 of the other
-    monkeypatch.setattr(total, "MAX_BITS_WORK", work)
-    assert total.bits_total(counts(release=2, other=1), 1e-6).epsilon > 0
-    monkeypatch.setattr(total, "MAX_BITS_WORK", work - 1)
+    assert by("bits", parts(RELEASE, 2, 1), 1e-6, STATED._replace(updates=work)).epsilon > 0
     with pytest.raises(TooMuchWork):
-        total.bits_total(counts(release=2, other=1), 1e-6)
+        by("bits", parts(RELEASE, 2, 1), 1e-6, STATED._replace(updates=work - 1))
 
 
-def test_the_accounts_that_compete_where_the_recursion_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    optimal = total.optimal_total_of_profile(RELEASE, 5, 1e-3).epsilon
-
-    def refused(*_: object) -> Privacy:
-        raise error
-
-    monkeypatch.setattr(total, "bits_total", refused)
-    error: Exception = DeltaTooSmall(1e-3, 0.5, "why")
-    assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
-    error = TooMuchWork("long")
-    with monkeypatch.context() as patched:
-        patched.setattr(total, "profile_total", refused)
-        assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
-    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 4)
-    assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
+def test_the_accounts_that_compete_where_the_recursion_takes_too_long() -> None:
+    of = parts(RELEASE, 5)
+    short = STATED._replace(updates=0.0, convolved=4)
+    found = total.total_of(of, 1e-3, effort=short)
+    assert {"simple", "optimal", "points", "renyi", "gaussian"} == found.totals.keys()
+    assert isinstance(found.refused["bits"], TooMuchWork)
+    assert isinstance(found.refused["profile"], TooMuchWork)
+    assert found.epsilon == min(found.epsilons.values()) == found.epsilons[found.account]
+    assert "profile" in total.total_of(of, 1e-3, effort=short._replace(convolved=5)).totals
+    enough = total.total_of(of, 1e-3, effort=short, enough=math.inf)
+    assert enough.totals.keys() == {"simple"}
 
 
 def test_limits_of_a_total_are_those_of_the_documentation() -> None:
-    assert (total.MAX_RELEASES, total.MAX_PROFILE_QUERIES) == (10**9, 100_000)
-    assert total.MAX_BITS_WORK == 2e9
+    assert (total.MAX_RELEASES, total.MAX_FOUND, total.SEARCHED.convolved) == (10**9, 10**7, 100_000)
+    assert STATED.updates == 2e9
     assert total.MAX_ADVERSARY_WORK == 2e8
-    assert total.ReleaseTotal(0.1, {"bits": Privacy(1.0)}, {}).best == Privacy(1.0)
-    assert total.ReleaseTotal(0.1, {}, {}).fresh is False
+    assert total.ReleaseTotal(0.1, {"bits": Privacy(1.0)}).best == Privacy(1.0)
+    assert total.ReleaseTotal(0.1, {}).fresh is False
 
 
 def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

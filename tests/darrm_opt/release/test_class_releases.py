@@ -17,7 +17,7 @@ from support.refusals import refused, refuses
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
-from darrm_opt.accounting.quota import release_target
+from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum

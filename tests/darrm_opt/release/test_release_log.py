@@ -22,10 +22,10 @@ from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import BudgetUnreadable, PrivacyBudget, Release
-from darrm_opt.accounting.quota import is_proved
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.release import (
     BudgetSpent,
     PrivateVote,
@@ -191,9 +191,10 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
     assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "none")
-    assert is_proved(Release.of(solved(TEACHERS)), 0, Privacy(0.0), fresh=True)
-    assert not is_proved(Release.of(solved(TEACHERS)), 10**6, Privacy(1.0, 0.1), fresh=True)
-    assert not is_proved(Release.of(solved(TEACHERS)), 1000, Privacy(1.0, 0.1), fresh=True)
+    teachers = CertifiedNoiseFunction(Release.of(solved(TEACHERS)), fresh=True)
+    assert teachers.fits(Privacy(0.0), 0)
+    assert not teachers.fits(Privacy(1.0, 0.1), 10**6)
+    assert not teachers.fits(Privacy(1.0, 0.1), 1000)
 
 
 def test_more_budget_allows_no_fewer() -> None:
@@ -212,7 +213,7 @@ def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     assert ReleaseLog(path).limit == made.limit
     with monkeypatch.context() as patch:
-        patch.setattr("darrm_opt.mechanisms.noise_function.is_proved", lambda *_, **__: False)
+        patch.setattr(CertifiedNoiseFunction, "fits", lambda *_, **__: False)
         with pytest.raises(BudgetUnreadable, match=r"proved by version 0\.0\.1, and this version, .* cannot prove it"):
             ReleaseLog(path)
 

@@ -12,8 +12,8 @@ import pytest
 from support.cases import for_each
 
 from darrm_opt import Privacy
-from darrm_opt.accounting.cost import cost
 from darrm_opt.accounting.labels.vote_cost import label_loss
+from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 

@@ -7,10 +7,12 @@
 * `PrivacyBudget`: an accountant that rejects a charge beyond its budget;
 * `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ for the accountants of other libraries.
 
-The accounts are reached by their modules: `composition` (closed forms, and the exact optimum over all adaptive
-compositions of (ε, δ)-DP mechanisms), `pld` (privacy loss distributions, of (ε, δ) or of an exact profile), `bits` (the
-exact adaptive composition of releases that are single bits), `labels` (votes among several classes), `gaussian` and
-`rdp` (the Gaussian mechanism); `cost` and `calibrate` serve every mechanism.
+The pipeline: what is proved of one release (`guarantee`; of a γ `release_profile`, of listed laws `law_pairs`) → the
+accounts: `composition` (closed forms, and the exact optimum over all adaptive compositions of (ε, δ)-DP mechanisms),
+`bits` (the exact adaptive composition of releases that are single bits), `adaptive` (the same of any listed laws),
+`pld` (privacy loss distributions), `rdp`, `labels` and `gaussian` (power divergences), `sampled` and `allocation`
+(records drawn anew), `mixture` (one draw for all) → `total`, the list of all accounts and the least of them →
+`calibrate`: the largest parameter, or number of releases, that fits.
 
 Design under a total budget is in `darrm_opt.planning`; theorems of papers that nothing here uses are
 in `darrm_opt.literature`.

@@ -60,7 +60,7 @@ ACCOUNTS = (
     *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
     *("accounting.release_profile", "accounting.mixture", "accounting.total"),
     *("accounting.pld", "accounting.privacy_budget", "accounting.freshness"),
-    *("accounting.cost", "accounting.calibrate", "accounting.quota", "accounting.composition"),
+    *("accounting.calibrate", "accounting.composition"),
     *("accounting.bits.region", "accounting.bits.backward_step"),
     *("accounting.bits.adversary", "accounting.law_pairs", "accounting.sampling"),
     *("accounting.gaussian", "accounting.rdp", "accounting.interop"),

@@ -18,7 +18,7 @@ from support.enumeration import adaptive_bits_delta, vote_pairs
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import outer_region
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.mixture import AffectedDistribution, estimated_epsilon, mixture_epsilon, mixture_total
+from darrm_opt.accounting.mixture import AffectedDistribution, estimated_mixture, mixture_epsilon, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags
 from darrm_opt.design.privacy_profile import ProfileSearch
@@ -157,16 +157,16 @@ def test_the_estimate_is_a_little_below_what_is_proved(voters: Privacy, queries:
     problem, law = Problem(7, voters, Privacy(1.0)), AffectedDistribution.binomial(7, 0.2)
     gamma = noise_function(7, LaplaceNoise(40.0))
     proved = mixture_epsilon(gamma, problem, queries, 1e-3, law, fresh=True)
-    assert 0.85 * proved < estimated_epsilon(gamma, problem, queries, 1e-3, law) <= proved
+    assert 0.85 * proved < estimated_mixture(gamma, problem, queries, 1e-3, law) <= proved
 
 
 def test_the_estimate_of_extremes() -> None:
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
-    assert estimated_epsilon(certain, OPEN, 10, 1e-3, AffectedDistribution.binomial(3, 0.2)) == math.inf
-    assert estimated_epsilon(certain, OPEN, 1000, 1e-8, AffectedDistribution.binomial(3, 1e-9)) == 0.0
-    assert estimated_epsilon(certain, OPEN, 10, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
-    assert estimated_epsilon(GAMMA, OPEN, 1, 0.99, AffectedDistribution.binomial(3, 0.1)) == 0.0
-    assert estimated_epsilon(NoiseFunction(np.zeros(4)), OPEN, 10, 0.01, AffectedDistribution.exactly(3, 3)) == 0.0
+    assert estimated_mixture(certain, OPEN, 10, 1e-3, AffectedDistribution.binomial(3, 0.2)) == math.inf
+    assert estimated_mixture(certain, OPEN, 1000, 1e-8, AffectedDistribution.binomial(3, 1e-9)) == 0.0
+    assert estimated_mixture(certain, OPEN, 10, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
+    assert estimated_mixture(GAMMA, OPEN, 1, 0.99, AffectedDistribution.binomial(3, 0.1)) == 0.0
+    assert estimated_mixture(NoiseFunction(np.zeros(4)), OPEN, 10, 0.01, AffectedDistribution.exactly(3, 3)) == 0.0
 
 
 def test_more_of_anything_costs_more() -> None:

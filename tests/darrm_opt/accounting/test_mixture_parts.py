@@ -17,7 +17,7 @@ from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     CountGroup,
     MixtureTotal,
-    estimated_epsilon,
+    estimated_mixture,
     mixture_epsilon,
     mixture_total,
 )
@@ -143,7 +143,7 @@ def test_a_small_total_is_estimated_too() -> None:
     gamma = NoiseFunction(np.full(4, 1e-4))
     proved = mixture_epsilon(gamma, OPEN, 1, 1e-7, LAW)
     assert 0 < proved < 1e-3
-    assert 0.9 * proved < estimated_epsilon(gamma, OPEN, 1, 1e-7, LAW) <= proved
+    assert 0.9 * proved < estimated_mixture(gamma, OPEN, 1, 1e-7, LAW) <= proved
 
 
 def test_an_estimate_tries_pairs_from_one_end_of_the_region_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

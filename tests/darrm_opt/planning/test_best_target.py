@@ -15,7 +15,7 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, region_lines, upper_hull
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import exact_epsilon, least_total, total_privacy
+from darrm_opt.accounting.total import exact_epsilon, total_of, total_privacy
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.certificate import verify
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
@@ -89,11 +89,12 @@ def test_a_design_says_what_its_total_assumes(voter: Privacy, fresh: bool) -> No
 
 def test_very_many_releases_are_accounted_without_the_recursion() -> None:
     solution = solve(Problem(3, Privacy(0.01), Privacy(1e-5)))
-    cost, account = least_total(Release.of(solution), 10**6, 1e-3, fresh=True)
+    found = total_of(Release.of(solution).guarantees(10**6, fresh=True), 1e-3)
+    cost, account = found.epsilon, found.account
     assert account == "optimal"
     assert 0 < cost < math.inf
     leaky = solve(Problem(7, Privacy(0.3, 1e-2), Privacy(1.0, 1e-2)))
-    assert least_total(Release.of(leaky), 1000, 1e-6, fresh=True) == (math.inf, "none")
+    assert total_of(Release.of(leaky).guarantees(1000, fresh=True), 1e-6).account == "none"
 
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)

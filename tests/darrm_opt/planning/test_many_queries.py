@@ -12,7 +12,7 @@ from darrm_opt.accounting.labels.gaussian_comparison import _increment
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import cheapest_total, estimated_total
+from darrm_opt.accounting.total import PLANNED, SLOW, estimated_epsilon, total_of
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import best_target
@@ -48,9 +48,11 @@ def test_a_calibration_from_an_estimate_is_that_without() -> None:
 def test_the_gaussian_comparison_of_a_gamma_is_near_its_exact_cost(slope: float) -> None:
     noise = NoiseFunction.from_upper_half(np.array([slope * (2 * v - 11) for v in range(6, 12)]), 11)
     majority = NoisyMajority(noise, Problem(11, Privacy(math.inf), TOTAL, 1))
-    exact, _ = cheapest_total(majority, 1_000, 1e-5)
-    quick, account = cheapest_total(majority, 1_000, 1e-5, quick=True)
-    near = estimated_total(majority, 1_000, 1e-5)
+    parts = [(majority.guarantee, 1_000)]
+    exact = total_of(parts, 1e-5, effort=PLANNED).epsilon
+    found = total_of(parts, 1e-5, skip=SLOW)
+    quick, account = found.epsilon, found.account
+    near = estimated_epsilon(parts, 1e-5)
     assert account == "gaussian"
     assert exact * (1 - 1e-6) <= quick <= 1.01 * exact
     assert near == pytest.approx(exact, rel=0.01)
@@ -93,9 +95,10 @@ def test_fresh_voters_that_may_leak_are_charged_for_what_they_show(rate: float) 
     """A pair of the size of a rounding, of loss 3, was charged: ε = 43, 48 and 15."""
     noise = mechanism_class("gnmax").of_information(100, 2, rate).gamma
     majority = NoisyMajority(noise, Problem(100, Privacy(0.1, 1e-8), Privacy(3.0, 1e-5), 1))
-    near = estimated_total(majority, 10_000, 1e-5)
+    parts = [(majority.guarantee, 10_000)]
+    near = estimated_epsilon(parts, 1e-5)
     assert near is not None
-    assert cheapest_total(majority, 10_000, 1e-5, quick=True)[0] <= 1.02 * near
+    assert total_of(parts, 1e-5, skip=SLOW).epsilon <= 1.02 * near
 
 
 def test_an_advised_total_is_enough_where_it_is_asked_for() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import bits_total
-from darrm_opt.planning.plain_majority import POINTS, answers_total, plain_majority_total, private_model_count
+from darrm_opt.accounting.total import NAMES, PLANNED, total_of
+from darrm_opt.planning.plain_majority import answers_total, plain_majority_total, private_model_count
 
 
 def voters(K: int, epsilon: float, delta: float = 0.0, affected: int | None = None) -> Problem:
@@ -22,7 +21,7 @@ def voters(K: int, epsilon: float, delta: float = 0.0, affected: int | None = No
 
 def by_bits(problem: Problem, queries: int, delta: float) -> float:
     ones = NoisyMajority(NoiseFunction(np.ones(problem.K + 1), problem.K), problem)
-    return bits_total(Counter({ones: queries}), delta, POINTS).epsilon
+    return total_of([(ones.guarantee, queries)], delta, effort=PLANNED, skip=NAMES - {"bits"}).best.epsilon
 
 
 def test_the_answers_of_a_single_voter_are_its_votes() -> None:

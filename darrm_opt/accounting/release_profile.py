@@ -396,8 +396,9 @@ class NoisyMajority:
     @property
     def guarantee(self) -> ReleaseGuarantee:
         """What is proved of one release, for every account (`total`)."""
-        stated = self.privacy if isinstance(self, Release) else lambda: self.privacy
-        return ReleaseGuarantee(stated, lambda: self.profile)
+        # At a δ of 0 the largest loss is known, and not by the profile, whose δ are rounded up.
+        searched = (lambda: self.privacy) if self.problem.target.delta else None
+        return ReleaseGuarantee(self.privacy if isinstance(self, Release) else searched, lambda: self.profile)
 
     @cached_property
     def profile(self) -> ReleaseProfile:

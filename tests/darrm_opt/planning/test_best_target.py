@@ -90,11 +90,11 @@ def test_a_design_says_what_its_total_assumes(voter: Privacy, fresh: bool) -> No
 def test_very_many_releases_are_accounted_without_the_recursion() -> None:
     solution = solve(Problem(3, Privacy(0.01), Privacy(1e-5)))
     found = total_of(Release.of(solution).guarantees(10**6, fresh=True), 1e-3)
-    cost, account = found.epsilon, found.account
-    assert account == "optimal"
-    assert 0 < cost < math.inf
+    assert found.account in ("optimal", "points")
+    assert 0 < found.epsilon < math.inf
+    # (mε, δ) leaks with its δ, and so does the region of its lines; the pairs of a bit do not
     leaky = solve(Problem(7, Privacy(0.3, 1e-2), Privacy(1.0, 1e-2)))
-    assert total_of(Release.of(leaky).guarantees(1000, fresh=True), 1e-6).account == "none"
+    assert total_of(Release.of(leaky).guarantees(1000, fresh=True), 1e-6).account == "renyi"
 
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)

@@ -416,7 +416,13 @@ class NoisyMajority:
         return self if voters is self.problem else NoisyMajority(self.noise, voters)
 
     def guarantees(self, releases: int, *, fresh: bool, queries: int | None = None) -> Releases:
-        """Return what is proved of so many releases, of ``queries`` by the same voters (by default these alone)."""
+        """Return what is proved of so many releases.
+
+        Args:
+            releases: how many.
+            fresh: whether the voters are fresh (`freshness.FRESH`).
+            queries: releases of these voters in all; None: these alone.
+        """
         majority = self.effective(releases if queries is None else queries, fresh=fresh)
         if majority is self:
             return [(self.guarantee, releases)]

@@ -197,7 +197,11 @@ class ReleaseTotal:
         return self.totals[self.method]
 
     def or_less(self, epsilons: Mapping[str, float]) -> ReleaseTotal:
-        """Return the same with more that is proved of these releases at the same δ, by the names of accounts."""
+        """Return the same with more that is proved of these releases at the same δ.
+
+        Args:
+            epsilons: ε by the name of its account [nats].
+        """
         totals = dict(self.totals)
         for name, epsilon in epsilons.items():
             known = totals.get(name)

@@ -253,8 +253,8 @@ def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: flo
     for votes in (1, 2, 5):
         moved = few.at_sensitivity(votes)
         assert moved is not None
-        assert moved.laws is not None
-        assert moved.laws().on_data.shape[1] == classes + 1  # ⊥ too
+        assert isinstance(moved.shown, LawPairs)
+        assert moved.shown.on_data.shape[1] == classes + 1  # ⊥ too
     label = NoisyMaximum(5, classes, 4.0)
     assert cost(label, 10, delta, drawn).epsilon < cost(few, 10, delta, drawn).epsilon < math.inf
 

@@ -122,7 +122,8 @@ TILTS = (0.0, 0.15, 0.3)
 """Exponents τ: at chances around p the region is as wide as without tilt times (4p(1−p))^τ."""
 
 ESTIMATE_PRECISION = 1e-2
-"""Share of the budget that may stay unused while tilts are compared."""
+"""Share of the budget that may stay unused while tilts are compared; and in all where voters state several points of a
+profile, since each account takes a second there."""
 
 MIXTURE_PRECISION = 5e-3
 """Share of the budget that may stay unused where the account is an average over many counts."""
@@ -220,15 +221,9 @@ def design_sequence(
         return SequenceDesign(noise, utility, queries, Privacy(models.epsilon, total.delta), fresh)
     problem = effective_voters(problem, queries, fresh=fresh)
     if distribution is None:
-        search = _SequenceSearch(
-            problem,
-            queries,
-            total,
-            goal,
-            partial(exact_epsilon, points=SEARCHED.points, fresh=fresh),
-            fresh=fresh,
-            stop=stop,
-        )
+        account = partial(exact_epsilon, points=SEARCHED.points, fresh=fresh)
+        precision = PRECISION if len(problem.voter.points) == 1 else ESTIMATE_PRECISION
+        search = _SequenceSearch(problem, queries, total, goal, account, precision=precision, fresh=fresh, stop=stop)
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
         # A region is for one number of affected voters: that which adds most to the average, by the seeds.

@@ -18,7 +18,6 @@ from darrm_opt.answers.verification import (
     member,
     verify_answer,
     verify_certificate,
-    verify_comparison,
     verify_curves,
     verify_least,
     verify_options,
@@ -357,13 +356,12 @@ class DarrmClient:
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
             bags: how subsamples are drawn, where each voter is trained on one of its own; None where none are.
         """
-        body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
-        draw = draw_body(bags)
-        from darrm_opt.answers.library_types import comparison_of
+        from darrm_opt.questions.compare import Compare
 
-        answer = verify_comparison(self._ask("compare", body | draw, timeout), problem, body | draw)
-        asked: dict[str, Any] = {"objective": str(objective), "prior": prior, "fresh": fresh, "bags": bags}
-        return comparison_of(answer, problem, queries, total, **asked)
+        stated = budget_body(problem, queries, total) | draw_body(bags)
+        question = Compare(**stated, objective=str(objective), prior=prior, fresh=fresh)
+        found: Comparison = self.ask(question, timeout=timeout)
+        return replace(found, problem=problem)
 
     def plan(
         self,

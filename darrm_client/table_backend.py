@@ -132,7 +132,6 @@ class TableBackend:
             "tradeoff": self._tradeoff,
             "profile": self._profile,
             "verify": self._verify,
-            "compare": self._compare,
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._table,
@@ -142,10 +141,10 @@ class TableBackend:
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        from darrm_opt.questions import QUESTIONS
+        from darrm_opt.questions import QUESTIONS, compute
 
         deadline.check()
-        return QUESTIONS[verb].of(body).answer().record() if verb in QUESTIONS else self._answers[verb](body)
+        return compute(QUESTIONS[verb], body, _no_report) if verb in QUESTIONS else self._answers[verb](body)
 
     def _table(self, body: dict[str, Any]) -> Any:
         groups = body.get("groups", ())
@@ -292,11 +291,6 @@ class TableBackend:
         problem = problem_record(problem_from_record(body))
         argument = {"problem": problem, "gamma": body["gamma"], "arithmetic": body["arithmetic"]}
         return certificate_to_dict(argument, certify(argument, _no_report))
-
-    def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.accounting import compare_mechanisms
-
-        return compare_mechanisms({**body, "problem": _voters(body)}, _no_report)
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases

@@ -16,14 +16,12 @@ from api.schemas.accounts import (
     ComposeRequest,
     TotalRequest,
 )
-from api.schemas.comparison import CompareAnswer, CompareRequest, PlanAnswer, PlanRequest, ReleasePlanRequest
+from api.schemas.comparison import PlanAnswer, PlanRequest, ReleasePlanRequest
 from api.schemas.design import design_of
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import ACCOUNT_TIMES, Pending
 from darrm_opt.answers.class_plans import group_plan_seconds
 from darrm_opt.answers.running_time import (
-    COMPARISON_SOLVES,
-    comparison_account_seconds,
     composition_seconds,
     estimate_cost,
     plan_account_seconds,
@@ -68,26 +66,6 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     argument |= params.model_dump(include={"queries", "slack", "total_delta", "fresh"})
     seconds = composition_seconds(params.queries, designed=record is not None, fresh=params.fresh)
     return await respond(request, service, "compose", argument, seconds, params)
-
-
-@get_and_post(
-    router,
-    "/compare",
-    CompareRequest,
-    summary="Every mechanism, at the same total privacy",
-    response_model=CompareAnswer,
-    responses=JOB_RESPONSES,
-)
-async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
-    """Calibrate every mechanism to the total budget, and see how often each is wrong."""
-    require_json(request)
-    service.check_voters(params.K, ACCOUNT_TIMES)
-    params.check()
-    spec = await service.run_in_thread(params.spec)
-    argument = _argument(params, spec, "objective", "prior") | params.draw()
-    accounts = await service.run_in_thread(_account_seconds, comparison_account_seconds, params, spec)
-    seconds = COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts
-    return await respond(request, service, "compare", argument, seconds, params)
 
 
 @get_and_post(

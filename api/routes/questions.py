@@ -9,10 +9,21 @@ from fastapi import APIRouter, Request, Response
 
 from api.responses import JOB_RESPONSES, require_json
 from api.routes.requests import Service, StrictRoute, get_and_post, respond
+from api.schemas.design import check_scenarios
 from api.schemas.questions import model_of_answer, model_of_question
 from api.service.design_service import ACCOUNT_TIMES
+from darrm_opt.design.objective import as_objective
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.question import Question
+
+
+def _seconds(asked: Question) -> float:
+    """Refuse what contradicts itself; return the expected time [s]."""
+    if hasattr(asked, "objective"):
+        check_scenarios(as_objective(asked.objective), asked.voters)
+    asked.check()
+    return asked.seconds
+
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
@@ -36,9 +47,9 @@ def _route(question: type[Question], model: Any) -> Callable[..., Any]:
         require_json(request)
         asked = question(**params.model_dump())
         service.check_voters(asked.voters, ACCOUNT_TIMES)
-        await service.run_in_thread(asked.check)
+        seconds = await service.run_in_thread(_seconds, asked)
         answered = asked.canonical()
-        return await respond(request, service, answered.path, answered.record(), asked.seconds, params)
+        return await respond(request, service, answered.path, answered.record(), seconds, params)
 
     route.__name__, route.__doc__ = question.path.replace("/", "_"), question.__doc__
     route.__annotations__ |= {"params": model, "request": Request, "service": Service, "return": Response}

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from api.errors.problem_details import FieldError
-from api.schemas.design import ProblemAnswer, design_of, nats, objective_of
+from api.schemas.design import ProblemAnswer, design_of
 from api.schemas.fields import (
     Affected,
     Allowance,
@@ -27,10 +26,10 @@ from api.schemas.fields import (
     about,
 )
 from darrm_opt.answers import DRAW
-from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
+from darrm_opt.questions.voters import nats
 from darrm_opt.record import DesignSpec
 
 Queries = Annotated[int, about("queries")]
@@ -74,19 +73,6 @@ class TotalRequest(BudgetFields):
         # Of a curve, points are chosen for the total's δ.
         delta = {"delta": self.total_delta or None} if self.profile is not None else {}
         return design_of(self, target_epsilon=1.0, objective=objective, **delta).spec()
-
-
-def prior_of(text: str, K: int | None = None) -> Objective:
-    """Return the objective of a text whose prior says how votes fall; with K, one that is valid for so many voters."""
-    objective = objective_of(text, "prior")
-    if not isinstance(objective, Objective):
-        raise InvalidInput("prior", text, FIELDS["prior"].accepted)
-    try:
-        if K is not None:
-            objective.check_voters(K)
-    except InvalidInput as err:
-        raise FieldError("prior", err) from err
-    return objective
 
 
 class ComposeRequest(RequestModel):

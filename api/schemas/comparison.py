@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Field, FiniteFloat, Tag
 
-from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest, prior_of
-from api.schemas.design import ProblemAnswer, objective_of
+from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, TotalRequest
+from api.schemas.design import ProblemAnswer
 from api.schemas.fields import (
     OF_GROUPS,
     OF_VOTERS,
@@ -16,7 +16,6 @@ from api.schemas.fields import (
     AnswerModel,
     Fresh,
     LabelPrice,
-    ObjectiveText,
     ProfileAnswer,
     SampledRequest,
     Ties,
@@ -26,13 +25,11 @@ from api.schemas.fields import (
 from api.schemas.plurality import Groups, LeastAccuracy, PluralityOptionsRequest, check_accuracy, voter_groups
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.answers import drawn_bags
-from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput, Rule
-from darrm_opt.fields import FIELDS
-from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.option import MECHANISMS
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import FRESH, MAX_GROUP_CLASSES, Problem
+from darrm_opt.questions.voters import prior_of
 from darrm_opt.record import DesignSpec
 
 Draw = Literal["independent", "disjoint"]
@@ -40,50 +37,6 @@ Draw = Literal["independent", "disjoint"]
 
 DRAWS: tuple[Draw, ...] = get_args(Draw)
 """The same by name, the default first."""
-
-
-class CompareRequest(TotalRequest):
-    """Mechanisms that release a majority: same voters, same total privacy, same number of queries."""
-
-    total_delta: Annotated[
-        FiniteFloat,
-        about("total_delta", otherwise="above 0, as Gaussian noise, and rounding, leak a little"),
-    ]
-    sampling: Annotated[
-        Draw,
-        about(
-            "sampling",
-            words="Without replacement, how the subsamples are drawn: each afresh, or all of them at once",
-            longest=None,
-        ),
-    ] = "independent"
-    objective: ObjectiveText = "rectangular"
-    prior: Annotated[
-        str | None,
-        about(
-            "prior",
-            words="How votes fall, for the accuracy: the text of an objective with a prior, such as "
-            "histogram(9,1,0,2) for measured votes",
-            otherwise="by default the objective's own",
-        ),
-    ] = None
-
-    def check(self) -> None:
-        """Refuse a prior that says nothing of votes."""
-        if self.prior is not None:
-            prior_of(self.prior)
-        if self.prior is None and not isinstance(objective_of(self.objective), Objective):
-            raise InvalidInput("prior", None, FIELDS["prior"].accepted, f"{self.objective} has no prior of its own.")
-
-    def spec(self) -> DesignSpec:
-        """Return a design for these voters, at some target of no account."""
-        spec = self.voters_spec(self.objective)
-        if self.prior is not None:
-            prior_of(self.prior, self.K)
-        bags = drawn_bags(self.draw())
-        if bags is not None:
-            bags.check_voters(spec.problem)
-        return spec
 
 
 class VotersAnswer(AnswerModel):
@@ -96,30 +49,6 @@ class VotersAnswer(AnswerModel):
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 
-class MechanismAnswer(AnswerModel):
-    """One mechanism, calibrated to the budget."""
-
-    name: str = Field(
-        description="The mechanism: optimal_sequence (one γ for all releases), "
-        "optimal (γ_opt of one target), fewer_voters, majority, or one with a parameter: "
-        f"{', '.join(calibrated_names())}."
-    )
-    parameter: str = Field(description="Name of its parameter.")
-    value: FiniteFloat | int | None = Field(description="Value of the parameter; null where nothing fits the budget.")
-    gamma: list[FiniteFloat] | None = Field(description="The γ of the mechanism [probability]; null likewise.")
-    epsilon: FiniteFloat | None = Field(description="Total ε that it spends at the total δ [nats]; null likewise.")
-    utility: FiniteFloat | None = Field(
-        default=None, description="Share of the noiseless utility kept, by the objective; null likewise."
-    )
-    disagreement: FiniteFloat | None = Field(
-        description="Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
-    )
-    tv_error: FiniteFloat | None = Field(
-        description="|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; "
-        "null where it has no closed form."
-    )
-
-
 class DrawAnswer(AnswerModel):
     """How the voters' subsamples are drawn, and whom one record reaches."""
 
@@ -129,27 +58,6 @@ class DrawAnswer(AnswerModel):
     sampling: str = Field(description="independent or disjoint.")
     chance: FiniteFloat = Field(description="That one record is in one subsample [probability].")
     reached: FiniteFloat = Field(description="Voters that one record reaches on average [voters].")
-
-
-class CompareAnswer(AnswerModel):
-    """Every mechanism within one budget, the most useful first."""
-
-    voters: VotersAnswer
-    fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
-    queries: int = Field(description="Number of releases [releases].")
-    total: EachAnswer = Field(description="(ε, δ) of all releases together.")
-    objective: str = Field(description="What γ_opt maximises.")
-    draw: DrawAnswer | None = Field(
-        default=None, description="The draw; null where a record reaches the affected voters for certain."
-    )
-    rows: list[MechanismAnswer] = Field(
-        description="One for each mechanism, the most useful first; those that do not fit last."
-    )
-    without_noise: str = Field(
-        default="",
-        description="What needs no noise within the total, in words, as the plan says it; empty if nothing does.",
-    )
-    not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")
 
 
 Drawn = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, design_of, nats
+from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, design_of
 from api.schemas.fields import (
     ALL_BASELINES,
     STOP_AT_FIRST,
@@ -35,6 +35,7 @@ from darrm_opt.design.sweep import DIGITS, Parameter, problem_at
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 from darrm_opt.planning.baselines import BASELINES
+from darrm_opt.questions.voters import nats
 from darrm_opt.record import DesignSpec
 
 DEFAULT_ALLOWANCES = 25

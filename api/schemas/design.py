@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
@@ -32,10 +31,9 @@ from api.tasks.design import DesignTask
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.errors import InvalidInput, Rule
-from darrm_opt.fields import FIELDS
-from darrm_opt.privacy_curves import profile_problem, remote_curve
+from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
+from darrm_opt.questions.voters import stated_problem
 from darrm_opt.record import DesignSpec
 
 MAX_SCENARIO_VOTERS = 100_000
@@ -59,25 +57,8 @@ class ProblemRequest(RequestModel):
 
     def problem(self) -> Problem:
         """Return the problem that is asked."""
-        if self.profile is not None:
-            return self._of_profile(self.profile)
-        numbers = self.K, self.m, nats(self.epsilon), self.Delta, self.delta, self.affected
-        return Problem.from_allowance(*numbers, target_epsilon=self.target_epsilon)
-
-    def _of_profile(self, statement: Any) -> Problem:
-        """Return the problem of voters that state a profile."""
-        if self.m is not None:
-            raise InvalidInput("m", self.m, Rule("cannot be combined with profile; give target_epsilon"))
-        try:
-            stated = remote_curve(statement)
-        except InvalidInput as err:  # its points have an epsilon and a delta of their own
-            raise FieldError("profile", err) from err
-        problem = profile_problem(self.K, stated, self.target_epsilon, self.delta, self.affected)
-        last = problem.voter.epsilon, problem.voter.delta
-        if self.epsilon is not None and (nats(self.epsilon), self.Delta) != last:
-            accepted = f"the last point of profile, {last}, or nothing"
-            raise InvalidInput("epsilon", (self.epsilon, self.Delta), accepted, "The two contradict each other.")
-        return problem
+        numbers = self.K, self.m, self.epsilon, self.Delta, self.delta, self.affected
+        return stated_problem(*numbers, profile=self.profile, target_epsilon=self.target_epsilon)
 
 
 class DesignRequest(ProblemRequest):
@@ -93,7 +74,7 @@ class DesignRequest(ProblemRequest):
     def spec(self) -> DesignSpec:
         """Return what the answer depends on; its content key is the id."""
         problem, objective = self.problem(), objective_of(self.objective)
-        _check_scenarios(objective, problem.K)
+        check_scenarios(objective, problem.K)
         try:
             return DesignSpec(problem, objective, self.shape)
         except InvalidInput as err:
@@ -104,7 +85,8 @@ class DesignRequest(ProblemRequest):
         return DesignTask(self.spec(), self.method, self.backend, self.time_limit, self.gap)
 
 
-def _check_scenarios(objective: AnyObjective, K: int) -> None:
+def check_scenarios(objective: AnyObjective, K: int) -> None:
+    """Refuse an objective over more scenarios than are drawn for one request."""
     if isinstance(objective, ScenarioObjective):
         parameters = dict(objective.parameters)
         count = int(parameters.get("points", parameters.get("scenarios", 0)))
@@ -117,13 +99,6 @@ def design_of(params: RequestModel, **given: Any) -> DesignRequest:
     """Return the design with the fields that another request shares with one, but for those that are ``given``."""
     names = DesignRequest.model_fields.keys() & type(params).model_fields.keys()
     return DesignRequest(**{name: getattr(params, name) for name in names} | given)
-
-
-def nats(epsilon: float | Literal["inf"] | None) -> float:
-    """Return the ε [nats] of a request as a number."""
-    if epsilon is None:
-        raise InvalidInput("epsilon", None, FIELDS["epsilon"].accepted)
-    return math.inf if epsilon == "inf" else epsilon
 
 
 def objective_of(text: str, field: str = "objective") -> AnyObjective:

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
-from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer, prior_of
-from api.schemas.design import nats
+from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer
 from api.schemas.fields import (
     Affected,
     AnswerModel,
@@ -31,6 +30,7 @@ from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.questions.sampled import AllocationAnswer, SamplingAnswer
+from darrm_opt.questions.voters import nats, prior_of
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
 from darrm_opt.tables.priors import is_class_prior, parse_prior
 

@@ -10,8 +10,11 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 
 from pydantic import Field, FiniteFloat, create_model
 
-from api.schemas.fields import AnswerModel, RequestModel, about
+from api.schemas.fields import AnswerModel, ObjectiveText, OptionalVoterEpsilon, RequestModel, StatedProfile, about
 from darrm_opt.questions.question import Question
+
+TYPES: dict[str, Any] = {"epsilon": OptionalVoterEpsilon, "profile": StatedProfile, "objective": ObjectiveText}
+"""Types of fields that pydantic reads in a way of their own."""
 
 
 @cache
@@ -19,8 +22,9 @@ def model_of_question(question: type[Question]) -> type[RequestModel]:
     """Return the model of a question's fields: their types, words and ranges, which it enforces."""
     hints, members = get_type_hints(question), dict[str, Any]()
     for each in dataclasses.fields(question):
-        field = about(each.name, **each.metadata["changes"])
-        members[each.name] = Annotated[_json_type(hints[each.name]), field], _default(each)
+        changes = each.metadata["changes"]
+        given: Any = Annotated[_json_type(hints[each.name]), about(each.name, **changes)]
+        members[each.name] = TYPES.get(each.name, given), _default(each)
     return create_model(f"{question.__name__}Request", __base__=RequestModel, __doc__=question.__doc__, **members)
 
 
@@ -40,6 +44,9 @@ def _default(each: dataclasses.Field[Any]) -> Any:
 
 def _json_type(hint: Any) -> Any:
     """Return a type as pydantic reads it: finite numbers, and the models of answers inside."""
+    if isinstance(hint, str):  # a model that is written by hand
+        by_hand = {model.__name__: model for model in AnswerModel.__subclasses__()}
+        return reduce(or_, (by_hand.get(name) for name in hint.split(" | ")))
     if hint is float:
         return FiniteFloat
     if dataclasses.is_dataclass(hint):

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel
 
 from api.schemas.accounts import ComposeAnswer
-from api.schemas.comparison import CompareAnswer, PlanAnswer
+from api.schemas.comparison import PlanAnswer
 from api.schemas.curves import LeastAnswer, ProfileAnswer, TradeoffAnswer
 from api.schemas.design import GammaAnswer, VerifyAnswer
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
@@ -84,7 +84,6 @@ _table_kind = partial(
 )
 
 KINDS: dict[str, AnswerKind] = {
-    "compare": AnswerKind(CompareAnswer, accounting.compare_mechanisms, accounting.recheck_comparison),
     "plan": AnswerKind(PlanAnswer, accounting.plan_releases, accounting.recheck_plan),
     "profile": AnswerKind(ProfileAnswer, curves.compute_profile, answer=_profile),
     "tradeoff": AnswerKind(

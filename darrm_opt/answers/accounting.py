@@ -21,11 +21,9 @@ from darrm_opt.answers import (
     sampling_of,
     voters_body,
 )
-from darrm_opt.answers.verification import verify_comparison, verify_plan
+from darrm_opt.answers.verification import verify_plan
 from darrm_opt.bagging import Bags
-from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
-from darrm_opt.planning.compare import Comparison
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.record import problem_from_record, problem_record
 
@@ -99,25 +97,6 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
     return {"epsilon": None, "delta": None, "refused": str(err)}
 
 
-def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return every mechanism for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
-    from darrm_opt.planning.compare import compare
-
-    report(None)
-    prior: Any = None if argument["prior"] is None else as_objective(argument["prior"])
-    return comparison_to_dict(
-        compare(
-            problem_from_record(argument["problem"]),
-            argument["queries"],
-            Privacy(argument["total_epsilon"], argument["total_delta"]),
-            objective=argument["objective"],
-            prior=prior.prior if isinstance(prior, Objective) else None,
-            bags=drawn_bags(argument),
-            fresh=argument.get("fresh", False),
-        )
-    )
-
-
 def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the total privacy of ``queries`` releases of (``epsilon``, ``delta``), or of ``gamma`` for ``problem``."""
     report(None)
@@ -130,30 +109,8 @@ def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]
     )
 
 
-def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
-    return {
-        "voters": voters_body(comparison.problem),  # without a target, at which no mechanism is compared
-        "fresh": comparison.fresh,
-        "queries": comparison.queries,
-        "total": asdict(comparison.total),
-        "objective": comparison.objective,
-        "draw": None if comparison.bags is None else _subsampling_to_dict(comparison.bags, comparison.problem.K),
-        "rows": [
-            {
-                **{name: getattr(row, name) for name in ("name", "parameter", "value")},
-                # Every double of γ: a reader proves it again, and a rounded one could fail.
-                "gamma": None if row.noise is None else row.noise.values.tolist(),
-                **{name: getattr(row, name) for name in ("epsilon", "utility", "disagreement", "tv_error")},
-            }
-            for row in comparison.rows
-        ],
-        "without_noise": comparison.without_noise,
-        "not_compared": comparison.not_compared,
-    }
-
-
-def _subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
+def subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
+    """Return how subsamples are drawn, and whom one record reaches."""
     return asdict(bags) | {"chance": bags.chance, "reached": bags.affected_distribution(K).mean}
 
 
@@ -186,7 +143,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     return {
         "voters": voters_body(question.voters),
         "fresh": question.fresh,
-        "draw": None if question.bags is None else _subsampling_to_dict(question.bags, question.K),
+        "draw": None if question.bags is None else subsampling_to_dict(question.bags, question.K),
         "queries": question.queries,
         "total": asdict(question.total),
         "prior": str(question.objective) if question.law is None else question.prior_text,
@@ -220,12 +177,6 @@ def _option_to_dict(option: Option) -> dict[str, Any]:
         "gamma": None if option.noise is None else option.noise.values.tolist(),
         "why": option.why,
     }
-
-
-def recheck_comparison(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Refuse a stored comparison that does not answer its question; raises as `verify_comparison`."""
-    problem = problem_from_record(argument["problem"])
-    verify_comparison(result, problem, _stated_question(problem, argument))
 
 
 def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:

@@ -24,17 +24,13 @@ def asked(default: Any = REQUIRED, **changes: Any) -> Any:
 
 
 def told(words: str, default: Any = REQUIRED, *, json: Any = None) -> Any:
-    """Return a dataclass field of an answer: what it says, and its type in JSON where that is another one."""
+    """Return a dataclass field of an answer: what it says, and its type in JSON, or the name of it, if another."""
     return dataclasses.field(default=default, metadata={"words": words, "json": json})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Answer to a question, a frozen dataclass whose fields are those of its JSON."""
-
-    def record(self) -> dict[str, Any]:
-        """Return the answer as plain data, without what is at its default."""
-        raise NotImplementedError
+    """Answer to a question, a frozen dataclass with the fields of its JSON."""
 
     @classmethod
     def json_types(cls) -> dict[str, Any]:
@@ -90,6 +86,11 @@ class Question(ABC):
     def answer(self, report: Report = lambda _: None) -> Any:
         """Return the answer, whose type is `answers`."""
         return self.canonical().answer(report)
+
+    def record_of(self, answer: Any) -> dict[str, Any]:
+        """Return an answer as plain data, the JSON of `answers`."""
+        record: dict[str, Any] = answer.record()
+        return record
 
     def proved(self, given: Any) -> Any:
         """Return an answer that another process found, proved by this one; raises VerificationFailed."""

@@ -282,13 +282,13 @@ def compare(
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_plot, picture_format, write_whole
     from darrm.cli.ranking import class_count, question_named, ranked_plan, show_options, vote_prior
-    from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.design.report import columns, count_text, guarantee, voters_text
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.planning.compare import compare as compare_mechanisms
     from darrm_opt.problem import Privacy, Problem
+    from darrm_opt.questions.compare import comparison_record
     from darrm_opt.tables.priors import is_class_prior
 
     check_plot(plot)
@@ -338,7 +338,7 @@ def compare(
 
         write_whole(plot, render(mechanisms_figure(comparison), picture_format(plot)))
     if json:
-        answer(as_json(comparison_to_dict(comparison)))
+        answer(as_json(comparison_record(comparison)))
         return
     head = (
         f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {count_text(comparison.queries, 'release')}, "

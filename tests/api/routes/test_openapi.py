@@ -22,7 +22,7 @@ from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.routes.requests import from_query
 from api.schemas.accounts import ComposeRequest
-from api.schemas.comparison import CompareRequest, GroupPlanRequest, ReleasePlanRequest
+from api.schemas.comparison import GroupPlanRequest, ReleasePlanRequest
 from api.schemas.curves import CurveRequest, LeastRequest, ProfileRequest, TradeoffRequest
 from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel, SampledRequest
@@ -45,7 +45,6 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/profile": ProfileRequest,
     "/v1/compose": ComposeRequest,
     **{f"/v1/{path}": model_of_question(question) for path, question in QUESTIONS.items()},
-    "/v1/compare": CompareRequest,
     "/v1/plan": ReleasePlanRequest,
     "/v1/plurality": PluralityRequest,
     "/v1/plurality/options": PluralityOptionsRequest,

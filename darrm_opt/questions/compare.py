@@ -1,0 +1,151 @@
+"""Comparison: every mechanism for a majority, at the same total privacy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+from darrm_opt.answers import DRAW, Report, budget_body, draw_body, voters_body
+from darrm_opt.answers.accounting import subsampling_to_dict
+from darrm_opt.answers.library_types import comparison_of
+from darrm_opt.answers.running_time import COMPARISON_SOLVES, comparison_account_seconds, estimate_cost
+from darrm_opt.answers.verification import verify_comparison
+from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.errors import InvalidInput
+from darrm_opt.fields import FIELDS
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.planning.compare import Comparison, compare
+from darrm_opt.problem import FRESH
+from darrm_opt.questions.question import Answer, asked, told
+from darrm_opt.questions.voters import TotalQuestion, prior_of
+from darrm_opt.record import DesignSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismAnswer(Answer):
+    """One mechanism, calibrated to the budget."""
+
+    name: str = told(
+        "The mechanism: optimal_sequence (one γ for all releases), optimal (γ_opt of one target), fewer_voters, "
+        f"majority, or one with a parameter: {', '.join(calibrated_names())}."
+    )
+    parameter: str = told("Name of its parameter.")
+    value: float | int | None = told("Value of the parameter; null where nothing fits the budget.")
+    gamma: list[float] | None = told("The γ of the mechanism [probability]; null likewise.")
+    epsilon: float | None = told("Total ε that it spends at the total δ [nats]; null likewise.")
+    utility: float | None = told("Share of the noiseless utility kept, by the objective; null likewise.", None)
+    disagreement: float | None = told(
+        "Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
+    )
+    tv_error: float | None = told(
+        "|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; null where it has no closed form."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareAnswer(Answer):
+    """Every mechanism within one budget, the most useful first."""
+
+    voters: Any = told("The voters, as they were understood.", json="VotersAnswer")
+    fresh: bool = told(f"Whether the voters were taken to be fresh. {FRESH}")
+    queries: int = told("Number of releases [releases].")
+    total: Any = told("(ε, δ) of all releases together.", json="EachAnswer")
+    objective: str = told("What γ_opt maximises.")
+    draw: Any = told(
+        "The draw; null where a record reaches the affected voters for certain.", None, json="DrawAnswer | None"
+    )
+    rows: list[MechanismAnswer] = told("One for each mechanism, the most useful first; those that do not fit last.")
+    without_noise: str = told(
+        "What needs no noise within the total, in words, as the plan says it; empty if nothing does.", ""
+    )
+    not_compared: dict[str, str] = told("What has no place in the table, and why.")
+
+
+def comparison_record(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
+    return {
+        "voters": voters_body(comparison.problem),  # without a target, at which no mechanism is compared
+        "fresh": comparison.fresh,
+        "queries": comparison.queries,
+        "total": asdict(comparison.total),
+        "objective": comparison.objective,
+        "draw": None if comparison.bags is None else subsampling_to_dict(comparison.bags, comparison.problem.K),
+        "rows": [
+            {
+                **{name: getattr(row, name) for name in ("name", "parameter", "value")},
+                # Every double of γ: a reader proves it again, and a rounded one could fail.
+                "gamma": None if row.noise is None else row.noise.values.tolist(),
+                **{name: getattr(row, name) for name in ("epsilon", "utility", "disagreement", "tv_error")},
+            }
+            for row in comparison.rows
+        ],
+        "without_noise": comparison.without_noise,
+        "not_compared": comparison.not_compared,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(TotalQuestion):
+    """Mechanisms that release a majority: same voters, same total privacy, same number of queries."""
+
+    path: ClassVar[str] = "compare"
+    summary: ClassVar[str] = "Every mechanism, at the same total privacy"
+    answers: ClassVar[Any] = CompareAnswer
+
+    total_delta: float = asked(otherwise="above 0, as Gaussian noise, and rounding, leak a little")
+    sampling: Literal["independent", "disjoint"] = asked(
+        "independent",
+        words="Without replacement, how the subsamples are drawn: each afresh, or all of them at once",
+        longest=None,
+    )
+    objective: str = asked("rectangular")
+    prior: str | None = asked(
+        None,
+        words="How votes fall, for the accuracy: the text of an objective with a prior, such as histogram(9,1,0,2) for "
+        "measured votes",
+        otherwise="by default the objective's own",
+    )
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of the designs and of the accounts [s]."""
+        draw = {name: getattr(self, name) for name in DRAW}
+        problem = self.problem()
+        accounts = comparison_account_seconds(problem, self.queries, self.total, draw, fresh=self.fresh)
+        return COMPARISON_SOLVES * estimate_cost(DesignSpec(problem, self.objective)).seconds + accounts
+
+    def check(self) -> None:
+        """Refuse a prior that says nothing of these votes, and a draw for other voters."""
+        if self.prior is None and not isinstance(as_objective(self.objective), Objective):
+            raise InvalidInput("prior", None, FIELDS["prior"].accepted, f"{self.objective} has no prior of its own.")
+        problem, bags = self.problem(), self.bags()
+        DesignSpec(problem, self.objective)
+        if self.prior is not None:
+            prior_of(self.prior, self.K)
+        if bags is not None:
+            bags.check_voters(problem)
+
+    def answer(self, report: Report = lambda _: None) -> Comparison:
+        """Return every mechanism for these voters within the total."""
+        report(None)
+        return compare(
+            self.problem(),
+            self.queries,
+            self.total,
+            objective=self.objective,
+            prior=None if self.prior is None else prior_of(self.prior).prior,
+            bags=self.bags(),
+            fresh=self.fresh,
+        )
+
+    def record_of(self, answer: Comparison) -> dict[str, Any]:
+        """Return a comparison as plain data."""
+        return comparison_record(answer)
+
+    def proved(self, given: Any) -> Comparison:
+        """Return a comparison for this question, each γ in it a noise function; its totals are the other side's."""
+        problem, bags = self.problem(), self.bags()
+        asked: dict[str, Any] = {"objective": self.objective, "prior": self.prior, "fresh": self.fresh}
+        body = budget_body(problem, self.queries, self.total) | asked | draw_body(bags)
+        answer = verify_comparison(given, problem, body)
+        return comparison_of(answer, problem, self.queries, self.total, bags=bags, **asked)

@@ -1,0 +1,105 @@
+"""Fields of questions about voters, and about what all their releases may cost together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from darrm_opt.answers import drawn_bags
+from darrm_opt.bagging import Bags
+from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.fields import FIELDS
+from darrm_opt.privacy_curves import profile_problem, remote_curve
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.questions.question import Question, asked
+
+Epsilon = float | Literal["inf"] | None
+"""ε of one voter in JSON [nats]."""
+
+
+def nats(epsilon: Epsilon) -> float:
+    """Return the ε of a voter as a number [nats]."""
+    if epsilon is None:
+        raise InvalidInput("epsilon", None, FIELDS["epsilon"].accepted)
+    return math.inf if epsilon == "inf" else float(epsilon)
+
+
+def stated_problem(
+    K: int,
+    m: float | None,
+    epsilon: Epsilon,
+    Delta: float,
+    delta: float | None,
+    affected: int | None,
+    *,
+    profile: Any = None,
+    target_epsilon: float | None = None,
+) -> Problem:
+    """Return the problem of fields as requests state them; arguments as of `Problem.from_allowance`, and a profile."""
+    if profile is None:
+        return Problem.from_allowance(K, m, nats(epsilon), Delta, delta, affected, target_epsilon=target_epsilon)
+    if m is not None:
+        raise InvalidInput("m", m, Rule("cannot be combined with profile; give target_epsilon"))
+    problem = profile_problem(K, remote_curve(profile), target_epsilon, delta, affected)
+    last = problem.voter.epsilon, problem.voter.delta
+    if epsilon is not None and (nats(epsilon), Delta) != last:
+        accepted = f"the last point of profile, {last}, or nothing"
+        raise InvalidInput("epsilon", (epsilon, Delta), accepted, "The two contradict each other.")
+    return problem
+
+
+def prior_of(text: str, K: int | None = None) -> Objective:
+    """Return the objective of a text whose prior says how votes fall; with K, one that is valid for so many voters."""
+    try:
+        objective = as_objective(text)
+        if isinstance(objective, Objective) and K is not None:
+            objective.check_voters(K)
+    except InvalidInput as err:  # of a number in it
+        named = "" if err.argument == "objective" else f", as {err.argument}"
+        raise InvalidInput("prior", text, f"{err.accepted}{named}", err.advice) from err
+    if not isinstance(objective, Objective):
+        raise InvalidInput("prior", text, FIELDS["prior"].accepted)
+    return objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class TotalQuestion(Question):
+    """Question about mechanisms within a total: voters, releases, and the privacy of all of them together."""
+
+    tag: ClassVar[str] = "accounting"
+
+    queries: int = asked(1)
+    total_epsilon: float = asked()
+    total_delta: float = asked(0.0)
+    K: int = asked()
+    epsilon: Epsilon = asked(None)
+    Delta: float = asked(0.0)
+    profile: Any = asked(None)
+    affected: int | None = asked(None)
+    fresh: bool = asked(default=False)
+    n: int | None = asked(None)
+    subsample_size: int | None = asked(None)
+    replacement: bool = asked(default=True)
+
+    @property
+    def voters(self) -> int:
+        """Number of voters."""
+        return self.K
+
+    @property
+    def total(self) -> Privacy:
+        """The (ε, δ) of all releases together."""
+        return Privacy(self.total_epsilon, self.total_delta)
+
+    def problem(self) -> Problem:
+        """Return the problem of these voters, at some target of no account."""
+        # Of a curve, points are chosen for the total's δ.
+        delta = None if self.profile is None else self.total_delta or None
+        numbers = self.K, None, self.epsilon, self.Delta, delta, self.affected
+        return stated_problem(*numbers, profile=self.profile, target_epsilon=1.0)
+
+    def bags(self) -> Bags | None:
+        """Return how the voters' subsamples are drawn; None where they are not."""
+        return drawn_bags(self.record())

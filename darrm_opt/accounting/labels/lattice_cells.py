@@ -377,16 +377,16 @@ def normal_density(x: Array | IntArray, scale: float) -> Array:
 
 def _below(threshold: float, means: Array, scale: float) -> Array:
     """Return the mass of u < threshold for real means of u, shape (n,)."""
-    distances = _on_fine_grid(means - threshold)
+    distances, places_of = np.unique(_on_fine_grid(means - threshold), return_inverse=True)  # many means are the same
     whole = np.floor(distances)
     first, last = int(whole.min()) + 1, max(int(whole.max()), 0) + math.ceil(COARSE_END * scale)
-    masses = np.empty(means.size)
+    masses = np.empty(distances.size)
     for fraction in np.unique(distances - whole).tolist():
         # Σ φ(k + distance), k ≥ 1, from the far end; where it begins depends on the distance.
         above = np.cumsum(normal_density(np.arange(first, last + 1) + fraction, scale)[::-1])[::-1]
         places = np.flatnonzero(distances - whole == fraction)
         masses[places] = above[whole[places].astype(np.intp) + 1 - first]
-    return masses
+    return np.asarray(masses[places_of])
 
 
 def _translated(means: Array, scale: float, first: int, last: int) -> tuple[Array, Array]:

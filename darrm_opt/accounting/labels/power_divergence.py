@@ -29,8 +29,9 @@ INTERPOLATION_ERROR = 2.0**-40
 NEAR_ONE = 2.0**-20
 """Distance |a(a−1)| from 0 within which a formula that divides by it is replaced by a bound."""
 
-MIN_CHAIN, MAX_CHAIN = 4, 8
-"""Fewest orders whose powers follow from each other, and most steps from one that is computed by itself."""
+MIN_CHAIN, MAX_CHAIN, MIN_LOSSES = 4, 8, 48
+"""Fewest orders whose powers follow from each other, most steps from one that is computed by itself, and fewest losses
+for which it pays."""
 
 GAP_ERROR = 1e-9
 """Share by which gaps of orders may differ that count as the same, up to first order."""
@@ -154,7 +155,9 @@ def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
 
 def _orders_are_last(losses: Array, orders: Array) -> bool:
     """Return whether there are several orders for each loss: then they are better first, and powers follow them."""
-    return orders.ndim == 1 and orders.size >= MIN_CHAIN and losses.ndim > 1 and losses.shape[-1] == 1
+    return (
+        orders.ndim == 1 and orders.size >= MIN_CHAIN and losses.ndim > 1 and losses.size == len(losses) >= MIN_LOSSES
+    )
 
 
 def _first(orders: Array, losses: Array) -> Array:

@@ -17,6 +17,7 @@ the boundary is therefore the lower envelope of these lines and of p = 1 − p�
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 MAX_POINTS = 15
 """Most points of a profile that bound its region. Each adds four vertices; more than ten have been seen to change no
 utility by 0.005."""
+
+MAX_SLOPE_EPSILON = 1000.0
+"""Largest ε whose e^ε is computed: the vertex of a larger one has a p′ below all doubles, and e^ε takes minutes."""
 
 MAX_STATED_POINTS = 10_000
 """Most points in one statement, such as a file; of these, those that bound the region count."""
@@ -167,7 +171,8 @@ def _canonical(points: Any) -> tuple[tuple[float, float], ...]:
         least[epsilon] = min(delta, least.get(epsilon, 1.0))
     if not any(delta < 1 and epsilon < math.inf for epsilon, delta in least.items()):
         return ((math.inf, 0.0),)  # not private
-    kept = _envelope(sorted((e, d) for e, d in least.items() if d < 1 and e < math.inf))
+    stated = sorted((e, d) for e, d in least.items() if d < 1 and e < math.inf)
+    kept = _envelope([point for point in stated if point[0] <= MAX_SLOPE_EPSILON] or stated[:1])
     if len(kept) > MAX_POINTS:
         advice = "State fewer of them: each other point only adds to the guarantee."
         raise InvalidInput("points", len(kept), f"at most {MAX_POINTS} points that bound the region", advice)
@@ -204,9 +209,10 @@ def _stated(points: Any) -> Iterable[tuple[float, float]]:
 
 
 def _slope(epsilon: float, *, outward: bool) -> Fraction:
-    """Return e^ε as a fraction, above by less than 2^−80, or below."""
+    """Return e^ε as a fraction, above by less than 2^−80, or below; ε > `MAX_SLOPE_EPSILON` counts as that, below."""
     from fractions import Fraction
 
+    epsilon = min(epsilon, MAX_SLOPE_EPSILON)
     return Fraction(exp_bounds(epsilon)[outward], 1 << EXPONENT_BITS)
 
 
@@ -244,9 +250,12 @@ def _bounds(kept: list[Any], line: Any) -> bool:
 def _half_chain(points: tuple[tuple[float, float], ...], outward: bool) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: FBT001 — a key
     from fractions import Fraction
 
-    if points[-1][0] == math.inf:
+    most = MAX_SLOPE_EPSILON if outward else sys.float_info.max  # without its steepest lines the region contains more
+    lines = [
+        (_slope(epsilon, outward=outward), Fraction(delta)) for epsilon, delta in reversed(points) if epsilon <= most
+    ]
+    if not lines:  # not private
         return ((Fraction(0), Fraction(1)),)
-    lines = [(_slope(epsilon, outward=outward), Fraction(delta)) for epsilon, delta in reversed(points)]
     chain = [(Fraction(0), lines[0][1])]
     for (slope, height), (next_slope, next_height) in zip(
         lines, [*lines[1:], (Fraction(-1), Fraction(1))], strict=True

@@ -102,3 +102,12 @@ def test_invalid_points_are_rejected(points: object, argument: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         PrivacyProfile(points)  # type: ignore[arg-type]
     assert caught.value.argument == argument
+
+
+def test_a_point_beyond_all_doubles_bounds_nothing_and_takes_no_time() -> None:
+    assert PrivacyProfile([(0, 0.1), (1e300, 0)]).points == PrivacyProfile([(0, 0.1)]).points
+    alone = PrivacyProfile([(2e6, 0.001), (1e6, 0.01)])
+    assert alone.points == ((1e6, 0.01),)
+    # without its line the region contains more; the inner one is that of a smaller ε
+    assert alone.chain() == PrivacyProfile([(math.inf, 0)]).chain()
+    assert alone.chain(outward=False)[1] == (0, Fraction(0.01))

@@ -88,6 +88,8 @@ class ReleaseGuarantee:
     divergence: Callable[[], PowerDivergence | None] | None = None
     # about that bound, where it takes long: no proof
     estimate: Callable[[], PowerDivergence | None] | None = None
+    # pairs of a bit that are likely the worst, where a proof of all takes long: no proof either
+    likely: Callable[[], BitRegion] | None = None
     # pairs of laws of any votes, for a privacy loss distribution, or None where ``laws`` or ``privacy`` serve; likewise
     any_votes: Callable[[], AnyVotes] | None = None
     # a bound on the loss, or None where it follows from ``laws`` or is not known; likewise
@@ -128,6 +130,26 @@ class ReleaseGuarantee:
 
 Releases = Sequence[tuple[ReleaseGuarantee, int]]
 """Releases of several kinds: what is proved of one of them, and how many there are at most, in any order."""
+
+
+def estimated_shift(parts: Releases) -> float | None:
+    """Return μ [standard deviations] of about what releases cost together, no proof: one Gaussian mechanism.
+
+    That of the same Hellinger distances; None where no bound on the divergences is known.
+    """
+    variance = 0.0
+    for bounds, count in parts:
+        laws = None if bounds.laws is None else bounds.shown
+        if laws is not None and laws.finite:  # next to no time, where a bound may take a second
+            affinity = laws.affinity
+        else:
+            bound = bounds.bound()
+            if bound is None:
+                return None
+            # H at ½ is 4·(1 − affinity); a bound on it may be above 4, where the affinity is as good as 0.
+            affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
+        variance += count * (math.inf if affinity <= 0 else -8 * math.log(affinity))
+    return math.sqrt(variance)
 
 
 @dataclass(frozen=True, eq=False)

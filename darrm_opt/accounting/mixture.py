@@ -14,11 +14,6 @@ model saw leaks nothing.
 
 Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of
 total probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
-
-`estimated_mixture` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of
-the earlier bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a
-hundredth of the recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is
-never less, but for rounding.
 """
 
 from __future__ import annotations
@@ -32,17 +27,17 @@ from fractions import Fraction
 import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.bits.region import hockey_stick, log_binomials, upper_hull
 from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition.optimal import least_epsilon
 from darrm_opt.accounting.freshness import effective_voters
+from darrm_opt.accounting.gaussian import gaussian_delta
+from darrm_opt.accounting.guarantee import estimated_shift
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, release_profile
-from darrm_opt.errors import DeltaTooSmall, InvalidInput
-from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput
+from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
 from darrm_opt.rounding import float_above, up
-from darrm_opt.search import largest_fitting
 
 NEGLECTED_SHARE = 4e-3
 """Share of the total δ that is charged for the far end of the law, or for lines of a region that are left out."""
@@ -290,50 +285,34 @@ def _profile_at_count(
     return total.delta, up((total.values.size - 1) * total.step, 4)
 
 
-MAX_PAIRS = 12
-"""Most pairs tried for one number of affected voters."""
-
-PRECISION = 1e-4
-"""Relative precision of the estimate."""
-
-
 def estimated_mixture(
     noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
-) -> float:
-    """Return an estimate from below of the total ε of releases at a total δ.
+) -> float | None:
+    """Return about the total ε of releases at a total δ [nats], no proof; None where no estimate is known.
+
+    For each number of affected voters one Gaussian mechanism of the same Hellinger distances.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
-    >>> about = estimated_mixture(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
+    >>> about = estimated_mixture(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1)) or 0.0
     >>> proved = mixture_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
-    >>> 0.9 * proved < about <= proved
+    >>> 0.8 * proved < about < 1.2 * proved
     True
     """
     parts, beyond = count_groups(problem, queries, distribution, total_delta)
-    laws = [log_binomials(_main_pairs(noise, with_affected(problem, part.count)), queries) for part in parts]
-    chances = np.array([part.chance for part in parts])
+    majorities = [NoisyMajority(noise, with_affected(problem, part.count)) for part in parts]
+    shifts = [estimated_shift([(majority.guarantee, queries)]) for majority in majorities]
 
-    def fits(epsilon: float) -> bool:
-        deltas = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
-        return beyond + float(chances @ deltas) <= total_delta
+    def delta_at(epsilon: float) -> float:
+        shares = [
+            part.chance * (1.0 if shift is None or shift == math.inf else gaussian_delta(shift, epsilon))
+            for part, shift in zip(parts, shifts, strict=True)
+            if shift != 0
+        ]
+        return beyond + sum(shares)
 
-    if fits(0.0):
-        return 0.0
-    low, high = 0.0, 1e-3
-    while not fits(high):
-        low, high = high, 2 * high
-        if low > MAX_TARGET_EPSILON:
-            return math.inf
-    return largest_fitting(lambda epsilon: not fits(epsilon), low, high, PRECISION)  # the end below
-
-
-def _main_pairs(noise: NoiseFunction, problem: Problem) -> Array:
-    """Return the pairs that matter most: vertices of the region that one release can show, p > q."""
-    if problem.voter.epsilon == math.inf:
-        pairs = BitPairs.of_gamma(noise, problem.affected).pairs
-    else:
-        pairs = NoisyMajority(noise, problem).profile.pairs
-    hull = upper_hull(np.clip(pairs, 0.0, 1.0))
-    hull = hull[hull[:, 0] > hull[:, 1]]
-    indices = np.linspace(0, max(0, len(hull) - 1), min(MAX_PAIRS, len(hull)))
-    return np.asarray(hull[np.unique(indices.round().astype(int))])
+    try:
+        floor = delta_at(MAX_TARGET_EPSILON)
+        return math.inf if floor > total_delta else least_epsilon(delta_at, total_delta, MAX_TARGET_EPSILON)
+    except BackendUnavailable:  # an estimate only saves time
+        return None

@@ -59,7 +59,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.freshness import check_fresh, compose_models
 from darrm_opt.accounting.gaussian import gaussian_epsilon
-from darrm_opt.accounting.guarantee import Accountable, Laws, Models, ReleaseGuarantee, Releases
+from darrm_opt.accounting.guarantee import Accountable, Laws, Models, ReleaseGuarantee, Releases, estimated_shift
 from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, composed_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
@@ -119,6 +119,9 @@ GRID_PRECISION = 1e-6
 
 MAX_ADVERSARY_WORK = STATED.updates / 10
 """Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
+
+ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
+"""Grid points of an estimate by likely pairs; coarser where it would take more updates than this."""
 
 MAX_PROFILE_POINTS = 12
 """Most (ε, δ) of a profile whose optimal composition is computed: each takes some milliseconds."""
@@ -565,39 +568,27 @@ def renyi_divergences(parts: Releases, orders: Array) -> Array | None:
 def estimated_epsilon(parts: Releases, delta: float) -> float | None:
     """Return about what releases cost together at δ [nats], no proof; None where no estimate is known.
 
-    By the estimates that they state, else as one Gaussian mechanism of the same Hellinger distances.
+    By what they state for it: the recursion on likely pairs, or bounds that are nearly right; else as one Gaussian
+    mechanism of the same Hellinger distances.
     """
-    known = [(None if bounds.estimate is None else bounds.estimate(), count) for bounds, count in parts if count]
-    stated = [(estimate, count) for estimate, count in known if estimate is not None]
-    if not delta or not known:
-        return None
-    try:
-        if len(stated) == len(known):
-            return composed_epsilon(stated, delta).epsilon
-        shift = estimated_shift(parts)
-        return gaussian_epsilon(shift, delta) if shift and shift < math.inf else None
-    except BackendUnavailable:  # an estimate only saves time
-        return None
-
-
-def estimated_shift(parts: Releases) -> float | None:
-    """Return μ [standard deviations] of about what releases cost together, no proof: one Gaussian mechanism.
-
-    That of the same Hellinger distances; None where no bound on the divergences is known.
-    """
-    variance = 0.0
-    for bounds, count in parts:
-        laws = _laws(bounds)
-        if laws is not None and laws.finite:  # next to no time, where a bound may take a second
-            affinity = laws.affinity
-        else:
-            bound = bounds.bound()
-            if bound is None:
-                return None
-            # H at ½ is 4·(1 − affinity); a bound on it may be above 4, where the affinity is as good as 0.
-            affinity = 1 - min(float(bound.at(np.array([0.5]))[0]), 3.9) / 4
-        variance += count * (math.inf if affinity <= 0 else -8 * math.log(affinity))
-    return math.sqrt(variance)
+    kinds = [(bounds, count) for bounds, count in parts if count]
+    likely = [(bounds.likely(), count) for bounds, count in kinds if bounds.likely is not None]
+    stated = [(bound, n) for bounds, n in kinds if bounds.estimate is not None and (bound := bounds.estimate())]
+    epsilon: float | None = None
+    # An estimate only saves time: it is left out where a package is missing.
+    with suppress(BackendUnavailable):
+        if kinds and len(likely) == len(kinds):
+            points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / updates_of(likely)))
+            try:
+                if points >= ESTIMATE_POINTS // 4:
+                    epsilon = compose_bits_any_order(likely, points=points).epsilon(delta)
+            except DeltaTooSmall:
+                epsilon = math.inf
+        elif delta and kinds and len(stated) == len(kinds):
+            epsilon = composed_epsilon(stated, delta).epsilon
+        elif delta and 0 < (shift := estimated_shift(parts) or 0.0) < math.inf:
+            epsilon = gaussian_epsilon(shift, delta)
+    return epsilon
 
 
 def total_privacy(

@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value
-from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value, never_stop
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
@@ -32,10 +31,9 @@ from darrm_opt.accounting.total import (
     ReleaseTotal,
     cost,
     estimated_epsilon,
-    estimated_shift,
     most_releases,
 )
-from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, Rule
+from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
@@ -59,14 +57,11 @@ CUT = 1e-18
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
 
-MANY_RELEASES, NEAR = 50, 2e-3
-"""Releases from which a calibration starts from an estimate, and how far that is from the parameter, as a share."""
+MANY_RELEASES = 50
+"""Releases from which a calibration starts from an estimate."""
 
 FINER = 4.0
 """How much finer a calibration is where its first value is nearly right, and the second exactly."""
-
-NEAR_STEPS, NEAR_GUESS = 8, 0.1
-"""Most estimates, two are usual; and the share by which the first guess may be wrong for one to be enough."""
 
 SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 """The same where records are sampled and δ > 0, and the accounts that take most of the time there."""
@@ -356,6 +351,9 @@ class VoteMechanism(ABC):
         precision: float = PRECISION,
         quick: bool = False,
         skip: Sequence[str] = (),
+        spent: Callable[[Self], float] | None = None,
+        estimate: Callable[[Self], float | None] | None = None,
+        stop: Callable[[], bool] = never_stop,
     ) -> Self:
         """Return the mechanism at the most useful value of its parameter at which so many releases fit in a total.
 
@@ -369,9 +367,12 @@ class VoteMechanism(ABC):
             precision: relative distance of the parameter, or of the cost, from the best.
             quick: with ``sampling``, leave out the accounts that take longest: some per cent less may be found.
             skip: accounts that are not asked, such as "bits", whose time grows with the releases.
+            spent: what all releases of a mechanism cost together at the total's δ [nats]; None: by its accounts.
+            estimate: about that, where it is known sooner.
+            stop: called between the steps of the search; if it returns True, the best value so far is returned.
 
         Guarantees:
-            ``calibrated(...).epsilon(releases, total.delta, sampling) <= total.epsilon``.
+            ``calibrated(...).epsilon(releases, total.delta, sampling) <= total.epsilon``, or what ``spent`` says.
 
         Raises:
             InvalidInput: a number is outside its range, or no value of the parameter fits.
@@ -386,32 +387,36 @@ class VoteMechanism(ABC):
 
         def make(information: float, skip: Sequence[str] = skip) -> tuple[Self, float]:
             mechanism = cls.of_information(K, classes, information, affected)
+            if spent is not None:
+                return mechanism, spent(mechanism)
             return mechanism, cost(mechanism, releases, total.delta, sampling, skip=skip).epsilon
 
-        precision = precision if total.delta else PURE_PRECISION
+        precision = precision if total.delta or spent is not None else PURE_PRECISION
         share = total.epsilon / affected / (5 * math.sqrt(releases) if total.delta else 2 * releases)
         share = max(share, 2.0**-1000)  # of less, products and quotients are 0, subnormal or infinite
         if sampling is not None:
             share = min(1.0, share / sampling.chance)
             if total.delta:
                 # Convolutions take most of the time: without them first, which is nearly right.
-                near: Calibration[Self] | None = calibrate(
+                first: Calibration[Self] | None = calibrate(
                     partial(make, skip=SLOW), total.epsilon, most, guess=min(most, share), precision=SAMPLED_PRECISION
                 )
-                if quick and near is not None:
-                    return near.result
-                share = share if near is None else near.value
+                if quick and first is not None:
+                    return first.result
+                share = share if first is None else first.value
                 precision = max(precision, SAMPLED_PRECISION)
-        guess_error = power = None
-        nearly = None if sampling is not None else cls._near(K, classes, total, releases, affected, most)
-        if nearly is not None:
-            share, power = nearly
-            if power is None:
-                share, guess_error = share * (1 - NEAR), 2 * NEAR
-            else:
-                precision /= FINER
+        power = None
+        if sampling is None and (near := cls._near(K, classes, total, releases, affected, most, estimate)) is not None:
+            share, power = near
+            precision = precision if spent is not None else precision / FINER
         found: Calibration[Self] | None = calibrate(
-            make, total.epsilon, most, guess=min(most, share), precision=precision, guess_error=guess_error, power=power
+            make,
+            total.epsilon,
+            most,
+            guess=min(most, share),
+            precision=precision,
+            power=power,
+            stop=stop,
         )
         if found is None:
             argument, value = ("epsilon", total.epsilon) if total.delta else ("delta", 0.0)
@@ -420,40 +425,32 @@ class VoteMechanism(ABC):
 
     @classmethod
     def _near(
-        cls, K: int, classes: int, total: Privacy, releases: int, affected: int, most: float
-    ) -> tuple[float, float | None] | None:
-        """Return what is nearly the calibrated information of many releases: each account takes longer than this."""
-        # Beside it stands the power of it that costs follow there, where that is known.
-        if releases < MANY_RELEASES or not total.delta:
+        cls,
+        K: int,
+        classes: int,
+        total: Privacy,
+        releases: int,
+        affected: int,
+        most: float,
+        estimate: Callable[[Self], float | None] | None,
+    ) -> tuple[float, float] | None:
+        """Return about the calibrated information, and the power of it that costs follow there, by an estimate.
+
+        By default that of many releases, of which each account takes longer.
+        """
+        if not total.delta or (estimate is None and releases < MANY_RELEASES):
             return None
 
-        try:
-            # μ of the total, and then of the releases, which is nearly proportional to the information.
-            whole: Calibration[float] | None = calibrate(
-                lambda mu: (mu, gaussian_epsilon(mu, total.delta)), total.epsilon, 1e6, guess=1.0, precision=PRECISION
-            )
-        except BackendUnavailable:  # an estimate only saves time: without SciPy the accounts are asked more often
-            return None
-        if whole is None:
-            return None
-        # A noisy label shows less of r moved votes than its noisy counts do, whose μ is √2·r/σ.
-        value = min(most, 1.25 * whole.result / (math.sqrt(2 * releases) * affected))
-
-        def estimate(information: float) -> float | None:
+        def about(information: float) -> float | None:
             mechanism = cls.of_information(K, classes, information, affected)
+            if estimate is not None:
+                return estimate(mechanism)
             return estimated_epsilon(mechanism.bounds(releases), total.delta)
 
-        if (found := near_value(estimate, total.epsilon, most, guess=value)) is not None:
-            return found
-        for step in range(NEAR_STEPS):
-            shift = estimated_shift(cls.of_information(K, classes, value, affected).bounds(releases))
-            if not shift or shift == math.inf:
-                break
-            last, value = value, min(most, value * whole.result / shift)
-            # A first step of less than a tenth leaves next to nothing: an estimate may take a second.
-            if abs(value / last - 1) <= (NEAR / 20 if step else NEAR_GUESS):
-                return value, None
-        return None
+        # A noisy label shows less of r moved votes than its noisy counts do, whose μ is √2·r/σ, and μ of a total is
+        # about half of its ε or less.
+        guess = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / (math.sqrt(2 * releases) * affected)
+        return near_value(about, total.epsilon, most, guess=min(most / 2, 1.25 * guess))
 
     @property
     def value(self) -> float:

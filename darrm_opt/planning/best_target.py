@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import PLANNED, SLOW, STATED, estimated_epsilon, total_of
 from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
@@ -30,13 +30,9 @@ from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
-from darrm_opt.errors import DeltaTooSmall, InvalidInput
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
-
-ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
-"""Grid points of the estimates along the curve; coarser where that would take more updates than
-this in one estimate."""
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
 """Points of the curve that are proved: how many, and how far apart their δ are, as a share."""
@@ -171,25 +167,17 @@ def sum_of_epsilons(target: Privacy, queries: int) -> float:
     return math.nextafter(queries * target.epsilon, math.inf)
 
 
-def estimated_cost(
-    noise: NoiseFunction, constraint: PrivacyConstraint, multisets: Counts, queries: int, total_delta: float
-) -> float | None:
-    """Return an estimate of the total ε of ``queries`` releases, from some pairs of neighbours only: no proof.
+def likely_pairs(noise: NoiseFunction, constraint: PrivacyConstraint, multisets: Counts) -> ReleaseGuarantee:
+    """Return some pairs of neighbours of a γ, for estimates: no proof.
 
     ``multisets``: the pairs to look at, such as those that the program of a design is made of: nearly always all that
-    matter, for a tenth of the time of a proof. None where an estimate would take long itself.
+    matter, for a tenth of the time of a proof.
     """
     pairs = np.stack(constraint.pair(noise.signed, multisets), axis=1)
     hull = upper_hull(np.clip(pairs, 0.0, 1.0))
     # of two that are each other's mirror image one: the other is its complement once the neighbours are swapped
     region = inner_region(hull[hull.sum(axis=1) >= 1.0 - 1e-12])
-    points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / (region.moves.shape[0] * queries)))
-    if points < ESTIMATE_POINTS // 4:
-        return None
-    try:
-        return compose_bits([(region, queries)], points=points).epsilon(total_delta)
-    except DeltaTooSmall:
-        return math.inf
+    return ReleaseGuarantee(likely=lambda: region)
 
 
 def check_total(total: Privacy) -> None:
@@ -385,7 +373,8 @@ class _TargetSearch:
             return solution, self._cost(solution) if near is None else near
         assert self._rows is not None  # noqa: S101 - for the type checker: a solve has just set them
         constraint = PrivacyConstraint.of(solution.problem)
-        cost = estimated_cost(solution.noise, constraint, self._rows, self._queries, self._total.delta)
+        likely = likely_pairs(solution.noise, constraint, self._rows)
+        cost = estimated_epsilon([(likely, self._queries)], self._total.delta)
         return solution, self._cost(solution) if cost is None else cost
 
     def _equal_share(self) -> Solution:

@@ -24,10 +24,9 @@ from darrm_opt.accounting.mixture import (
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import PLANNED, SLOW, estimated_epsilon, total_of
 from darrm_opt.accounting.total import cost as account_cost
-from darrm_opt.decimals import GRID_DIGITS
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.report import guarantee, text_above
+from darrm_opt.design.report import guarantee
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
@@ -37,11 +36,11 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
 from darrm_opt.planning.best_target import (
-    QUICK_GUESS_ERROR,
     BestTarget,
     best_target,
     equal_share,
-    estimated_cost,
+    likely_pairs,
+    sum_of_epsilons,
 )
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
@@ -51,11 +50,8 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 PRECISION, PURE_PRECISION = 1e-4, 1e-7
 """Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter."""
 
-ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
-"""As `PRECISION`, for a first calibration by an estimate, and for an account that is an average over many counts."""
-
-ADAPTIVITY_MARGIN = 0.95
-"""Share of the estimated value at which the account starts: an adversary gets a little more than estimated."""
+MIXTURE_PRECISION = 5e-3
+"""As `PRECISION`, for an account that is an average over many counts."""
 
 QUICK_PRECISION = 2e-5
 """As `PRECISION`, from an estimate that is nearly right."""
@@ -214,98 +210,84 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
 
 def calibrated_option(name: str, question: Question) -> Option:
     """Return a mechanism with one parameter at the most useful value of which all queries fit the total."""
-    kind = mechanism_class(name)
-    if question.released.voter.epsilon == math.inf and question.affected_distribution is None:
-        return _calibrated_for_fixed_votes(name, question)
-    if question.total.delta == 0:
-        return _calibrated_without_delta(name, question)
-    # Private voters, or a draw: what is composed is the γ that the mechanism amounts to, by the accounts of γ.
-    most = kind.most_information(question.K, 2)
-    guess, precision = min(most, 1 / question.K), PRECISION
+    queries, total, quick = question.queries, question.total, question.quick
+    fixed = question.released.voter.epsilon == math.inf and question.affected_distribution is None
+    try:
+        if fixed:  # at the parameter that every other door gives
+            # The time of the account of bits grows with the number of queries.
+            skip = ("bits",) if quick else ()
+            mechanism = mechanism_class(name).calibrated(
+                question.K, question.classes, total, queries, affected=question.affected, skip=skip
+            )
+            # By the same accounts as the calibration, so that what fitted there fits here.
+            spent = account_cost(mechanism, queries, total.delta, skip=skip)
+            epsilon, account = spent.epsilon, spent.account
+        else:
+            mechanism = _calibrated_gamma(name, question)
+            epsilon, account = cost(mechanism.gamma, question)
+    except InvalidInput as err:
+        if err.argument == "classes":
+            return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
+        return nothing_fits(name, question)
+    why = f"{mechanism.words} {question.composing()}"
+    parameters = {mechanism.parameter: mechanism.value}
+    # Between two classes the mechanism is a γ, with a target that `verify` proves and that a file can carry.
+    if question.classes == 2:
+        own = mechanism if fixed else None
+        return _option(name, question, mechanism.gamma, epsilon, account, why, parameters, own)
+    return Option.fitting(
+        name,
+        question,
+        why,
+        question.vote_law.leader_shares(mechanism),
+        Privacy(epsilon, total.delta),
+        account,
+        queries=queries,
+        parameters=parameters,
+        mechanism=mechanism,
+    )
 
-    def noise_of(information: float) -> NoiseFunction:
-        return kind.of_information(question.K, 2, information).gamma
 
-    guess_error, voters, queries, total = None, question.released, question.queries, question.total
-    if question.affected_distribution is not None:
+def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
+    """Return a mechanism for private voters, or a draw: what is composed is the γ that it amounts to."""
+    voters, queries, total = question.released, question.queries, question.total
+    estimate: Callable[[VoteMechanism], float | None] | None = None
+    precision = PRECISION
+    if not total.delta:
+        precision = PURE_PRECISION
+    elif question.affected_distribution is not None:
         distribution, precision = question.affected_distribution, MIXTURE_PRECISION
         check_draw(voters, queries, total, distribution)
 
-        def estimate(information: float) -> tuple[NoiseFunction, float]:
-            noise = noise_of(information)
-            return noise, estimated_mixture(noise, voters, queries, total.delta, distribution)
+        def estimate(mechanism: VoteMechanism) -> float | None:
+            return estimated_mixture(mechanism.gamma, voters, queries, total.delta, distribution)
 
-        first = calibrate(estimate, total.epsilon, most, guess=guess, precision=ESTIMATE_PRECISION, stop=question.stop)
-        if first is None:  # what exceeds the budget by an estimate from below does not fit
-            return nothing_fits(name, question)
-        guess = ADAPTIVITY_MARGIN * first.value
-    elif (near := _estimate(noise_of, question, most)) is not None:
-        guess, precision, guess_error = near
+    elif question.quick:
+        precision = QUICK_PRECISION
 
-    def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
-        noise = noise_of(information)
-        return noise, cost(noise, question)[0]
+        def estimate(mechanism: VoteMechanism) -> float | None:
+            return estimated_epsilon([(NoisyMajority(mechanism.gamma, voters).guarantee, queries)], total.delta)
 
-    best = calibrate(
-        noise_and_cost,
-        total.epsilon,
-        most,
-        guess=guess,
+    elif len(voters.voter.points) > 1:  # by the pairs that are likely: the proof of an account takes far longer
+        precision, constraint = PROFILE_PRECISION, PrivacyConstraint.of(voters)
+        multisets = binding_family(constraint)
+
+        def estimate(mechanism: VoteMechanism) -> float | None:
+            likely = likely_pairs(mechanism.gamma, constraint, multisets)
+            near = estimated_epsilon([(likely, queries)], total.delta)
+            return None if near is None else near / (1 - LIKELY_MARGIN)
+
+    return mechanism_class(name).calibrated(
+        question.K,
+        2,
+        total,
+        queries,
+        affected=question.affected,
         precision=precision,
-        guess_error=guess_error,
+        spent=lambda mechanism: cost(mechanism.gamma, question)[0],
+        estimate=estimate,
         stop=question.stop,
     )
-    if best is None:
-        return nothing_fits(name, question)
-    # Of the γ that was found: which account it was is not kept by the search.
-    epsilon, account = cost(best.result, question)
-    mechanism = kind.of_information(question.K, 2, best.value)
-    why = f"{mechanism.words} {question.composing()}"
-    parameters = {mechanism.parameter: mechanism.value}
-    return _option(name, question, best.result, epsilon, account, why, parameters)
-
-
-def _estimate(
-    noise_of: Callable[[float], NoiseFunction], question: Question, most: float
-) -> tuple[float, float, float] | None:
-    """Return about the calibrated information, what may stay unused, and the error; None where accounts are quick."""
-    if question.quick:
-        near = _quick_estimate(noise_of, question, most)
-        return None if near is None else (near, QUICK_PRECISION, QUICK_GUESS_ERROR)
-    if len(question.released.voter.points) == 1:
-        return None
-    near = _likely_estimate(noise_of, question, most)
-    return None if near is None else (near, PROFILE_PRECISION, PROFILE_PRECISION)
-
-
-def _quick_estimate(noise_of: Callable[[float], NoiseFunction], question: Question, most: float) -> float | None:
-    """Return about the calibrated information of many releases: an account of them takes much longer than this."""
-    voters, queries, total = question.released, question.queries, question.total
-
-    def estimate(information: float) -> tuple[None, float]:
-        near = estimated_epsilon([(NoisyMajority(noise_of(information), voters).guarantee, queries)], total.delta)
-        return None, math.inf if near is None else near
-
-    guess = min(most, 1 / question.K)
-    near = calibrate(estimate, total.epsilon, most, guess=guess, precision=PRECISION, stop=question.stop)
-    return None if near is None else near.value
-
-
-def _likely_estimate(noise_of: Callable[[float], NoiseFunction], question: Question, most: float) -> float | None:
-    """Return about the calibrated information by the pairs that are likely: the proof of an account takes far longer.
-
-    Where a profile has several points; it costs a little less than the total.
-    """
-    constraint = PrivacyConstraint.of(question.released)
-    multisets, budget = binding_family(constraint), question.total.epsilon * (1 - LIKELY_MARGIN)
-
-    def estimate(information: float) -> tuple[None, float]:
-        near = estimated_cost(noise_of(information), constraint, multisets, question.queries, question.total.delta)
-        return None, math.inf if near is None else near
-
-    guess = min(most, 1 / question.K)
-    near = calibrate(estimate, budget, most, guess=guess, precision=PROFILE_PRECISION / 10, stop=question.stop)
-    return None if near is None else near.value
 
 
 def nothing_fits(name: str, question: Question) -> Option:
@@ -315,71 +297,13 @@ def nothing_fits(name: str, question: Question) -> Option:
     return Option.unfit(name, question, NOTHING_FITS)
 
 
-def _calibrated_for_fixed_votes(name: str, question: Question) -> Option:
-    """Return a mechanism for voters that are taken as not private, at the parameter that every other door gives."""
-    queries, total = question.queries, question.total
-    # The time of the account of bits grows with the number of queries.
-    skip = ("bits",) if question.quick else ()
-    try:
-        mechanism = mechanism_class(name).calibrated(
-            question.K, question.classes, total, queries, affected=question.affected, skip=skip
-        )
-    except InvalidInput as err:
-        if err.argument == "classes":
-            return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
-        return Option.unfit(name, question, NOTHING_FITS)
-    # By the same accounts as the calibration, so that what fitted there fits here.
-    spent = account_cost(mechanism, queries, total.delta, skip=skip)
-    why = f"{mechanism.words} {question.composing()}"
-    parameters = {mechanism.parameter: mechanism.value}
-    # Between two classes the mechanism is a γ, with a target that `verify` proves and that a file can carry.
-    if question.classes == 2:
-        return _option(name, question, mechanism.gamma, spent.epsilon, spent.account, why, parameters, mechanism)
-    return Option.fitting(
-        name,
-        question,
-        why,
-        question.vote_law.leader_shares(mechanism),
-        Privacy(spent.epsilon, total.delta),
-        spent.account,
-        queries=queries,
-        parameters=parameters,
-        mechanism=mechanism,
-    )
-
-
-def _calibrated_without_delta(name: str, question: Question) -> Option:
-    """Return a mechanism with one parameter at a total δ of 0, each release proved private for an equal share."""
-    # There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
-    voters, total, queries = question.released, question.total, question.queries
-    kind = mechanism_class(name)
-    most = kind.most_information(question.K, 2)
-    # a target is put on a decimal grid: it must not come to lie above
-    share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
-    problem = Problem(voters.K, voters.voter, Privacy(share), voters.affected)
-
-    def noise_and_cost(information: float) -> tuple[NoiseFunction, float]:
-        noise = kind.of_information(question.K, 2, information).gamma
-        private_noise = certify_unscaled(problem, noise)
-        return (noise, math.inf) if private_noise is None else (private_noise, 0.0)
-
-    guess = min(most, 1 / question.K)
-    best = calibrate(noise_and_cost, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=question.stop)
-    if best is None:
-        return nothing_fits(name, question)
-    spent = basic_composition(problem.target.epsilon, 0.0, queries)
-    words = kind.of_information(question.K, 2, best.value).words
-    why = (
-        f"{words} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε "
-        f"add up. {question.composing()}"
-    )
-    parameters = {kind.parameter: kind.of_information(question.K, 2, best.value).value}
-    return _option(name, question, best.result, spent.epsilon, "simple", why, parameters, problem=problem)
-
-
 def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
     """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
     voters, queries, total = question.released, question.queries, question.total
+    if not total.delta:  # the ε of releases add up, each proved for an equal share
+        share = _equal_share_problem(question)
+        fits = certify_unscaled(share, noise) is not None
+        return (sum_of_epsilons(share.target, queries), "simple") if fits else (math.inf, "none")
     if question.affected_distribution is None:
         parts, skip = [(NoisyMajority(noise, voters).guarantee, queries)], SLOW if question.quick else ()
         found = total_of(parts, total.delta, effort=PLANNED, skip=skip)

@@ -31,7 +31,7 @@ from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import SEARCHED, exact_epsilon
+from darrm_opt.accounting.total import SEARCHED, estimated_epsilon, exact_epsilon
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
 from darrm_opt.design.goal import CanonicalGoal
@@ -43,7 +43,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, estimated_cost, sum_of_epsilons
+from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, likely_pairs, sum_of_epsilons
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
@@ -77,7 +77,8 @@ class SequenceProgram:
 
     def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
         """Return an estimate of the total ε from the multisets found so far; None if that would take long."""
-        return estimated_cost(noise, self._constraint, self._multisets, queries, total_delta)
+        likely = likely_pairs(noise, self._constraint, self._multisets)
+        return estimated_epsilon([(likely, queries)], total_delta)
 
     def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
         """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance.

@@ -15,7 +15,7 @@ from support.enumeration import adaptive_bits_delta, vote_pairs
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.accounting.guarantee import ReleaseGuarantee
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, estimated_shift
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
@@ -24,7 +24,6 @@ from darrm_opt.accounting.total import (
     CHEAP,
     SEARCHED,
     cost,
-    estimated_shift,
     most_releases,
     refuse_samples,
     total_of,

@@ -17,13 +17,11 @@ from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     CountGroup,
     MixtureTotal,
-    estimated_mixture,
     mixture_epsilon,
     mixture_total,
 )
 from darrm_opt.accounting.release_profile import ReleaseProfile
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import up
@@ -137,21 +135,3 @@ def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.Mo
         one = AffectedDistribution.exactly(1, 3)
         mixture_total(GAMMA, PRIVATE, queries, one, fresh=True, total_delta=0.01, points=5)
         assert given == [pytest.approx((share, 4e-5 / queries))]
-
-
-def test_a_small_total_is_estimated_too() -> None:
-    gamma = NoiseFunction(np.full(4, 1e-4))
-    proved = mixture_epsilon(gamma, OPEN, 1, 1e-7, LAW)
-    assert 0 < proved < 1e-3
-    assert 0.9 * proved < estimated_mixture(gamma, OPEN, 1, 1e-7, LAW) <= proved
-
-
-def test_an_estimate_tries_pairs_from_one_end_of_the_region_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    voters = Problem(31, Privacy(math.inf), Privacy(1.0), 2)
-    gamma = noise_function(31, LaplaceNoise(20.0))
-    few = mixture._main_pairs(gamma, voters)
-    monkeypatch.setattr(mixture, "MAX_PAIRS", 10**6)
-    every = mixture._main_pairs(gamma, voters)
-    assert len(few) == 12 < len(every)
-    assert few[[0, -1]].tolist() == every[[0, -1]].tolist()
-    assert np.all(every[:, 0] > every[:, 1])

@@ -40,7 +40,6 @@ from darrm_opt.planning.best_target import (
     best_target,
     equal_share,
     likely_pairs,
-    sum_of_epsilons,
 )
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
@@ -277,6 +276,10 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
             near = estimated_epsilon([(likely, queries)], total.delta)
             return None if near is None else near / (1 - LIKELY_MARGIN)
 
+    def spent(mechanism: VoteMechanism) -> float:
+        epsilon, _ = cost(mechanism.gamma, question)
+        return epsilon if total.delta or epsilon == math.inf else 0.0  # an equal share is all that is known there
+
     return mechanism_class(name).calibrated(
         question.K,
         2,
@@ -284,7 +287,7 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
         queries,
         affected=question.affected,
         precision=precision,
-        spent=lambda mechanism: cost(mechanism.gamma, question)[0],
+        spent=spent,
         estimate=estimate,
         stop=question.stop,
     )
@@ -303,7 +306,8 @@ def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
     if not total.delta:  # the ε of releases add up, each proved for an equal share
         share = _equal_share_problem(question)
         fits = certify_unscaled(share, noise) is not None
-        return (sum_of_epsilons(share.target, queries), "simple") if fits else (math.inf, "none")
+        total_epsilon = basic_composition(share.target.epsilon, 0.0, queries).epsilon
+        return (total_epsilon, "simple") if fits else (math.inf, "none")
     if question.affected_distribution is None:
         parts, skip = [(NoisyMajority(noise, voters).guarantee, queries)], SLOW if question.quick else ()
         found = total_of(parts, total.delta, effort=PLANNED, skip=skip)

@@ -24,8 +24,7 @@ def upper_bound(values: ArrayLike | float, otherwise: ArrayLike | float = math.i
     >>> upper_bound([1.0, math.nan, math.inf], 5.0).tolist(), float(upper_bound(math.nan))
     ([1.0, 5.0, 5.0], inf)
     """
-    values, otherwise = np.asarray(values, dtype=np.float64), np.asarray(otherwise, dtype=np.float64)
-    return np.fmin(values, np.where(np.isnan(otherwise), np.inf, otherwise))
+    return np.fmin(np.asarray(values, dtype=np.float64), np.where(np.isnan(otherwise), np.inf, otherwise))
 
 
 def is_within(bound: float, limit: float) -> bool:

@@ -134,6 +134,11 @@ def test_moments_are_those_of_every_outcome_and_no_less(among: int) -> None:
         )
         found = (removed if sign > 0 else added)[place]
         assert math.log(exact) <= found <= math.log(exact) + 0.01 * (ORDERS[place] - 1)
+    little = (off + on) / 2
+    for fn, sides, alone in ((removed_moments, (on, off), removed), (added_moments, (off, on), added)):
+        less = LawPairs(little, off) if fn is removed_moments else LawPairs(off, little)
+        for pairs in ([less, LawPairs(*sides)], [LawPairs(*sides), less]):  # the largest of all pairs counts
+            np.testing.assert_allclose(fn(pairs, among, 0.0, ORDERS[:9]), alone, rtol=1e-6)
 
 
 def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +154,9 @@ def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch)
 
     def epsilon_of(_: Array, delta: float, __: Array) -> tuple[float, float]:
         asked["deltas"].append(delta)
-        return 1.0, 2.0
+        return float(len(asked["deltas"])), 2.0  # larger for a record added: then more orders are asked
 
+    assert np.all(np.diff(allocation.ROUND_KNOTS) > 0)
     for name in ("removed_moments", "added_moments"):
         monkeypatch.setattr(allocation, name, recorded(name))
     monkeypatch.setattr(allocation, "rdp_epsilon", epsilon_of)

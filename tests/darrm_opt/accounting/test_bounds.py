@@ -63,6 +63,8 @@ def test_powers_are_added_up_by_their_logarithms() -> None:
         math.log(float(np.sum(p[:3] ** 3 / q[:3] ** 2))), rel=1e-14
     )
     assert float(log_power_sum(*logs[::-1], 3.0)) == math.inf  # an answer of only one side
+    never = np.append(logs[0], -math.inf), np.append(logs[1], -math.inf)  # one of neither
+    assert float(log_power_sum(*never, 3.0)) == float(log_power_sum(*logs, 3.0))
     # 2000·ln(½/¼): the power itself is beyond the range of doubles.
     assert float(log_power_sum(*logs, 2001.0)) == pytest.approx(1999 * math.log(2) + math.log(1.5), rel=1e-14)
 
@@ -109,6 +111,7 @@ def test_tails_keep_their_logarithms(sigma: float, end: int) -> None:
         assert float(tails.at_least(np.array(k))) == pytest.approx(exact, rel=1e-12)
         assert float(tails.below(np.array(1 - k))) == pytest.approx(exact, rel=1e-12)
     assert float(np.logaddexp(tails.at_least(np.array(0)), tails.below(np.array(0)))) == pytest.approx(0.0, abs=1e-14)
+    assert tails.error <= 1e-10
 
 
 CONTEXT = Context(prec=60)

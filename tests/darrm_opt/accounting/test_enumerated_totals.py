@@ -16,7 +16,7 @@ from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import cost
-from darrm_opt.errors import TooMuchWork
+from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism
@@ -101,6 +101,20 @@ def test_the_adaptive_recursion_is_that_of_every_transcript() -> None:
         assert 1.0 <= found <= 1.005
         halves = [LawPairs(p[:2], q[:2]), LawPairs(p[2:], q[2:])]
         assert adaptive_epsilon(halves, queries, delta) == pytest.approx(found, rel=1e-9)
+    assert adaptive_epsilon([LawPairs(p, q)], 1, 0.01) == LawPairs(p, q).epsilon(0.01)  # exactly: no grid
+
+
+def test_an_answer_of_one_side_alone_counts_in_every_step() -> None:
+    """Two releases show it with chance 1 − 0.9²: at less δ nothing is proved, and little is left at more."""
+    p, q = np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[1.0, 0.0], [0.5, 0.5]])
+    with pytest.raises(DeltaTooSmall):
+        adaptive_epsilon([LawPairs(p, q)], 2, 0.18)
+    assert adaptive_epsilon([LawPairs(p, q)], 2, 0.2) <= 0.01
+    delta = attained(p, q, 2, math.exp(-1.0))
+    assert delta > 0.19
+    losing = LawPairs(np.array([[0.6, 0.3, 0.1]]), np.array([[0.3, 0.7, 0.0]]))
+    delta = attained(losing.on_data, losing.on_neighbour, 2, math.exp(0.8))
+    assert 0.8 <= adaptive_epsilon([losing], 2, delta) <= 0.805
 
 
 def test_an_adaptive_recursion_that_takes_too_long_is_not_begun() -> None:

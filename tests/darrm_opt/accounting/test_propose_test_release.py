@@ -6,6 +6,7 @@ import json
 import math
 from copy import copy
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -56,6 +57,12 @@ def test_the_least_threshold_is_found(total: Privacy) -> None:
         proposal = earned_enumerated.extreme_proposal(VoteBatch(4, 2, 1, 2.0), total, 4.0, test_sigma)
         assert proposal is not None
         assert _least_threshold(total, test_sigma) == proposal.test_threshold
+
+
+def test_any_votes_cost_the_sum_of_their_labels_and_checks() -> None:
+    batch = VoteBatch(20, 3, 7, 3.0, threshold=10.0, check_sigma=5.0)
+    each = [Fraction(float(part.divergence(3).renyi(np.array([4.0]))[0])) for part in batch.releases()]
+    assert 7 * sum(each) <= Fraction(batch.renyi(4.0)) <= 7 * sum(each) * (1 + Fraction(1, 2**48))
 
 
 def test_a_total_without_a_limit_or_of_nothing_has_no_test() -> None:

@@ -373,6 +373,16 @@ def test_divergences_of_samples_are_never_below_the_sampled_pairs(rate: float, r
         assert bounds[0] < 2 * exact[0] / (orders[0] - 1)
 
 
+@for_each("rate", [0.02, 0.3])
+def test_the_larger_direction_of_a_sample_is_taken(rate: float) -> None:
+    """At order 2, where the formulas are short: a record added is bounded by more than one removed."""
+    orders, bounds = sampled.sampled_divergences(np.full(sampled.WHOLE_ORDERS.size, 0.1), rate, replace=False)
+    gain = rate**2 * math.expm1(0.1)
+    assert orders[0] == 2
+    assert bounds[0] == pytest.approx(math.log1p(gain / (1 - rate) ** 3), rel=1e-6)
+    assert bounds[0] > math.log1p(gain) * 1.01
+
+
 def test_the_cut_of_noise_follows_delta() -> None:
     """No cliff: ε grows with ln(1/δ), at σ of cells and of counts, with coins and by allocation."""
     coins, allocated = Sampling(750_000, 250), Sampling(750_000, scheme="random-allocation", among=3000)

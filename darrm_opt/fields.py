@@ -98,7 +98,7 @@ class Field:
     def _range(self) -> str:
         least, above, most, below = self.least, self.above, self.most, self.below
         lower, upper = above if least is None else least, below if most is None else most
-        if self.unit == "probability" and lower is not None and upper is not None:
+        if lower is not None and upper == 1:
             return f" in {'(' if least is None else '['}{lower:g}, {upper:g}{')' if most is None else ']'}"
         if least is not None and most is not None:
             return f" from {_number(least)} to {_number(most)}"

@@ -538,6 +538,13 @@ def real_number(
     return number
 
 
+def field_number(value: Any, name: str, **changes: Any) -> Any:
+    """Return the number of a declared field (`darrm_opt.fields`) in its range; ``changes`` narrow it (`Field.of`)."""
+    field = FIELDS[name].of(**changes)
+    check: Any = whole_number if field.kind == "whole" else real_number
+    return check(value, name, field.accepted, **field.limits)
+
+
 def _as_float(value: Any, argument: str, accepted: str) -> float:
     """Return a number of another type as a float, unless that would make it 0 or infinite."""
     value = _number_of(value)
@@ -579,7 +586,7 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
     if target_epsilon is not None:
         return _protects(_epsilon(target_epsilon, "target_epsilon"))
-    allowance = real_number(m, "m", FIELDS["m"].accepted, above=0, below=math.inf)
+    allowance = field_number(m, "m", below=math.inf, says=FIELDS["m"].accepted)
     # The decimal grid of `Problem` takes 3·0.1 for 0.3: m = 3 and a target of 0.3 are one problem.
     return _protects(allowance * epsilon)
 

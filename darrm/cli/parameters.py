@@ -530,20 +530,12 @@ def options_named(**options: str) -> Iterator[None]:
 
 def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: bool = True) -> Privacy:
     """Return the (ε, δ) of all releases together, as typed."""
-    from math import inf
-
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, real_number
+    from darrm_opt.problem import Privacy, field_number, real_number
 
     nats = "a finite number of nats, at least 0"
-    chance = "a probability in [0, 1)" if allow_zero_delta else "a probability in (0, 1)"
-    total_epsilon = real_number(number(epsilon), "total_epsilon", nats)
-    total_delta = real_number(number(delta), "total_delta", chance)
-    if not 0 <= total_epsilon < inf:
-        raise InvalidInput("total_epsilon", total_epsilon, nats)
-    if not 0 <= total_delta < 1 or (total_delta == 0 and not allow_zero_delta):
-        raise InvalidInput("total_delta", total_delta, chance)
-    return Privacy(total_epsilon, total_delta)
+    zero = {} if allow_zero_delta else {"least": None, "above": 0}
+    total_epsilon = real_number(number(epsilon), "total_epsilon", nats, least=0, below=inf)
+    return Privacy(total_epsilon, field_number(number(delta), "total_delta", **zero))
 
 
 def number(text: str | None) -> Any:

@@ -28,8 +28,9 @@ from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Problem, real_number, whole_number
+from darrm_opt.problem import Problem, field_number, real_number
 from darrm_opt.rounding import up
 from darrm_opt.search import largest_count_between
 
@@ -127,8 +128,8 @@ MIN_EXPONENT = {"m": -3, "target_epsilon": -6, "epsilon": -4}
 MAX_SEARCHED_EPSILON = 100.0
 """Largest target ε that is tried [nats]."""
 
-MIN_DIGITS, MAX_DIGITS, DIGITS = 2, 10, 3
-"""Significant digits of the searched numbers: fewest, most, and usual."""
+DIGITS = 3
+"""Significant digits of the searched numbers, by default."""
 
 FULL_SLACK = 1e-12
 """A utility or agreement of 1 is reached up to the repair's scaling, which costs about this much."""
@@ -303,15 +304,14 @@ def least_m(
         affected=problem.affected,
         objective=objective,
         shape=shape,
-        digits=MAX_DIGITS,
+        digits=int(FIELDS["digits"].limits["most"]),
         **options,
     ).solution
 
 
 def check_digits(digits: int) -> None:
     """Refuse a number of digits that `least_parameter` does not search."""
-    accepted = f"a whole number of digits, {MIN_DIGITS} to {MAX_DIGITS}"
-    whole_number(digits, "digits", accepted, least=MIN_DIGITS, most=MAX_DIGITS)
+    field_number(digits, "digits")
 
 
 class _Grid:
@@ -340,8 +340,8 @@ def _requested_measure(utility: float | None, agreement: float | None) -> tuple[
     if (utility is None) == (agreement is None):
         raise InvalidInput("utility", utility, "a share in (0, 1], or an agreement in (0.5, 1], and not both")
     if agreement is None:
-        return "utility", real_number(utility, "utility", "a share in (0, 1]", above=0, most=1)
-    return "agreement", real_number(agreement, "agreement", "a probability in (0.5, 1]", above=0.5, most=1)
+        return "utility", float(field_number(utility, "utility"))
+    return "agreement", float(field_number(agreement, "agreement"))
 
 
 def _threshold(wanted: float) -> float:
@@ -400,7 +400,7 @@ def _largest_value(parameter: Parameter, K: int, m: float | None, epsilon: float
     if parameter == "epsilon":
         return MAX_SEARCHED_EPSILON / max(1.0, float(m or 1.0))
     voters = float(epsilon) if isinstance(epsilon, int | float) and 0 < epsilon < np.inf else 1.0
-    return min(float(whole_number(K, "K", "a whole number of voters, at least 1")), MAX_SEARCHED_EPSILON / voters)
+    return min(float(field_number(K, "K")), MAX_SEARCHED_EPSILON / voters)
 
 
 def _neighbour(value: float, solution: Solution, measure: UtilityMeasure) -> Neighbour:

@@ -36,7 +36,7 @@ from darrm_opt.accounting.total import (
 from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy, field_number, real_number, whole_number
 from darrm_opt.randomness import RandomSource
 from darrm_opt.tables.record import USE_FIELDS
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
@@ -71,9 +71,6 @@ CONFIDENT = "confident_gnmax"
 
 TESTED = "gnmax"
 """Name of the mechanism whose batches may be tested, and earn their total."""
-
-MAX_QUERIES = 10**9
-"""Most queries that a file may name with their total."""
 
 CHECKS = ("threshold", "check_sigma", "cap")
 """Numbers of such a check."""
@@ -616,11 +613,10 @@ def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
     names = ("queries", "total_epsilon", "total_delta")
     if not any(name in record for name in names):
         return None
-    accepted = f"a whole number of releases, 1 to {MAX_QUERIES:,}"
-    queries = whole_number(record.get("queries"), "queries", accepted, most=MAX_QUERIES)
+    queries = field_number(record.get("queries"), "queries")
     accepted = "a finite number of nats, at least 0"
     epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted, least=0, below=math.inf)
-    delta = real_number(record.get("total_delta"), "total_delta", "a probability in [0, 1)", least=0, below=1)
+    delta = field_number(record.get("total_delta"), "total_delta")
     return queries, Privacy(epsilon, delta)
 
 
@@ -632,9 +628,7 @@ def with_shape(mechanism: VoteMechanism, K: int, affected: int) -> VoteMechanism
 
 def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
     """Return voters, classes and votes that a record can move, checked."""
-    K = whole_number(K, "K", "a whole number of voters, at least 1")
-    accepted = f"a whole number of classes, 2 to {MAX_CLASSES:,}"
-    classes = whole_number(classes, "classes", accepted, least=2, most=MAX_CLASSES)
+    K, classes = field_number(K, "K"), field_number(classes, "classes", most=MAX_CLASSES)
     affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}", most=K)
     return K, classes, affected
 

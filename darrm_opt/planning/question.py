@@ -35,14 +35,11 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.best_target import check_total
 from darrm_opt.priors import Prior
-from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, real_number, whole_number
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, field_number, real_number
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import PastVotes, PluralityPrior, Ties, is_class_prior, parse_prior, sample_counts
 from darrm_opt.tables.problem import Histograms, has_table, histograms
 from darrm_opt.tables.table import Table
-
-MAX_QUERIES = 10**9
-"""Most queries of one plan, as in every account."""
 
 MAX_EXACT_QUERIES = 500
 """Most queries for which the accounts whose time grows with their number are used."""
@@ -227,8 +224,7 @@ class Question:
         if sampling is not None and voter is not None and voter.epsilon < math.inf:
             # From here on they are fresh voters, whose own privacy is amplified.
             voter, sampling = _drawn_voter(voter, sampling, K, classes, affected, fresh), None
-        accepted = f"a whole number of queries from 1 to {MAX_QUERIES}"
-        queries = whole_number(queries, "queries", accepted, most=MAX_QUERIES)
+        queries = field_number(queries, "queries")
         check_total(total)
         affected = 1 if affected is None and sampling is not None else affected
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
@@ -366,7 +362,7 @@ def end_of(time_limit: float | None) -> float:
     """Return when the time is up, by the monotonic clock [s]; inf where there is no limit."""
     if time_limit is None:
         return math.inf
-    return time.monotonic() + real_number(time_limit, "time_limit", "seconds above 0", above=0)
+    return time.monotonic() + float(field_number(time_limit, "time_limit"))
 
 
 def remaining(end: float) -> float | None:

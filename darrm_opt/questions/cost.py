@@ -10,10 +10,9 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import Report
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
-from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
-from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES, MAX_QUERIES
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
+from darrm_opt.problem import Privacy, field_number
 from darrm_opt.questions.question import Answer, asked, told
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
 
@@ -146,7 +145,7 @@ class Cost(MechanismQuestion):
         """Refuse a name of no mechanism, and fields of both questions at once."""
         found = mechanism_class(self.mechanism)
         self.drawn()
-        whole_number(self.queries, "queries", FIELDS["queries"].accepted, most=MAX_QUERIES)
+        field_number(self.queries, "queries")
         if (self.parameter is None) == (self.total_epsilon is None):
             raise InvalidInput("parameter", self.parameter, "exactly one of parameter and total_epsilon")
         # What would be ignored is refused: a δ of one release and a total δ are different claims.

@@ -20,6 +20,9 @@ SUITES = {
 EPSILON = 0.1
 """ε of one voter in every case [nats]."""
 
+MU = 0.0325
+"""μ of the Gaussian voters that state several points: they are (0.1, 1e-5)-DP."""
+
 ALLOWANCES = (3, 10, 20, 50)
 """m, as far as below K/2: from there on no noise is needed."""
 
@@ -44,6 +47,7 @@ class Solve:
         cold: time everything from the import of darrm_opt on; else what is imported or compiled on first use is
             loaded by a small solve that is not timed.
         delta: δ of the release instead.
+        points: voters state this many points of gaussian(`MU`), of which (ε, Δ) is the last; 0: that one alone.
         repeats: solves in one process, of which the median counts.
     """
 
@@ -56,6 +60,7 @@ class Solve:
     tolerance: float = 1e-6
     cold: bool = False
     delta: float | None = None
+    points: int = 0
     repeats: int = 1
 
 
@@ -204,8 +209,21 @@ ENGINE = (
 """Single designs and what is wanted of them."""
 
 
+STATED = ((11, 8, 0.1), (35, 5, 1), (101, 3, 10), (301, 2, 60))
+"""K, points of a voter's profile, and the seconds wanted, with a gap of 1e-6."""
+
+
 def engine() -> Iterator[Case]:
     """Yield single designs, the profile of one, the total of another, and the peer that builds every row."""
+    for K, points, seconds in STATED:
+        for m in (1, 3):
+            yield Case(
+                name=f"one design: K={K}, {points} points of gaussian({MU}), m={m}",
+                suite="engine",
+                job=Solve(K, m, 1e-5, points=points),
+                wanted=Wanted(seconds=seconds, gap=1e-6),
+                repeats=1 if K > 35 else 3,
+            )
     for job, wanted in ENGINE:
         delta = "" if job.delta is None else f", δ={job.delta:g}"
         yield Case(

@@ -113,7 +113,7 @@ def design_limit(K: int, certificate: str, rows: int) -> float:
 
 def limit_of(job: Job, run: Measurement) -> float | None:
     """Return the limit of a measured job [s], of a profile one search for each value; None where none is stated."""
-    if not isinstance(job, Solve | Profile) or run.certificate is None:
+    if not isinstance(job, Solve | Profile) or run.certificate is None or (isinstance(job, Solve) and job.points):
         return None
     searches = job.values if isinstance(job, Profile) else 1
     return searches * design_limit(job.K, run.certificate, run.rows or 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import EPSILON, Load, Profile, Solve, Total
+from benchmarks.cases import EPSILON, MU, Load, Profile, Solve, Total
 
 if TYPE_CHECKING:  # darrm_opt is imported where its import is timed
     from darrm_opt import Solution
@@ -101,6 +101,10 @@ def _solve(job: Solve) -> Solution:
     from darrm_opt import Problem, solve
 
     problem = Problem.from_allowance(K=job.K, m=job.m, epsilon=EPSILON, Delta=job.Delta, delta=job.delta)
+    if job.points:
+        from darrm_opt.privacy_curves import stated_profile
+
+        problem = Problem(job.K, stated_profile(f"gaussian({MU})", problem.target, job.points), problem.target)
     choices: dict[str, Any] = {"shape": job.shape, "method": job.method, "tolerance": job.tolerance}
     found: Solution = solve(problem, job.objective, backend="highs", **choices)
     return found

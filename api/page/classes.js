@@ -5,6 +5,7 @@ import { byId, make, scrolling, table } from "./elements.js";
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 import { advised } from "./plan.js";
 import { bodyOf, questionOf } from "./question.js";
+import * as statement from "./statement.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
 const FIELDS = {
@@ -23,7 +24,10 @@ const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "label
 
 const question = questionOf({
   form: "class-form", status: "class-status", path: "v1/plurality/options", names: FIELDS, request: () => bodyOf(FIELDS, TEXTS), present,
-  empty: () => byId("class-options").replaceChildren(),
+  empty: () => {
+    byId("class-options").replaceChildren();
+    statement.withdraw("classes");
+  },
 });
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
@@ -45,8 +49,23 @@ function mechanismName(mechanism) {
   return mechanism === "optimal" ? "optimal table" : label(mechanism);
 }
 
-function present(answer) {
+function present(answer, body) {
+  statement.offer("classes", () => planRows(answer, body));
   byId("class-options").replaceChildren(...ranking({ ...answer, voters: { epsilon: "inf" } }));
+}
+
+/** Returns the rows of a statement of the best option of a plan. */
+export function planRows({ K, affected, classes, queries, total, options: [best], groups }, body) {
+  const voters = groups ? groups.map(({ K, epsilon, Delta }) => `${K} ${epsilon === "inf" ? "that are not private" : `that are ${guarantee(epsilon, Delta ?? 0)}`}`).join(", ") : "";
+  return [
+    ["Guarantee", `${guarantee(total.epsilon, total.delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers; ε = ${roundedUp(best.epsilon)} is proved`],
+    ["Mechanism", `${mechanismName(best.name)} among ${classes} classes, ${sortedParameters(best.parameters).join(", ")}; darrm plan writes it to a file, whose hash darrm statement says`],
+    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters${voters && `: ${voters}`}`],
+    ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
+    ["What leaves", "one class a release, or none; no counts and no margins"],
+    ["Assumed", body.groups ? statement.PRIVATE_VOTERS : statement.LAYOUT],
+    ["Question", JSON.stringify(body)],
+  ];
 }
 
 /** Returns a plan among classes: what to do, figures of the best option, and a table of all. */
@@ -90,10 +109,14 @@ function shares({ right, wrong, abstained }) {
   return make("span", { class: "shares", "aria-hidden": "true" }, ...parts);
 }
 
-function chosen(parameters) {
+function sortedParameters(parameters) {
   const order = Object.keys(SYMBOLS); // the API's objects come in any order
   const sorted = Object.entries(parameters).sort(([one], [other]) => order.indexOf(one) - order.indexOf(other));
-  const texts = sorted.map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
+  return sorted.map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
+}
+
+function chosen(parameters) {
+  const texts = sortedParameters(parameters);
   const parts = texts.map((text, index) => make("span", { class: "one" }, text + (index < texts.length - 1 ? ", " : "")));
   return make("span", { class: "chosen" }, ...parts.flatMap((part) => [part, make("wbr")]));
 }

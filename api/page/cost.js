@@ -6,6 +6,7 @@ import { byId, make } from "./elements.js";
 import { MECHANISMS } from "./mechanisms.js";
 import { count, guarantee, plain, roundedUp } from "./numbers.js";
 import { bodyOf, questionOf } from "./question.js";
+import * as statement from "./statement.js";
 
 /** Fields of the form (and of the URL) with the API's names. */
 const FIELDS = {
@@ -21,7 +22,10 @@ const FIRST = { cost_mechanism: Object.keys(MECHANISMS).find((name) => MECHANISM
 
 const question = questionOf({
   form: "cost-form", status: "cost-status", path: "v1/cost", names: FIELDS, further: { total_delta: "cost_delta" }, request, present,
-  empty: () => (byId("cost-result").hidden = true),
+  empty: () => {
+    byId("cost-result").hidden = true;
+    statement.withdraw("cost");
+  },
 });
 
 /** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
@@ -52,6 +56,7 @@ function request() {
 }
 
 function present({ mechanism, parameter, epsilon, delta, account, curve }, body) {
+  if (epsilon !== null) statement.offer("cost", () => rows({ mechanism, parameter, epsilon, delta, account }, body));
   const { queries = 1 } = body;
   byId("cost-result").hidden = false;
   const tiles = [
@@ -73,6 +78,22 @@ function present({ mechanism, parameter, epsilon, delta, account, curve }, body)
     of, title: `ε over the number of releases, at δ = ${plain(delta)}`, x: "releases Q", whole: true,
     about: sample(overQueries, (point) => count(point.queries, "release")),
   });
+}
+
+/** Returns the rows of a statement. */
+function rows({ mechanism, parameter, epsilon, delta, account }, { curve, ...body }) {
+  const { K, classes = 2, affected = 1, queries = 1, records, sample, sampling = "poisson" } = body;
+  const drawn = records === undefined ? "" : `; each release uses a fresh and secret sample of ${sample} of ${records} records (${sampling})`;
+  return [
+    ["Guarantee", `${guarantee(epsilon, delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers`],
+    ["Mechanism", `${label(mechanism)}, ${SYMBOLS[MECHANISMS[mechanism]] ?? MECHANISMS[mechanism]} = ${parameter}, among ${classes} classes${drawn}`],
+    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, which are not private`],
+    ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
+    ["What leaves", "one class a release, or none; no counts and no margins"],
+    ["Account", `${account}, the one that proves the least ε of all that hold`],
+    ["Assumed", statement.LAYOUT],
+    ["Question", JSON.stringify(body)],
+  ];
 }
 
 function plot(id, points, place, at, rest) {

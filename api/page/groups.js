@@ -1,11 +1,12 @@
 // Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture;
 // for several queries the options of /v1/plan.
 
-import { ranking } from "./classes.js";
+import { planRows, ranking } from "./classes.js";
 import { byId, make, scrolling, svg, table } from "./elements.js";
 import { count, guarantee, percent, plain } from "./numbers.js";
 import { ofVoters } from "./plan.js";
 import { bodyOf, number, questionOf } from "./question.js";
+import * as statement from "./statement.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
 const FIELDS = {
@@ -23,17 +24,23 @@ const MAX_GROUPS = 8;
 const MAX_ROWS = 200; // of the table; the API has all
 const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"];
 
-const empty = () => byId("group-answer").replaceChildren();
+const empty = () => {
+  byId("group-answer").replaceChildren();
+  statement.withdraw("groups");
+};
 const common = { form: "group-form", status: "group-status", empty };
 const design = questionOf({ ...common, path: "v1/table", names: FIELDS, request: () => request(FIELDS, ["objective"]), present });
 const plan = questionOf({
   ...common, path: "v1/plan", names: PLANNED,
   request: () => ({ ...request(PLANNED, ["prior"]), fresh: byId("group_fresh").value === "1" }),
-  present: (answer, body) => byId("group-answer").replaceChildren(
-    // Voters that are all alike have the answer of those that a number and an ε name.
-    ...(answer.voters ? ofVoters(answer) : ranking({ ...answer, fresh: body.fresh, voters: {} })),
-    ...(answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
-  ),
+  present: (answer, body) => {
+    byId("group-answer").replaceChildren(
+      // Voters that are all alike have the answer of those that a number and an ε name.
+      ...(answer.voters ? ofVoters(answer) : ranking({ ...answer, fresh: body.fresh, voters: {} })),
+      ...(answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
+    );
+    if (!answer.voters) statement.offer("groups", () => planRows(answer, body));
+  },
 });
 
 /** Asks for a table, or where queries are named for a plan. */
@@ -129,6 +136,17 @@ function present(answer, body) {
     ["Proven gap", plain(gap, 2), `no private table of these votes comes to more than ${percent(bound, 2)}`],
     ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these very numbers"],
   ];
+  statement.offer("groups", () => [
+    ["Guarantee", `${guarantee(epsilon, delta)} of one released class`],
+    ["Mechanism", `a table: the chance of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group; its id below is a hash of the question`],
+    ["Unit of privacy", `one record, which reaches at most ${count(affected, "voter")}: ${votersOf(groups)}`],
+    ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
+    ["What leaves", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
+    ["Account", `every corner of the voters’ privacy is looked at for these very numbers, ${corners.toLocaleString("en")} of them`],
+    ["Assumed", statement.PRIVATE_VOTERS],
+    ["Id of the design", answer.id],
+    ["Question", JSON.stringify(body)],
+  ]);
   const caption = `Chance of each class by the votes of ${votersOf(groups)}`;
   const heads = ["Votes of each class, group by group", ...Array.from({ length: classes }, (_, c) => `Class ${c + 1}`), ...(answer.abstention ? ["⊥"] : [])];
   const cells = answer.table.slice(0, MAX_ROWS).map(({ counts, probabilities }) => [counts.map((row) => row.join(" ")).join(" | "), ...probabilities.map((p) => plain(p))]);

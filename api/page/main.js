@@ -20,6 +20,7 @@ import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } fr
 import * as statement from "./statement.js";
 import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
+import * as verify from "./verify.js";
 import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, problemName, proof, tiles } from "./words.js";
 
 const MAX_VISITED = 50;
@@ -40,6 +41,7 @@ function start() {
   groups.prepare(() => state, change);
   cost.prepare(() => state, change);
   statement.prepare();
+  verify.prepare();
   tradeoff.prepare();
   designs.prepare();
   inverse.prepare(() => read(state), (next) => {
@@ -114,7 +116,7 @@ function arrive(next) {
   fill(state);
   arrange();
   tabs();
-  const question = { classes, groups, cost }[state.tab];
+  const question = { classes, groups, cost, verify }[state.tab];
   if (question) question.arrive(state);
   else design();
 }
@@ -327,7 +329,7 @@ function present() {
   byId("certificate").replaceChildren(...proof(answer).flatMap(([title, sentence]) => [make("dt", {}, title), make("dd", {}, sentence)]));
   legend(Object.keys(current.curves.curves));
   take.offer(answer, text, state);
-  statement.offer(answer);
+  statement.offer("design", () => statement.rowsOfGamma(answer));
   designs.list();
   tradeoff.offer(answer, state, hidden());
   region.offer(answer);

@@ -16,8 +16,9 @@ import { answered } from "./follow.js";
  * @param {() => object} parts.request what the form asks, as the API has it
  * @param {(answer: object, body: object) => void} parts.present shows an answer
  * @param {() => void} parts.empty removes what is shown
+ * @param {(error: Error, body: object) => boolean} [parts.refused] shows a refusal that is an answer, and returns whether it was one
  */
-export function questionOf({ form, status, path, names, further = {}, request, present, empty }) {
+export function questionOf({ form, status, path, names, further = {}, request, present, empty, refused }) {
   let controller = null; // of the request under way
   let requestText = ""; // the request whose answer is on the page, or on its way
   const say = (text) => (byId(status).textContent = text);
@@ -43,7 +44,9 @@ export function questionOf({ form, status, path, names, further = {}, request, p
       say("");
       present(answer, body);
     } catch (error) {
-      if (own === controller) refuse(error);
+      if (own !== controller) return;
+      if (refused?.(error, body)) say("");
+      else refuse(error);
     } finally {
       if (own === controller) controller = null;
     }

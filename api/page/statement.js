@@ -1,47 +1,67 @@
-// The statement: what is claimed of the γ on the page, on one sheet of paper, with the date, the version, a link and a hash.
+// The statement: what is claimed of the answer on a tab, on one sheet of paper, with the date, the version and a link.
 
+import { ask } from "./ask.js";
 import { byId, make } from "./elements.js";
 import { guarantee, plain } from "./numbers.js";
 import { voterGuarantee } from "./words.js";
 
-let current = null; // the answer on the page
+const rowsOf = {}; // by tab: what makes the rows of its statement
 
-/** Prepares the button; to be called once. */
+/** Prepares the buttons, one of each tab; to be called once. */
 export function prepare() {
-  byId("print-statement").addEventListener("click", async () => {
-    await fill();
-    document.body.classList.add("statement");
-    print();
-  });
+  for (const button of document.querySelectorAll(".print-statement")) {
+    button.addEventListener("click", async () => {
+      await fill(await rowsOf[button.dataset.of]());
+      document.body.classList.add("statement");
+      print();
+    });
+  }
   addEventListener("afterprint", () => document.body.classList.remove("statement"));
 }
 
-/** Offers an answer. */
-export function offer(answer) {
-  current = answer;
+/** Offers a statement on a tab; `rows` returns its own rows, a name and a text each. */
+export function offer(tab, rows) {
+  rowsOf[tab] = rows;
+  byId(`${tab}-statement`).hidden = false;
 }
 
-async function fill() {
-  const answer = current;
-  const { K, epsilon, target_epsilon: target, delta, affected } = answer.problem;
-  const voter = epsilon === "inf" ? "not private" : voterGuarantee(answer.problem);
+/** Takes the statement of a tab back: its answer is gone. */
+export function withdraw(tab) {
+  byId(`${tab}-statement`).hidden = true;
+}
+
+async function fill(own) {
   const rows = [
-    ["Guarantee", `${guarantee(target, delta)} of one released bit`],
-    ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
-    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${voter}`],
-    ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
-    ["What leaves", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
-    ["Account", `certificate of γ, ${answer.certificate.method}: proved with ${plain(answer.certificate.margin, 2)} of probability to spare, rounding included`],
-    ["Assumed", epsilon === "inf" ? "the layout of the data gives the reach that is said" : "voters are as private as is said, and answer independently of each other, given the data; their randomness is fresh, where they answer more than once"],
+    ...own,
     ["Not covered", "what else is computed from the same records; time and memory of the machine that holds the votes"],
-    ["Trust model", "central: whoever runs the mechanism sees the votes; whoever receives the bit is not trusted"],
-    ["Software", `darrm-opt ${answer.certificate.version}`],
-    ["Hash of the design", await digest(design(answer))],
+    ["Trust model", "central: whoever runs the mechanism sees the votes; whoever receives what is released is not trusted"],
+    ["Software", `darrm-opt ${(await (await ask("healthz")).json()).version}`],
     ["Link", location.href],
     ["Date", new Date().toISOString()],
   ];
   byId("statement-rows").replaceChildren(...rows.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value))));
 }
+
+/** Returns the rows of the γ of an answer. */
+export async function rowsOfGamma({ gamma, problem, certificate }) {
+  const { K, epsilon, target_epsilon: target, delta, affected } = problem;
+  const voter = epsilon === "inf" ? "not private" : voterGuarantee(problem);
+  return [
+    ["Guarantee", `${guarantee(target, delta)} of one released bit`],
+    ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
+    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${voter}`],
+    ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
+    ["What leaves", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
+    ["Account", `certificate of γ, ${certificate.method}: proved with ${plain(certificate.margin, 2)} of probability to spare, rounding included`],
+    ["Assumed", epsilon === "inf" ? LAYOUT : PRIVATE_VOTERS],
+    ["Hash of the design", await digest(design({ gamma, problem }))],
+  ];
+}
+
+export const LAYOUT = "the layout of the data gives the reach that is said";
+
+export const PRIVATE_VOTERS =
+  "voters are as private as is said, and answer independently of each other, given the data; their randomness is fresh, where they answer more than once";
 
 /** Returns the text whose hash names a design, as `darrm statement` has it: keys in order, no spaces, numbers as Python writes them. */
 function design({ gamma, problem: { K, affected, ...reals } }) {

@@ -29,14 +29,20 @@ export function tiles({ problem, gamma, utility, gap, certificate }) {
   ];
 }
 
-/** Returns the certificate as [title, sentences]. */
-export function proof(answer) {
-  const { problem, certificate } = answer;
+/** Returns what a certificate proves as [title, sentences]. */
+export function proved({ problem, certificate }) {
   return [
     ["What is proved", claim(problem)],
     ["How", (METHODS[certificate.method] ?? `The method is called ${certificate.method}.`) + EXACT],
     ["Worst case found", worst(problem, certificate)],
     ["What is left", margin(certificate)],
+  ];
+}
+
+/** Returns the certificate of a design, how good it is and how it was found, as [title, sentences]. */
+export function proof(answer) {
+  return [
+    ...proved(answer),
     ["How good", optimality(answer)],
     ["How it was found", origin(answer)],
   ];
@@ -92,7 +98,8 @@ function chancesAt(corner, profile) {
   return (side === "upper" ? pair.toReversed() : pair).map((chance) => plain(chance));
 }
 
-function worst({ epsilon, Delta, profile }, { worst_corners: corners, worst_value: value, limit }) {
+/** Returns what voters do who are at corners of what their privacy allows. */
+export function votersAt(corners, { epsilon, Delta, profile }) {
   const shrink = epsilon === "inf" ? 0 : Math.exp(-epsilon);
   const [x, y] = [(1 + Delta * shrink) / (1 + shrink), ((1 - Delta) * shrink) / (1 + shrink)].map((chance) => plain(chance));
   const groups = Object.entries(corners).filter(([, voters]) => voters > 0);
@@ -100,7 +107,11 @@ function worst({ epsilon, Delta, profile }, { worst_corners: corners, worst_valu
     const chances = chancesAt(corner, profile);
     return `${voters} ${chances ? MOVES.xy(...chances) : (MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`)}`;
   });
-  return `Of the voters, ${texts.join("; ")}. There the privacy constraint is ${plain(Math.max(0, limit - value), 2)} below its limit, ${plain(limit, 7)}.`;
+  return texts.join("; ");
+}
+
+function worst(problem, { worst_corners: corners, worst_value: value, limit }) {
+  return `Of the voters, ${votersAt(corners, problem)}. There the privacy constraint is ${plain(Math.max(0, limit - value), 2)} below its limit, ${plain(limit, 7)}.`;
 }
 
 function margin({ margin: slack, error_bound: error }) {

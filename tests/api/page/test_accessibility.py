@@ -81,7 +81,7 @@ def refused_elsewhere(tab: str, name: str, button: str) -> Callable[[Visit], Non
 def printed(visit: Visit) -> None:
     visit.tab.add_init_script("window.print = () => {}")
     visit.go("?K=5&m=2&epsilon=0.1")
-    visit.tab.click("#print-statement")
+    visit.tab.click("#design-statement")
     visit.tab.wait_for_selector("body.statement")
     visit.tab.emulate_media(media="print")
 
@@ -89,6 +89,16 @@ def printed(visit: Visit) -> None:
 def profile(visit: Visit) -> None:
     visit.go("?K=5&target_epsilon=0.3&profile=0%3A0.013%2C0.1%3A1e-5")
     visit.tab.wait_for_selector("#region-figure .region", state="attached")
+
+
+def verified(visit: Visit) -> None:
+    visit.tab.goto(f"{visit.server}/?tab=verify")
+    visit.tab.fill("#verify_gamma", "1 0.1 0.1 1")
+    visit.tab.fill("#verify_epsilon", "0.5")
+    visit.tab.fill("#verify_target", "0.1")
+    visit.tab.click("#verify-form button")
+    visit.tab.wait_for_selector("#verify-verdict")
+    visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
 
 
 STATES = {
@@ -104,6 +114,7 @@ STATES = {
     "refused classes": refused_elsewhere("classes", "class_K", "#class-form button"),
     "refused groups": refused_elsewhere("groups", "group_epsilon", "#group-form [type=submit]"),
     "refused costs": refused_elsewhere("cost", "cost_delta", "#cost-form button"),
+    "verified": verified,
     "printed": printed,
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support import solver_tasks as tasks
@@ -37,7 +37,7 @@ from support.browser import (  # noqa: F401
 from api.access import keys
 from api.settings import Settings
 from api.tasks import design
-from darrm_opt import Privacy
+from darrm_opt import NotPrivate, Privacy, Problem, __version__, solve, verify
 from darrm_opt.accounting import Sampling
 from darrm_opt.answers.statement import statement_of_record
 from darrm_opt.mechanisms import mechanism_class
@@ -679,7 +679,7 @@ def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(
     visit.tab.add_init_script("window.print = () => {}")
     visit.go(f"?{query}")
     visit.wait_for_curves()
-    visit.tab.click("#print-statement")
+    visit.tab.click("#design-statement")
     visit.tab.wait_for_selector("body.statement")
     visit.tab.emulate_media(media="print")
     text = visit.text("body")
@@ -691,6 +691,73 @@ def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(
     assert "Comparison" not in text
     pages = visit.tab.pdf(path=str(tmp_path / "statement.pdf"), format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("?tab=cost", ("(1.944, 10⁻⁵)-DP of 286 releases together", "gnmax, σ = 40", '"queries":286')),
+        ("?tab=classes", ("(2, 10⁻⁶)-DP of 1 release", "optimal table", '"prior":"beta(8,2)"')),
+        ("?tab=groups", ("0.6-DP of one released class", "6 with ε = 0.1; 5 with ε = 0.5", "Id of the design")),
+        ("?tab=groups&groups=K%3D3%2Cepsilon%3D0.1%3BK%3D2%2Cepsilon%3D0.5&group_epsilon=1&group_queries=2", ("1-DP",)),
+    ],
+)
+def test_every_tab_prints_a_statement(visiting: Visiting, tmp_path: Path, query: str, said: tuple[str, ...]) -> None:
+    visit = visiting(viewport={"width": 720, "height": 1000})
+    visit.tab.add_init_script("window.print = () => {}")
+    visit.tab.goto(f"{visit.server}/{query}")
+    button = f"#{parse_qs(query[1:])['tab'][0]}-statement"
+    visit.tab.click(button)  # once it is shown
+    visit.tab.wait_for_selector("body.statement")
+    visit.tab.emulate_media(media="print")
+    text = visit.text("#statement")
+    for part in (*said, f"darrm-opt {__version__}", visit.tab.url, f"{datetime.now(UTC):%Y-%m-%d}", "one record"):
+        assert part in text
+    pages = visit.tab.pdf(path=str(tmp_path / "statement.pdf"), format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1
+
+
+def test_a_dropped_file_is_verified_and_another_claim_audited(visit: Visit, tmp_path: Path) -> None:
+    solution = solve(Problem.from_allowance(K=5, m=2, epsilon=0.1))
+    file = tmp_path / "solution.json"
+    solution.save(file)
+    visit.tab.goto(f"{visit.server}/?tab=verify")
+    visit.tab.locator("#verify-drop").evaluate(
+        "(drop, text) => { const data = new DataTransfer(); data.items.add(new File([text], 'solution.json'));"
+        " drop.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true })); }",
+        file.read_text(encoding="utf-8"),
+    )
+    visit.tab.wait_for_selector("#verify-verdict:has-text('Proved.')")
+    assert "solution.json: The release is 0.2-DP" in visit.text("#verify-answer")
+    visit.tab.fill("#verify_target", "0.15")
+    visit.tab.click("#verify-form button")
+    visit.tab.wait_for_selector("#verify-verdict:has-text('Refuted.')")
+    with pytest.raises(NotPrivate) as refutation:
+        verify(Problem(5, Privacy(0.1), Privacy(0.15)), solution.noise)
+    said = visit.text("#verify-answer")
+    corners = refutation.value.worst
+    assert all(f"{voters} " in said for voters in corners.values() if voters)
+    assert "0.15-DP" in said
+    assert not visit.tab.is_visible("#verify-statement")  # of what is refuted nothing is claimed
+    _expected_complaint(visit, 422)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gamma.csv", "l,gamma\n0,1\n1,0.2\n2,0.2\n3,1\n", "says nothing of privacy"),
+        ("table.json", '{"table": []}', "The file contains no γ."),
+        ("cut.json", '{"gamma": [1, 0', "it may be cut off"),
+        ("words.txt", "hello", "The file contains no γ"),
+    ],
+)
+def test_a_file_that_claims_nothing_is_told(visit: Visit, tmp_path: Path, name: str, content: str, said: str) -> None:
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    visit.tab.goto(f"{visit.server}/?tab=verify")
+    visit.tab.set_input_files("#verify-file", str(file))
+    visit.until(lambda: said in visit.text("#verify-status"))
+    assert visit.tab.input_value("#verify_gamma") == ("1, 0.2, 0.2, 1" if name == "gamma.csv" else "")
 
 
 COST = "?tab=cost&cost_mechanism=gnmax&cost_K=11&cost_queries=20&cost_parameter=20&cost_delta=1e-5"

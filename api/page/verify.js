@@ -1,0 +1,129 @@
+// The tab that verifies: a γ from a file or from the fields, and the claim of privacy that is to be proved or refuted.
+
+import { byId, make } from "./elements.js";
+import * as fields from "./fields.js";
+import { guarantee, plain } from "./numbers.js";
+import { bodyOf, number, questionOf } from "./question.js";
+import * as statement from "./statement.js";
+import { proved, votersAt } from "./words.js";
+
+/** Fields of the form with the API's names. */
+const FIELDS = {
+  verify_gamma: "gamma", verify_epsilon: "epsilon", verify_Delta: "Delta", verify_profile: "profile", verify_affected: "affected",
+  verify_target: "target_epsilon", verify_delta: "delta",
+};
+
+const MAX_BYTES = 2 ** 20; // of a file; the server takes no more
+
+const REFUTED = "urn:darrm-opt:problem:not-private";
+
+let source = ""; // the file whose γ is in the form
+
+const question = questionOf({
+  form: "verify-form", status: "verify-status", path: "v1/verify", names: FIELDS, further: { K: "verify_gamma", m: "verify_target" }, request, present, refused,
+  empty: () => {
+    byId("verify-answer").replaceChildren();
+    statement.withdraw("verify");
+  },
+});
+
+/** Prepares the form; to be called once. */
+export function prepare() {
+  const drop = byId("verify-drop");
+  byId("verify-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    question.ask();
+  });
+  byId("verify_gamma").addEventListener("input", () => (source = ""));
+  byId("verify-file").addEventListener("change", ({ target }) => read(target.files[0]));
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    drop.addEventListener(name, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", name === "dragover");
+      if (name === "drop") read(event.dataTransfer.files[0]);
+    });
+  }
+}
+
+/** Shows the tab as it was left: a γ is too long for a link. */
+export function arrive() {}
+
+/** Fills the form from a file, and verifies what it claims. */
+async function read(file) {
+  if (!file) return;
+  question.forget();
+  try {
+    if (file.size > MAX_BYTES) throw new Error(`${file.name} has ${file.size.toLocaleString("en")} bytes; at most ${MAX_BYTES.toLocaleString("en")} are read.`);
+    const { gamma, problem } = contentOf(await file.text());
+    byId("verify_gamma").value = gamma.join(", ");
+    source = file.name;
+    if (problem) fill(problem, gamma.length - 1);
+  } catch (error) {
+    byId("verify-status").textContent = error.message;
+    return;
+  }
+  if (byId("verify_target").value) question.ask();
+  else byId("verify-status").textContent = `${file.name} says nothing of privacy: fill in what is claimed.`;
+}
+
+function fill({ epsilon, Delta, profile, affected, target_epsilon: target, delta }, K) {
+  const points = profile?.map((point) => point.join(":")).join(",") ?? "";
+  const values = { epsilon: points ? "" : epsilon, Delta: points ? "" : Delta || "", profile: points, affected: affected === K ? "" : affected, target, delta: delta || "" };
+  for (const [name, value] of Object.entries(values)) byId(`verify_${name}`).value = String(value ?? "");
+}
+
+/** Returns γ, and its problem where the file has one; the JSON of a solution, an answer or a record, or numbers in lines. */
+function contentOf(text) {
+  if (!text.trim().startsWith("{")) {
+    const lines = text.split(/\r?\n/).filter((line) => /^[^#\p{L}]*\d/u.test(line));
+    const gamma = lines.map((line) => Number(line.split(/[,;\t ]+/).filter(Boolean).at(-1)));
+    if (gamma.length > 1 && gamma.every(Number.isFinite)) return { gamma };
+    throw new Error("The file contains no γ: one number γ(l) in each line is expected, or JSON.");
+  }
+  const content = parsed(text);
+  const found = [content, content.mechanism, content.design].find((part) => Array.isArray(part?.gamma));
+  if (!found || !found.gamma.every(Number.isFinite)) throw new Error("The file contains no γ. darrm verify FILE proves tables, plans, statements and logs.");
+  return { gamma: found.gamma, problem: found.problem };
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error("The file is not JSON that can be read; it may be cut off.");
+  }
+}
+
+/** Returns what the form asks, as the API has it; γ says how many voters there are. */
+function request() {
+  const gamma = byId("verify_gamma").value.split(/[\s,;]+/).filter(Boolean).map(number);
+  return { ...bodyOf(FIELDS, ["profile"]), gamma, K: Math.max(1, gamma.length - 1) };
+}
+
+function present(answer, { gamma }) {
+  const { problem, certificate } = answer;
+  const words = `The release is ${guarantee(problem.target_epsilon, problem.delta)}, with ${plain(certificate.margin, 2)} of probability to spare after rounding.`;
+  show("Proved", words, proved(answer));
+  statement.offer("verify", () => statement.rowsOfGamma({ gamma, problem, certificate }));
+}
+
+/** Shows a counterexample, or that rounding decides; another refusal is about the fields. */
+function refused(error, { target_epsilon: epsilon, delta = 0, ...voter }) {
+  const { type, worst_corners: corners } = error.problem ?? {};
+  if (!corners) return false;
+  const isRefuted = type === REFUTED;
+  show(isRefuted ? "Refuted" : "Neither proved nor refuted", error.message, [
+    ["Claim", Number.isFinite(epsilon) ? guarantee(epsilon, delta) : "the allowance that is given"],
+    [isRefuted ? "Counterexample" : "Closest voters", `${votersAt(corners, { Delta: 0, ...voter, profile: undefined })}. That is as private as each of them promises.`],
+  ]);
+  fields.clear(byId("verify-form"));
+  return true;
+}
+
+function show(verdict, words, rows) {
+  byId("verify-answer").replaceChildren(
+    make("p", { class: "headline", id: "verify-verdict" }, `${verdict}.`),
+    make("p", {}, source ? `${source}: ${words}` : words),
+    make("dl", { class: "words" }, ...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])),
+  );
+}

@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in numbered(options.batches, options.minutes):
         case = random_case(Random(f"{options.seed} {number}"))
         batch = case.proposal.batch
-        shapes[f"K = {batch.K}, C = {batch.classes}{', checked' if batch.check_sigma else ''}"] += 1
+        shapes[f"K={batch.K} C={batch.classes}{' checked' if batch.check_sigma else ''}"] += 1
         orders.add(case.proposal.order)
         for each in examine(case):
             wrong += 1

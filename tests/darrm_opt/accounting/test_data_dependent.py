@@ -109,6 +109,13 @@ def test_it_is_at_most_four_fifths_of_the_authors_algorithm(agreement: float) ->
     assert UnpublishedLoss(counts, sigma, order).renyi() <= 0.8 * published
 
 
+def test_noise_that_is_cut_off_is_charged_for_every_rival() -> None:
+    envelope = label_envelope(1.0, 9.0, two=False, largest=14)
+    assert envelope._charge > 1
+    for margins in ([14, 14], [14, 14, 14], [14, 12, 12]):
+        assert float(envelope.at(np.array([margins]))[0]) >= min(len(margins) * envelope._charge, envelope._any)
+
+
 def test_no_query_reveals_nothing() -> None:
     assert UnpublishedLoss(np.zeros((0, 3), dtype=int), 2.0, 4.0).renyi() == 0.0
 

@@ -159,3 +159,15 @@ def test_noise_has_a_chance_for_each_number_of_ones_and_one_of_a_tie() -> None:
 def test_delta_at_a_loss_beyond_the_doubles_is_that_of_the_largest_one() -> None:
     laws = LawPairs(np.array([[0.5, 0.5, 0.0]]), np.array([[0.25, 0.0, 0.75]]))
     assert laws.deltas(np.array([500.0, 710.0, 1e6])).tolist() == pytest.approx([0.5] * 3)
+
+
+def test_all_neighbours_are_listed_where_a_vote_more_may_lower_the_chance() -> None:
+    """The furthest alone do only where chances rise: here the votes next to each other differ most."""
+    chances = [Fraction(1, 2), Fraction(1, 8), Fraction(7, 8), Fraction(1, 2)]
+    computed = BitPairs(chances, 2, error=2.0**-45)
+    assert {*map(tuple, computed.pairs.round(6).tolist())} >= {(0.875, 0.125), (0.125, 0.875), (0.5, 0.875)}
+    assert computed.epsilon(0.0) == pytest.approx(math.log(7), rel=1e-9)
+    rising = BitPairs(sorted(chances), 2, error=2.0**-45)
+    assert rising.epsilon(0.0) == pytest.approx(math.log(4), rel=1e-9)
+    assert computed.is_bit
+    assert not LawPairs(np.array([[0.5, 0.3, 0.2]]), np.array([[0.4, 0.4, 0.2]])).is_bit

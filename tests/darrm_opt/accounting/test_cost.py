@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from darrm_opt.accounting.total import (
 from darrm_opt.errors import TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 PARAMETERS = {
     "permute_and_flip": 0.3,
@@ -194,3 +196,25 @@ def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
     )
     most = most_releases(mechanism, Privacy(300.5 * 2.0**-10))
     assert (most.queries, most.account in CHEAP) == (300, True)
+
+
+def test_no_account_of_one_kind_states_the_total_of_two() -> None:
+    """Of pairs that are listed, in either order: the dear kind alone costs no less."""
+    pairs = [LawPairs(np.array([p, p[::-1]]), np.array([p[::-1], p])) for p in ((0.34, 0.33, 0.33), (0.6, 0.3, 0.1))]
+    cheap, dear = (ReleaseGuarantee(laws=partial(LawPairs, laws.on_data, laws.on_neighbour)) for laws in pairs)
+    alone = total_of([(dear, 5)], 1e-4).epsilon
+    for parts in ([(cheap, 2), (dear, 5)], [(dear, 5), (cheap, 2)]):
+        both = total_of(parts, 1e-4)
+        assert both.epsilons
+        assert all(epsilon >= alone for epsilon in both.epsilons.values()), both.epsilons
+
+
+@for_each("scheme", ["each-voter", "each-voter-with-replacement"])
+@for_each("sample", [1, 50])
+def test_voters_that_draw_for_themselves_have_no_account_without_samples(scheme: Any, sample: int) -> None:
+    """A record may reach every voter there, and without samples one alone."""
+    found = cost(NoisyMaximum(4, 3, 2.0), 3, 1e-4, Sampling(100, sample, scheme=scheme))
+    assert found.epsilons
+    assert not any(name.endswith("unsampled") for name in found.epsilons)
+    one = cost(NoisyMaximum(4, 3, 2.0), 3, 1e-4).epsilon
+    assert found.epsilon > one or sample == 1

@@ -215,6 +215,15 @@ _DECLARED = (
         "δ",
         otherwise="by default 1 − (1−Δ)^m, or Δ where there is no m",
     ),
+    _field(
+        "targets",
+        "Several (ε, δ) that the release satisfies at once, instead of target_epsilon and delta: pairs [ε [nats], "
+        "δ [probability]]; as text 0.1:0.05,0.5:1e-5",
+        "object",
+        longest=1000,
+        says="pairs [epsilon, delta] of which none implies another",
+        example=[[0.1, 0.05], [0.5, 1e-5]],
+    ),
     _field("fresh", FRESH.rstrip("."), "flag", says="true (fresh randomness in every answer) or false (trained once)"),
     _field("classes", "Number of classes [classes]", "whole", "[2,)", "C", example=3),
     _field(

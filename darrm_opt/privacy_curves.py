@@ -31,7 +31,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target, real_number, whole_number
 from darrm_opt.rounding import ULP, up
-from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_profile
+from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_points, parse_profile
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -361,17 +361,27 @@ def profile_in_total(
 
 
 def stated_targets(statement: Any) -> Privacy:
-    """Return the target that a text or JSON states: several (ε, δ) at once; of a curve some of its points.
+    """Return the target that a text or JSON states: several (ε, δ) at once; of a curve `DEFAULT_POINTS` of its points.
+
+    Args:
+        statement: as in `stated_curve`, but each number moves to the side of the stronger guarantee.
+
+    Raises:
+        InvalidInput: it states none.
 
     >>> stated_targets([[0.5, 1e-5], [0.1, 0.05]]).points
     ((0.1, 0.05), (0.5, 1e-05))
     """
+    points: Any = statement
     try:
-        stated = stated_curve(statement)
-        points = (stated.profile() if isinstance(stated, PrivacyCurve) else stated).points
-        # A point that others imply as a statement of what holds may still be asked for: the list as it is typed.
-        if not isinstance(stated, PrivacyCurve) and not isinstance(statement, str):
-            points = statement
+        if isinstance(statement, str):
+            text = statement.strip()
+            points = parse_points(text) if _POINTS.fullmatch(text) else text
+            if isinstance(points, str) and _CALL.fullmatch(text) is None:
+                points = _points_of_file(text)
+        if isinstance(points, str | dict | PrivacyCurve):
+            curve = stated_curve(points)
+            points = (curve.profile() if isinstance(curve, PrivacyCurve) else curve).points
         return canonical_target(TargetProfile(points))
     except InvalidInput as err:
         raise InvalidInput("targets", err.value, err.accepted, err.advice) from err
@@ -434,6 +444,20 @@ def remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
             accepted = f"at least {MIN_REMOTE_NOISE:g}"
             raise InvalidInput("profile.dp_sgd.noise_multiplier", numbers["noise_multiplier"], accepted, advice)
     return stated_curve(statement)
+
+
+def remote_targets(statement: Any) -> Privacy:
+    """Return the targets that a statement from elsewhere states; as `stated_targets`, but it names no file.
+
+    Raises:
+        InvalidInput: it states none.
+    """
+    if isinstance(statement, str | dict):
+        try:
+            remote_curve(statement)  # which takes no long time
+        except InvalidInput as err:
+            raise InvalidInput("targets", err.value, err.accepted, err.advice) from err
+    return stated_targets(statement)
 
 
 def _from_object(statement: dict[Any, Any]) -> PrivacyCurve | PrivacyProfile:

@@ -150,12 +150,17 @@ def parse_profile(text: str) -> PrivacyProfile:
     >>> parse_profile("0:0.013,0.1:1e-5").points
     ((0.0, 0.013), (0.1, 1e-05))
     """
+    return PrivacyProfile(parse_points(text))
+
+
+def parse_points(text: str) -> list[list[float]]:
+    """Return the pairs (ε, δ) of a text: ε:δ of each, separated by commas."""
     accepted = "points such as 0:0.013,0.1:1e-5, each an epsilon and a delta"
     points = [[number_in(part.strip()) for part in point.split(":")] for point in text.split(",")]
     numbers = [[number for number in point if number is not None] for point in points]
     if {len(point) for point in points} | {len(point) for point in numbers} != {2}:
         raise InvalidInput("profile", text, accepted)
-    return PrivacyProfile(numbers)
+    return numbers
 
 
 def _set_points(profile: PrivacyProfile, points: tuple[tuple[float, float], ...]) -> None:

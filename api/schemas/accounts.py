@@ -28,6 +28,7 @@ from api.schemas.fields import (
 from darrm_opt.answers import DRAW
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
+from darrm_opt.privacy_curves import profile_in_total, remote_curve
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
 from darrm_opt.questions.voters import nats
 from darrm_opt.record import DesignSpec
@@ -70,9 +71,12 @@ class TotalRequest(BudgetFields):
 
     def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
         """Return a design for these voters, at some target of no account."""
-        # Of a curve, points are chosen for the total's δ.
-        delta = {"delta": self.total_delta or None} if self.profile is not None else {}
-        return design_of(self, target_epsilon=1.0, objective=objective, **delta).spec()
+        given: dict[str, Any] = {}
+        if self.profile is not None:
+            share = self.K, self.queries, self.total_delta, self.affected
+            voter = profile_in_total(remote_curve(self.profile), *share, fresh=self.fresh)
+            given = {"profile": [list(point) for point in voter.points], "delta": self.total_delta or None}
+        return design_of(self, target_epsilon=1.0, objective=objective, **given).spec()
 
 
 class ComposeRequest(RequestModel):

@@ -21,7 +21,9 @@ from api.schemas.fields import (
     RequestModel,
     Shape,
     StatedProfile,
+    StatedTargets,
     TargetEpsilon,
+    TargetsAnswer,
     TimeLimit,
     VoterDelta,
     Voters,
@@ -54,11 +56,13 @@ class ProblemRequest(RequestModel):
     delta: ReleaseDelta = None
     affected: Affected = None
     target_epsilon: TargetEpsilon = None
+    targets: StatedTargets = None
 
     def problem(self) -> Problem:
         """Return the problem that is asked."""
         numbers = self.K, self.m, self.epsilon, self.Delta, self.delta, self.affected
-        return stated_problem(*numbers, profile=self.profile, target_epsilon=self.target_epsilon)
+        stated = {"profile": self.profile, "target_epsilon": self.target_epsilon, "targets": self.targets}
+        return stated_problem(*numbers, **stated)
 
 
 class DesignRequest(ProblemRequest):
@@ -119,6 +123,7 @@ class ProblemAnswer(AnswerModel):
     profile: ProfileAnswer = None
     target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
     delta: FiniteFloat = Field(description="δ of the release [probability].")
+    targets: TargetsAnswer = None
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 

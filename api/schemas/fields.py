@@ -148,6 +148,24 @@ StatedProfile = Annotated[
     _read_by(remote_curve),
 ]
 
+StatedTargets = Annotated[
+    list[Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
+    | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
+    | str
+    | None,
+    about("targets"),
+]
+
+TargetsAnswer = Annotated[
+    list[list[FiniteFloat]] | None,
+    Field(
+        description="The (ε, δ) that the release satisfies at once, the first of which is target_epsilon and delta; "
+        "left out where that is all.",
+        exclude_if=lambda targets: targets is None,
+    ),
+]
+"""Targets of a release in an answer."""
+
 ProfileAnswer = Annotated[
     list[list[FiniteFloat]] | None,
     Field(

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
     from darrm_opt.fields import Field
     from darrm_opt.problem import Privacy, Problem, VoterGroup
-    from darrm_opt.voters import PrivacyProfile
-
-DELTA_PART = 10.0
-"""The last point of a curve has a δ that, in all answers or models together, is this part of the total: most of the
-total's δ is then left for their losses."""
 
 LARGE_EPSILON = 8.0
 """ε of a voter from which a warning says what it means [nats]."""
@@ -149,14 +144,19 @@ class VoterOptions:
         ),
     ] = None
     profile_points: Annotated[
-        str, CommandOption("--profile-points", "How many points are chosen from a curve.", "COUNT", PROBLEM)
-    ] = "5"
+        str | None,
+        CommandOption(
+            "--profile-points",
+            "How many points are chosen from a curve.",
+            "COUNT",
+            PROBLEM,
+            "5, and 9 where several queries are asked of models trained once",
+        ),
+    ] = None
 
-    def stated_voter(self, delta: Any) -> PrivacyProfile:
-        """Return what --profile states; of a curve, points down to ``delta`` [probability], None for its own."""
+    def refuse_beside_profile(self) -> None:
+        """Refuse options that --profile stands in place of."""
         from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.privacy_curves import stated_profile
-        from darrm_opt.problem import Privacy
 
         for option in fields(self):
             value = getattr(self, option.name)
@@ -164,7 +164,6 @@ class VoterOptions:
                 # only a problem has an m, and with it a target
                 advice = "Give --target-epsilon." if option.name == "m" else "Its points are ε and δ of the voter."
                 raise InvalidInput(option.name, value, Rule("cannot be combined with --profile"), advice)
-        return stated_profile(self.profile, None if delta is None else Privacy(0.0, delta), number(self.profile_points))
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -172,7 +171,7 @@ class VoterOptions:
         return tuple(
             field.name
             for field in fields(self)
-            if field.name in (*_PROBLEM_FIELDS, "profile", "profile_points")
+            if field.name in (*_PROBLEM_FIELDS, "profile", "profile_points", "targets")
             and getattr(self, field.name) != field.default
         )
 
@@ -200,20 +199,54 @@ class ProblemOptions(VoterOptions):
     m: Annotated[str | None, asked("m", PROBLEM)] = None
     target_epsilon: Annotated[str | None, asked("target_epsilon", PROBLEM)] = None
     delta: Annotated[str | None, asked("delta", PROBLEM, "1 − (1−Δ)^m")] = None
+    targets: Annotated[str | None, asked("targets", PROBLEM)] = None
+
+    def several_targets(self) -> Privacy | None:
+        """Return the targets where several are typed, in place of the others."""
+        from darrm_opt.errors import InvalidInput, Rule
+        from darrm_opt.privacy_curves import stated_targets
+
+        if self.targets is None:
+            return None
+        for name in ("m", "target_epsilon", "delta"):
+            if (value := getattr(self, name)) is not None:
+                raise InvalidInput(name, value, Rule("cannot be combined with --targets"))
+        return stated_targets(self.targets)
+
+    def target(self, delta: float) -> Privacy:
+        """Return the target of voters that leave m without meaning; ``delta`` where none is typed."""
+        from darrm_opt.errors import InvalidInput
+        from darrm_opt.problem import Privacy
+
+        several = self.several_targets()
+        if several is not None:
+            return several
+        if self.target_epsilon is None:
+            advice = "Groups leave m without meaning."
+            raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
+        return Privacy(number(self.target_epsilon), delta if self.delta is None else number(self.delta))
 
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
-        if self.profile is None:
+        if self.profile is None and self.targets is None:
             return super().problem(**instead)
         from darrm_opt.errors import InvalidInput, Rule
+        from darrm_opt.privacy_curves import DEFAULT_POINTS, profile_problem
         from darrm_opt.problem import Privacy, Problem
 
+        option = "--profile" if self.targets is None else "--targets"
         if "m" in instead:
-            raise InvalidInput("m", instead["m"], Rule("cannot be combined with --profile"), "Give --target-epsilon.")
+            raise InvalidInput("m", instead["m"], Rule(f"cannot be combined with {option}"), "Give --target-epsilon.")
         given = {name: number(getattr(self, name)) for name in ("K", "target_epsilon", "delta", "affected")} | instead
-        voter, delta = self.stated_voter(given["delta"]), given["delta"]
-        target = Privacy(given["target_epsilon"], voter.delta if delta is None else delta)
-        return Problem(given["K"], voter, target, given["affected"])
+        targets = self.several_targets()
+        if self.profile is None:
+            assert targets is not None  # noqa: S101 - for the type checker
+            voter = Privacy(instead.get("epsilon", number(self.epsilon)), number(self.Delta))
+            return Problem(given["K"], voter, targets, given["affected"])
+        self.refuse_beside_profile()
+        points = DEFAULT_POINTS if self.profile_points is None else number(self.profile_points)
+        asked = (given["K"], self.profile, given["target_epsilon"], given["delta"], given["affected"])
+        return profile_problem(*asked, points, targets)
 
 
 Method = Annotated[str, asked("method", _DESIGN, values=methods)]
@@ -505,10 +538,12 @@ class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
         if self.profile is None:
             with options_named(delta="Delta"):
                 return Privacy(number(self.epsilon), number(self.Delta))
-        parts = number(self.queries if self.fresh else self.affected or self.K)
-        # The core refuses an invalid number of queries or voters.
-        share = self.total.delta / parts if isinstance(parts, int) and parts > 0 else self.total.delta
-        return self.stated_voter(share / DELTA_PART)
+        from darrm_opt.privacy_curves import profile_in_total
+
+        self.refuse_beside_profile()
+        K, queries, affected = (number(value) for value in (self.K, self.queries, self.affected))
+        points = None if self.profile_points is None else number(self.profile_points)
+        return profile_in_total(self.profile, K, queries, self.total.delta, affected, fresh=self.fresh, points=points)
 
 
 TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}

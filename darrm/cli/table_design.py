@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, number, options_named
 from darrm_opt.errors import InvalidInput, Rule
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,14 +51,10 @@ def table_problem(options: ProblemOptions, table: TableOptions, objective: str) 
         groups, target, affected = [VoterGroup(one.K, one.voter)], one.target, one.affected
     else:
         table.refuse_others(options, ("K", "epsilon", "m"))
-        if options.target_epsilon is None:
-            raise InvalidInput(
-                "target_epsilon", None, "a number of nats, at least 0", "Groups leave m without meaning."
-            )
         groups, weights = table.voters()
         # By default a release may fail as often as the least private of its voters.
-        delta = max(one.voter.delta for one in groups) if options.delta is None else number(options.delta)
-        target, affected = Privacy(number(options.target_epsilon), delta), number(options.affected)
+        target = options.target(max(one.voter.delta for one in groups))
+        affected = number(options.affected)
     problem = Problem(groups=groups, target=target, affected=affected, classes=classes, abstention=table.abstention)
     return problem if len(set(weights)) > 1 or objective.startswith("truth(") else problem.merged
 
@@ -185,7 +181,7 @@ def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequen
 
 
 def _group_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
-    from darrm_opt.design.report import columns
+    from darrm_opt.design.report import columns, guarantee
     from darrm_opt.tables.groups import group_cells
 
     cells, chances = group_cells(problem), solution.table.chances
@@ -193,7 +189,7 @@ def _group_text(solution: TableSolution, problem: Problem, baselines: Sequence[B
     rows = [[one.name.replace("_", " "), f"{one.utility:.6f}", one.parameter] for one in baselines]
     lines = [
         f"{problem.classes} classes, voters {groups}, affected {problem.affected}.",
-        f"the released class is ({problem.target.epsilon:g}, {problem.target.delta:g})-private",
+        f"the released class is {guarantee(problem.target)}",
         "",
         f"utility    {solution.utility:.6f} ({solution.objective})",
         f"bound      {solution.upper_bound:.6f}: no private table has a larger utility",

@@ -97,7 +97,7 @@ class ProfileSearch:
     """The profile of one γ, asked at one ε after another, where the next may depend on the last answer."""
 
     def __init__(self, noise: NoiseFunction, problem: Problem) -> None:
-        self._noise, self._base = noise, PrivacyConstraint.of(problem)
+        self._noise, self._base = noise, PrivacyConstraint.of(problem.each_target[0])
         corners = self._base.corners
         # the compiled search makes a layer again in less time than it takes to read one
         layers = stored_layers if kernel() is None else None

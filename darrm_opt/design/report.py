@@ -8,12 +8,13 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 from darrm_opt.design.profile_vertices import profile_vertices
+from darrm_opt.problem import Privacy, TargetProfile
 
 if TYPE_CHECKING:
     from darrm_opt.design.certificate import Certificate
     from darrm_opt.design.solution import Solution
     from darrm_opt.noise import Array
-    from darrm_opt.problem import Privacy, Problem
+    from darrm_opt.problem import Problem
 
 CORNERS = {
     "zero": "(0, 0)",
@@ -129,6 +130,8 @@ def text_above(value: float, form: str = ".6g") -> str:
 
 def guarantee(privacy: Privacy, form: str = ".6g") -> str:
     """Return (ε, δ)-DP as people write it, never less than it is; ``form`` as in `text_above`."""
+    if isinstance(privacy, TargetProfile):
+        return " and ".join(guarantee(Privacy(*point), form) for point in privacy.points)
     epsilon = text_above(privacy.epsilon, form)
     return f"({epsilon}, {text_above(privacy.delta, form)})-DP" if privacy.delta else f"{epsilon}-DP"
 

@@ -11,7 +11,7 @@ from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
-from darrm_opt.privacy_curves import profile_problem, remote_curve
+from darrm_opt.privacy_curves import profile_in_total, profile_problem, remote_curve, remote_targets
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.questions.question import Question, asked
 
@@ -36,13 +36,25 @@ def stated_problem(
     *,
     profile: Any = None,
     target_epsilon: float | None = None,
+    targets: Any = None,
 ) -> Problem:
-    """Return the problem of fields as requests state them; arguments as of `Problem.from_allowance`, and a profile."""
+    """Return the problem of fields as requests state them; arguments as of `Problem.from_allowance`, and a profile.
+
+    ``targets`` stand in place of m, target_epsilon and delta; as in an answer, the first may be stated as these too.
+    """
+    several = None if targets is None else remote_targets(targets)
+    if several is not None:
+        allowed = {"m": (m, None), "target_epsilon": (target_epsilon, several.epsilon), "delta": (delta, several.delta)}
+        for name, (value, first) in allowed.items():
+            if value not in (None, first):
+                raise InvalidInput(name, value, Rule("cannot be combined with targets"))
+        if profile is None:
+            return Problem(K, Privacy(nats(epsilon), Delta), several, affected)
     if profile is None:
         return Problem.from_allowance(K, m, nats(epsilon), Delta, delta, affected, target_epsilon=target_epsilon)
     if m is not None:
         raise InvalidInput("m", m, Rule("cannot be combined with profile; give target_epsilon"))
-    problem = profile_problem(K, remote_curve(profile), target_epsilon, delta, affected)
+    problem = profile_problem(K, remote_curve(profile), target_epsilon, delta, affected, targets=several)
     last = problem.voter.epsilon, problem.voter.delta
     if epsilon is not None and (nats(epsilon), Delta) != last:
         accepted = f"the last point of profile, {last}, or nothing"
@@ -95,10 +107,13 @@ class TotalQuestion(Question):
 
     def problem(self) -> Problem:
         """Return the problem of these voters, at some target of no account."""
-        # Of a curve, points are chosen for the total's δ.
-        delta = None if self.profile is None else self.total_delta or None
+        profile, delta = self.profile, None
+        if profile is not None:
+            share = self.K, self.queries, self.total_delta, self.affected
+            points = profile_in_total(remote_curve(profile), *share, fresh=self.fresh).points
+            profile, delta = [list(point) for point in points], self.total_delta or None
         numbers = self.K, None, self.epsilon, self.Delta, delta, self.affected
-        return stated_problem(*numbers, profile=self.profile, target_epsilon=1.0)
+        return stated_problem(*numbers, profile=profile, target_epsilon=1.0)
 
     def bags(self) -> Bags | None:
         """Return how the voters' subsamples are drawn; None where they are not."""

@@ -49,7 +49,7 @@ from darrm_opt.decimals import double_in
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
-from darrm_opt.privacy_curves import PrivacyCurve, stated_curve, stated_profile
+from darrm_opt.privacy_curves import PrivacyCurve, profile_problem, stated_curve, stated_profile
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
@@ -153,7 +153,9 @@ class Part:
             if self.groups or "classes" in arguments:
                 return _table_spec(arguments, self.groups, objective, self.ties, abstention=shape)
             if profile is not None:
-                return DesignSpec(_profile_problem(profile, **arguments), objective, shape)
+                return DesignSpec(
+                    profile_problem(statement=profile, **{"target_epsilon": None} | arguments), objective, shape
+                )
             return DesignSpec(Problem.from_allowance(**{"m": None} | arguments), objective, shape)
         except InvalidInput as err:
             point = ", ".join(f"{name} = {value:g}" for name, value in values.items())
@@ -312,13 +314,6 @@ def _table_spec(
         chances = tuple(a for i, a in enumerate(goal.chances, 1) if values[f"K{i}"] != 0)
         goal = Truth(chances, goal.price)
     return TableSpec(problem, goal)
-
-
-def _profile_problem(
-    profile: PrivacyProfile | PrivacyCurve, K: Any, target_epsilon: Any, delta: Any = None, affected: Any = None
-) -> Problem:
-    voter = stated_profile(profile, None if delta is None else Privacy(0.0, delta))
-    return Problem(K, voter, Privacy(target_epsilon, voter.delta if delta is None else delta), affected)
 
 
 def _profiles(content: Mapping[str, Any], path: str) -> tuple[PrivacyProfile | PrivacyCurve | None, ...]:

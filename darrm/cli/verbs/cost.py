@@ -329,7 +329,7 @@ def _write(
     write_json(output, found.mechanism.record() | fields)
 
 
-_PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta", "profile", "profile_points")
+_PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta", "targets", "profile", "profile_points")
 
 
 def _cost_of_release(options: AccountOptions, *, json: bool) -> None:

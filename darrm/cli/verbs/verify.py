@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
 
-BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon", "profile")
+BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon", "targets", "profile")
 """Fields of a problem beside ``gamma``, as people write them; their defaults are those of the options."""
 
 LEAST_FILE = '{"K": 5, "m": 2, "epsilon": 0.5, "gamma": [0.9, 0.5, 0.1, 0.1, 0.5, 0.9]}'
@@ -272,6 +272,8 @@ def _bare_problem(content: dict[str, Any]) -> Problem:
     fields: dict[str, Any] = {
         name: inf if content[name] == "inf" else content[name] for name in BARE_FIELDS if name in content
     }
+    if "targets" in fields:
+        return _bare_targets_problem(content, fields)
     if "profile" in fields:
         return _bare_profile_problem(content, fields)
     target = fields.get("target_epsilon")
@@ -283,11 +285,30 @@ def _bare_problem(content: dict[str, Any]) -> Problem:
     return Problem.from_allowance(**{"K": K, **fields, "m": m})
 
 
+def _bare_targets_problem(content: dict[str, Any], fields: dict[str, Any]) -> Problem:
+    """Return the problem that is written beside a γ, whose release satisfies several (ε, δ)."""
+    from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.privacy_curves import stated_targets
+    from darrm_opt.problem import Privacy, Problem
+
+    for name in ("m", "target_epsilon", "delta"):
+        if name in fields:
+            raise InvalidInput(name, fields[name], Rule("cannot be combined with targets"))
+    if not isinstance(fields["targets"], list):
+        raise InvalidInput("targets", fields["targets"], "a list of pairs [epsilon, delta]")
+    if "profile" in fields:
+        return _bare_profile_problem(content, fields)
+    if "epsilon" not in fields:
+        raise InvalidInput("epsilon", None, "a value", f"The least file is {LEAST_FILE}.")
+    gamma, voter = content["gamma"], Privacy(fields["epsilon"], fields.get("Delta", 0.0))
+    K = fields.get("K", len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1)
+    return Problem(K, voter, stated_targets(fields["targets"]), fields.get("affected"))
+
+
 def _bare_profile_problem(content: dict[str, Any], fields: dict[str, Any]) -> Problem:
     """Return the problem that is written beside a γ, of voters that state a profile."""
     from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.privacy_curves import stated_profile
-    from darrm_opt.problem import Privacy, Problem
+    from darrm_opt.privacy_curves import profile_problem, stated_targets
 
     for name in ("m", "epsilon", "Delta"):
         if name in fields:
@@ -295,11 +316,9 @@ def _bare_profile_problem(content: dict[str, Any], fields: dict[str, Any]) -> Pr
     if isinstance(fields["profile"], str):
         raise InvalidInput("profile", fields["profile"], "a list of points [epsilon, delta], or an object of a curve")
     gamma, delta = content["gamma"], fields.get("delta")
-    voter = stated_profile(fields["profile"], None if delta is None else Privacy(0.0, delta))
     K = fields.get("K", len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1)
-    target_epsilon: Any = fields.get("target_epsilon")
-    target = Privacy(target_epsilon, voter.delta if delta is None else delta)
-    return Problem(K, voter, target, fields.get("affected"))
+    asked = (K, fields["profile"], fields.get("target_epsilon"), delta, fields.get("affected"))
+    return profile_problem(*asked, targets=stated_targets(fields["targets"]) if "targets" in fields else None)
 
 
 def _designs_in(content: Any) -> Iterator[dict[str, Any]]:

@@ -42,6 +42,9 @@ DEFAULT_POINTS = 5
 MIN_DELTA = 1e-12
 """Least δ at which a point is chosen."""
 
+GROUP_POINTS = 3
+"""The same of a group of voters: the corners of a table grow fast with them."""
+
 MODEL_POINTS = 9
 """Points of a curve for models that were trained once: their total composes them all, and no search depends on their
 number."""

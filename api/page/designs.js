@@ -73,19 +73,21 @@ function present() {
 }
 
 function cells(design) {
-  const { id, K, m, epsilon, Delta, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
+  const { id, K, m, epsilon, Delta, profile, targets, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
   const classes = parseInt(shape, 10); // of a table; a γ has a shape that is no number
   if (classes) tables.add(id);
   const name = classes ? `K = ${K}, ${shape}` : description(design);
   const box = make("input", { type: "checkbox", checked: selection.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
   const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
-  const all = { K: String(K), epsilon: String(epsilon), Delta: String(Delta), delta: String(delta), affected: affected === K ? "" : String(affected) };
-  const voters = epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
+  const stated = profile ? { profile: pointsText(profile), epsilon: "", Delta: "0" } : { epsilon: String(epsilon), Delta: String(Delta) };
+  const all = { K: String(K), ...stated, delta: String(delta), affected: affected === K ? "" : String(affected) };
+  const voters = profile ? `voters of the profile ${pointsText(profile)}` : epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
+  const release = targets ? targets.map((pair) => guarantee(...pair)).join(" and ") : guarantee(target, delta);
   const reach = affected === K ? "" : `, a record reaches ${affected}`;
-  const asked = groupsAsked(design);
+  const asked = targets ? null : groupsAsked(design);
   const kind = asked ? `groups ${asked.groups.replaceAll(";", "; ")}; ${asked.group_objective}` : shape === "monotone" ? `${objective}, never falling` : objective;
-  const query = classes ? asked : { ...all, ...at, objective, shape };
+  const query = classes ? asked : targets ? null : { ...all, ...at, objective, shape }; // the form has one target
   return [
     box,
     make(
@@ -93,10 +95,14 @@ function cells(design) {
       { class: "design" },
       query ? make("a", { href: toQuery(query) }, name) : make("span", {}, name),
       tags(design),
-      make("span", { class: "hint" }, `Release ${guarantee(target, delta)}, ${voters}${reach}; ${kind}; stored `, make("time", { datetime: created }, when(created))),
+      make("span", { class: "hint" }, `Release ${release}, ${voters}${reach}; ${kind}; stored `, make("time", { datetime: created }, when(created))),
     ),
     percent(utility),
   ];
+}
+
+function pointsText(points) {
+  return points.map((pair) => pair.join(":")).join(",");
 }
 
 /** Returns what the form of groups is filled in with for a stored table of theirs; nothing for others. */

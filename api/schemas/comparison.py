@@ -167,8 +167,11 @@ class GroupPlanRequest(BudgetFields):
         ).merged
         given = self.model_dump(exclude_none=True, exclude={"groups", "classes", "ties", "price", "fresh"})
         if found.is_binary:
-            epsilon: Any = "inf" if found.voter.epsilon == math.inf else found.voter.epsilon
-            return ReleasePlanRequest(K=found.K, epsilon=epsilon, Delta=found.voter.delta, fresh=self.fresh, **given)
+            voter: dict[str, Any] = {"profile": [list(point) for point in found.voter.points]}
+            if len(found.voter.points) == 1:
+                epsilon: Any = "inf" if found.voter.epsilon == math.inf else found.voter.epsilon
+                voter = {"epsilon": epsilon, "Delta": found.voter.delta}
+            return ReleasePlanRequest(K=found.K, **voter, fresh=self.fresh, **given)
         if found.is_public:
             given |= {"affected": found.affected, "classes": self.classes, "ties": self.ties, "price": self.price}
             return PluralityOptionsRequest(K=found.K, **given)

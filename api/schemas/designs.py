@@ -116,7 +116,7 @@ def summary(design: StoredDesign) -> DesignSummary | None:
         map(math.isfinite, (about.voter_delta, about.target_epsilon, about.target_delta, about.utility))
     ):
         return None
-    private = 0 < about.voter_epsilon < math.inf
+    private = 0 < about.voter_epsilon < math.inf and not design.points
     return DesignSummary(
         id=design.key,
         created=design.created,
@@ -127,6 +127,7 @@ def summary(design: StoredDesign) -> DesignSummary | None:
         epsilon="inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
         Delta=about.voter_delta,
         delta=about.target_delta,
+        **design.points,
         **{name: getattr(about, name) for name in ("target_epsilon", "affected", "objective", "shape", "utility")},
     )
 

@@ -133,8 +133,6 @@ Allowance = Annotated[FiniteFloat | None, about("m")]
 
 _Nats = Annotated[FiniteFloat, number_of("epsilon")]
 
-VoterEpsilon = Annotated[_Nats | Literal["inf"], about("epsilon")]
-
 OptionalVoterEpsilon = Annotated[
     _Nats | Literal["inf"] | None, about("epsilon", otherwise="needed unless a profile is given")
 ]
@@ -175,6 +173,15 @@ ProfileAnswer = Annotated[
     ),
 ]
 """Profile of a voter in an answer."""
+
+GroupProfileAnswer = Annotated[
+    list[list[FiniteFloat]] | None,
+    Field(
+        description="Points (ε, δ) of the privacy profile of one voter's answer; left out where ε and Δ are all.",
+        exclude_if=lambda profile: profile is None,
+    ),
+]
+"""Profile of the voters of a group in an answer."""
 
 VoterDelta = Annotated[FiniteFloat, about("Delta")]
 

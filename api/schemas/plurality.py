@@ -11,23 +11,28 @@ from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer
 from api.schemas.fields import (
     Affected,
     AnswerModel,
+    GroupProfileAnswer,
     LabelPrice,
     MovedVotes,
+    OptionalVoterEpsilon,
     RequestModel,
     SampledRequest,
+    StatedProfile,
+    StatedTargets,
+    TargetsAnswer,
     Ties,
     TimeLimit,
     VoterDelta,
-    VoterEpsilon,
     Voters,
     about,
 )
 from api.schemas.questions import model_of_answer
 from darrm_opt.accounting.calibrate import release_target
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
+from darrm_opt.privacy_curves import GROUP_POINTS, remote_curve, remote_targets, stated_profile
 from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.questions.sampled import AllocationAnswer, SamplingAnswer
 from darrm_opt.questions.voters import nats, prior_of
@@ -179,8 +184,17 @@ class GroupAnswer(AnswerModel):
     """A group, in canonical numbers."""
 
     K: int = Field(description="Number of voters [voters].")
-    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter's answer [nats].")
-    Delta: FiniteFloat = Field(description="Δ of one voter's answer [probability].")
+    epsilon: FiniteFloat | Literal["inf"] | None = Field(
+        default=None,
+        description="ε of one voter's answer [nats]; left out where a profile is stated.",
+        exclude_if=lambda epsilon: epsilon is None,
+    )
+    Delta: FiniteFloat | None = Field(
+        default=None,
+        description="Δ of one voter's answer [probability]; left out where a profile is stated.",
+        exclude_if=lambda Delta: Delta is None,
+    )
+    profile: GroupProfileAnswer = None
 
 
 class PluralityOptionsAnswer(AnswerModel):
@@ -223,12 +237,23 @@ class GroupFields(RequestModel):
     """Voters that are alike."""
 
     K: Voters
-    epsilon: VoterEpsilon
+    epsilon: OptionalVoterEpsilon = None
     Delta: VoterDelta = 0.0
+    profile: StatedProfile = None
     weight: Annotated[FiniteFloat, about("weight")] = 1.0
 
 
 Groups = Annotated[list[GroupFields], about("groups")]
+
+
+def _voter_of(group: GroupFields) -> Privacy:
+    """Return the privacy of a group's voters: (ε, Δ), or what they state."""
+    if group.profile is None:
+        return Privacy(nats(group.epsilon), group.Delta)
+    for name in ("epsilon", "Delta"):
+        if (value := getattr(group, name)) != GroupFields.model_fields[name].default:
+            raise InvalidInput(name, value, Rule("cannot be combined with profile"))
+    return stated_profile(remote_curve(group.profile), points=GROUP_POINTS)
 
 
 def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
@@ -236,7 +261,7 @@ def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
     groups = []
     for place, group in enumerate(fields):
         try:
-            groups.append(VoterGroup(group.K, Privacy(nats(group.epsilon), group.Delta)))
+            groups.append(VoterGroup(group.K, _voter_of(group)))
         except InvalidInput as err:
             raise FieldError(f"groups.{place}", err) from err
     return groups
@@ -247,8 +272,9 @@ class TableRequest(RequestModel):
 
     classes: Annotated[int, about("classes", most=MAX_GROUP_CLASSES)] = 2
     groups: Groups
-    target_epsilon: TableEpsilon
+    target_epsilon: Annotated[FiniteFloat | None, about("target_epsilon", words="ε of the release")] = None
     delta: TableDelta = 0.0
+    targets: StatedTargets = None
     affected: Affected = None
     objective: Annotated[
         str,
@@ -274,7 +300,15 @@ class TableRequest(RequestModel):
 
     def problem(self) -> Problem:
         """Return the problem."""
-        target = target_of(self.target_epsilon, self.delta)
+        if self.targets is not None:
+            for name in ("target_epsilon", "delta"):
+                if (value := getattr(self, name)) != type(self).model_fields[name].default:
+                    raise InvalidInput(name, value, Rule("cannot be combined with targets"))
+            target = remote_targets(self.targets)
+        elif self.target_epsilon is None:
+            raise InvalidInput("target_epsilon", None, FIELDS["target_epsilon"].accepted)
+        else:
+            target = target_of(self.target_epsilon, self.delta)
         return Problem(
             groups=voter_groups(self.groups),
             target=target,
@@ -311,6 +345,7 @@ class TableDesignAnswer(AnswerModel):
     groups: list[GroupAnswer] = Field(description="The voters.")
     target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
     delta: FiniteFloat = Field(description="δ of the release [probability].")
+    targets: TargetsAnswer = None
     affected: int = Field(description="How many votes one record can move [votes].")
     abstention: bool = Field(description="Whether no class may be released.")
     objective: str = Field(description="What was maximised.")

@@ -442,10 +442,6 @@ class VoteOptions(WorthOptions):
     ] = None
 
 
-GROUP_POINTS = 3
-"""Points that are chosen from a group's curve: more of them multiply the corners of a table."""
-
-
 @dataclass(frozen=True)
 class GroupOptions:
     """Groups of voters, as typed."""
@@ -476,7 +472,7 @@ class GroupOptions:
     def voters(self) -> tuple[list[VoterGroup], list[float]]:
         """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
         from darrm_opt.errors import InvalidInput
-        from darrm_opt.privacy_curves import stated_profile
+        from darrm_opt.privacy_curves import GROUP_POINTS, stated_profile
         from darrm_opt.problem import VoterGroup, as_group, real_number
 
         accepted = (

@@ -152,6 +152,7 @@ def table_to_dict(solution: TableSolution) -> dict[str, Any]:
     """Return what the doors show of a table: the answer, and of groups the counts with the chance of each output."""
     problem, certificate, kind = solution.problem, solution.certificate, kind_of(solution.table.cells)
     objective, asked = objective_record(kind, solution.objective), problem_record(problem, kind)
+    asked |= {"target_epsilon": problem.target.epsilon, "delta": problem.target.delta}  # of several, the first
     answer = {
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,

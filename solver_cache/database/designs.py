@@ -10,10 +10,11 @@ everyone's or its own, and the tags that are everyone's or its own; None sees al
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,7 +46,17 @@ _NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "u
 
 _NAMES = ("key", "created", *SearchColumns.__dataclass_fields__)
 
-_DESIGN = f"SELECT {', '.join(_NAMES)} FROM darrm_solutions"
+_PLACE = {"sqlite": "instr(record, '\"problem\":')", "postgresql": "strpos(record, '\"problem\":')"}
+"""Where a record states its problem: its numbers are columns, but for the points of profiles."""
+
+MAX_PROBLEM = 4000
+"""Longest text of a γ's problem."""
+
+
+def _design_query(statements: Statements) -> str:
+    problem = f"substr(record, {_PLACE[statements.dialect]}, {MAX_PROBLEM})"
+    return f"SELECT {', '.join(_NAMES)}, {problem} FROM darrm_solutions"
+
 
 _UNTAGGED = "key NOT IN (SELECT key FROM darrm_design_tags)"
 
@@ -70,6 +81,7 @@ class StoredDesign:
     created: str  # when it was stored (UTC, ISO 8601); for people, nothing depends on it
     about: SearchColumns | None  # the question, and the utility; None where the record does not say
     tags: tuple[str, ...]  # in order
+    points: Mapping[str, Any] = field(default_factory=dict)  # "profile", "targets": those that a γ's problem has
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,8 @@ class Designs:
                 values |= {"created": last[0][0], "key": last[0][1]}
             # of columns of one index alone, so that no record is passed over
             page = f"SELECT key FROM darrm_solutions WHERE {where} {newest} LIMIT :limit"
-            return _designs(statements, client, f"{_DESIGN} WHERE key IN ({page}) {newest}", limit=limit, **values)
+            query = _design_query(statements)
+            return _designs(statements, client, f"{query} WHERE key IN ({page}) {newest}", limit=limit, **values)
 
     def get(self, key: str, client: str | None = None) -> StoredDesign | None:
         """Return one design, or None where there is none of this version."""
@@ -315,23 +328,44 @@ def _close_to(number: float) -> tuple[float, float]:
 
 
 def _design(statements: Statements, key: str, client: str | None) -> StoredDesign | None:
-    query = f"{_DESIGN} WHERE key = :key AND core = :core AND {_seen(client)}"
+    query = f"{_design_query(statements)} WHERE key = :key AND core = :core AND {_seen(client)}"
     designs = _designs(statements, client, query, key=key, core=CORE, client=client)
     return designs[0] if designs else None
 
 
 def _designs(statements: Statements, viewer: str | None, page: str, **values: Any) -> Sequence[StoredDesign]:
     """Return the designs of a page, with the tags that a client sees."""
-    rows = [dict(zip(_NAMES, row, strict=True)) for row in statements.rows(page, **values)]
+    rows = [dict(zip((*_NAMES, "problem"), row, strict=True)) for row in statements.rows(page, **values)]
     keys = [str(row["key"]) for row in rows]
     tags: dict[str, list[str]] = {}
     query = f"SELECT DISTINCT key, tag FROM darrm_design_tags WHERE {is_listed(statements)} AND {_tags_seen(viewer)}"
     for key, tag in statements.rows(f"{query} ORDER BY tag", keys=statements.listed(keys), client=viewer):
         tags.setdefault(str(key), []).append(str(tag))
     return [
-        StoredDesign(str(row["key"]), str(row["created"]), _columns(row), tuple(tags.get(str(row["key"]), ())))
+        StoredDesign(
+            str(row["key"]),
+            str(row["created"]),
+            _columns(row),
+            tuple(tags.get(str(row["key"]), ())),
+            problem_points(str(row["problem"])),
+        )
         for row in rows
     ]
+
+
+def problem_points(text: str) -> dict[str, Any]:
+    """Return the points that the problem of a γ states, from where its record does: its profile, and its targets.
+
+    >>> problem_points('"problem":{"K":3,"profile":[[0.0,0.1],[0.3,0.01]]},"shape":"free"}')
+    {'profile': [[0.0, 0.1], [0.3, 0.01]]}
+    """
+    try:
+        problem, _ = json.JSONDecoder().raw_decode(text.removeprefix('"problem":'))
+        found = {name: problem[name] for name in ("profile", "targets") if name in problem}
+        pairs = [[float(number) for number in point] for points in found.values() for point in points]
+    except (ValueError, TypeError, RecursionError):  # a table, or a damaged row, which says nothing
+        return {}
+    return found if all(len(pair) == 2 and all(map(math.isfinite, pair)) for pair in pairs) else {}
 
 
 def _columns(values: Any) -> SearchColumns | None:

@@ -49,7 +49,7 @@ from darrm_opt.decimals import double_in
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
-from darrm_opt.privacy_curves import PrivacyCurve, profile_problem, stated_curve, stated_profile
+from darrm_opt.privacy_curves import GROUP_POINTS, PrivacyCurve, profile_problem, stated_curve, stated_profile
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
@@ -69,9 +69,6 @@ _NOT_OF_TABLES = ("epsilon", "Delta", "m", "profile")
 _OTHERS = ("profile", "objective", "shape", "where", "prior", "ties", "abstention", "groups")
 _OF_GROUPS = ("classes", "affected", "price", "target_epsilon", "delta")
 SHAPES = ("free", "monotone")
-
-GROUP_POINTS = 3
-"""Points that are chosen from a group's curve: more of them multiply the corners of a table."""
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,11 @@ def _rows(answers: list[dict[str, Any]]) -> str:
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
     names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
     rows = [[entry["id"], *(_cell(entry[name]) for name in names), " ".join(entry["tags"])] for entry in answers]
+    for name in ("profile", "targets"):  # columns of their own where an answer has any: ε:δ of each point
+        if any(name in entry for entry in answers):
+            heads = [*heads, name]
+            for row, entry in zip(rows, answers, strict=True):
+                row.append(",".join(f"{epsilon:g}:{delta:g}" for epsilon, delta in entry.get(name, ())))
     return columns(heads, rows) if rows else "Nothing is stored here."
 
 
@@ -317,7 +322,9 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
         columns = {} if description is None else asdict(description)
         values = {name: columns.get(column) for name, column in _COLUMNS.items()}
         tags = [] if design is None else list(design.tags)
-        answers.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
+        points = {} if design is None else design.points
+        told = {**values, "epsilon": _finite(values["epsilon"]), **points, "tags": tags}
+        answers.append({"id": key, "core": core, **told})
     return answers
 
 

@@ -245,6 +245,7 @@ class DarrmClient:
         Delta: float = 0.0,
         delta: float | None = None,
         affected: int | None = None,
+        profile: Privacy | None = None,
         objective: AnyObjective | str = "rectangular",
         shape: Shape = "free",
         digits: int = DIGITS,
@@ -256,8 +257,8 @@ class DarrmClient:
         is its own. That nothing at the number below reaches more rests on the bound, which is the other side's.
 
         As for `darrm_opt.least_parameter` are `K`, the `parameter` that is searched for, the wanted `utility` or
-        `agreement`, `m`, `epsilon` [nats], `Delta` and `delta` [probability], `affected`, `objective`, `shape` and
-        `digits`.
+        `agreement`, `m`, `epsilon` [nats], `Delta` and `delta` [probability], `affected`, `profile`, `objective`,
+        `shape` and `digits`.
 
         Raises:
             AnswerNotFound: the client reads a table file, which solves nothing.
@@ -273,6 +274,7 @@ class DarrmClient:
             "Delta": Delta,
             "delta": delta,
             "affected": affected,
+            "profile": None if profile is None else [list(point) for point in profile.points],
             "objective": str(objective),
             "shape": shape,
             "digits": digits,

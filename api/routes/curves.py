@@ -149,6 +149,8 @@ async def least(params: LeastRequest, request: Request, service: Service) -> Res
     if service.settings.solve == "off":
         raise NotCached("The search solves many problems, and solving is off on this server.")
     argument = params.model_dump() | {"objective": str(spec.objective), "time_limit": service.settings.time_limit}
+    if params.profile is not None:  # the points that are chosen from a curve
+        argument["profile"] = [list(point) for point in spec.problem.voter.points]
     seconds = inverse_seconds(estimate_cost(spec).seconds, params.digits)
     return await respond(request, service, "least", argument, seconds, params)
 

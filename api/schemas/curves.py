@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, design_of
+from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer, design_of, objective_of
 from api.schemas.fields import (
     ALL_BASELINES,
     STOP_AT_FIRST,
@@ -35,8 +35,11 @@ from darrm_opt.design.sweep import DIGITS, Parameter, problem_at
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 from darrm_opt.planning.baselines import BASELINES
+from darrm_opt.privacy_curves import remote_curve, stated_profile
+from darrm_opt.problem import Privacy
 from darrm_opt.questions.voters import nats
 from darrm_opt.record import DesignSpec
+from darrm_opt.voters import PrivacyProfile
 
 DEFAULT_ALLOWANCES = 25
 """Number of allowances of a trade-off, by default."""
@@ -238,6 +241,7 @@ class LeastRequest(RequestModel):
     m: Allowance = None
     epsilon: Annotated[OptionalVoterEpsilon, about("epsilon", otherwise="left out where it is searched for")] = None
     Delta: VoterDelta = 0.0
+    profile: StatedProfile = None
     delta: ReleaseDelta = None
     affected: Affected = None
     objective: ObjectiveText = "rectangular"
@@ -245,10 +249,20 @@ class LeastRequest(RequestModel):
     digits: Annotated[int, about("digits")] = DIGITS
     backend: Backend = "highs"
 
+    def stated_voter(self) -> PrivacyProfile | None:
+        """Return what a voter states; of a curve, points down to δ of the release."""
+        if self.profile is None:
+            return None
+        target = None if self.delta is None else Privacy(0.0, self.delta)
+        return stated_profile(remote_curve(self.profile), target)
+
     def spec(self) -> DesignSpec:
         """Return one of the designs that the search makes: what it is expected to cost tells what they all will."""
-        epsilon = None if self.epsilon is None else nats(self.epsilon)
-        problem = problem_at(self.parameter, 1.0, self.K, self.m, epsilon, self.Delta, self.delta, self.affected)
+        epsilon, profile = None if self.epsilon is None else nats(self.epsilon), self.stated_voter()
+        voters = (self.K, self.m, epsilon, self.Delta, self.delta, self.affected, profile)
+        problem = problem_at(self.parameter, 1.0, *voters)
+        if profile is not None:
+            return DesignSpec(problem, objective_of(self.objective), self.shape)
         epsilon = problem.voter.epsilon
         stated = "inf" if epsilon == math.inf else epsilon
         return design_of(self, m=None, epsilon=stated, target_epsilon=problem.target.epsilon).spec()

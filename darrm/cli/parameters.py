@@ -213,6 +213,15 @@ class ProblemOptions(VoterOptions):
                 raise InvalidInput(name, value, Rule("cannot be combined with --targets"))
         return stated_targets(self.targets)
 
+    def stated_voter(self) -> Privacy:
+        """Return what --profile states; of a curve, points down to --delta."""
+        from darrm_opt.privacy_curves import DEFAULT_POINTS, stated_profile
+        from darrm_opt.problem import Privacy
+
+        self.refuse_beside_profile()
+        points = DEFAULT_POINTS if self.profile_points is None else number(self.profile_points)
+        return stated_profile(self.profile, None if self.delta is None else Privacy(0.0, number(self.delta)), points)
+
     def target(self, delta: float) -> Privacy:
         """Return the target of voters that leave m without meaning; ``delta`` where none is typed."""
         from darrm_opt.errors import InvalidInput

@@ -27,6 +27,7 @@ from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, one_minus_power, up
 from darrm_opt.untrusted import UNREADABLE, check_written
+from darrm_opt.voters import PrivacyProfile
 
 Scheme = Literal["without-replacement", "poisson", "random-allocation", "each-voter", "each-voter-with-replacement"]
 
@@ -169,10 +170,10 @@ class Sampling:
         return min(1.0, float_above(share))
 
     def voter(self, privacy: Privacy) -> Privacy:
-        """Return the (ε, Δ) of one answer of a voter that is private itself and draws its own sample.
+        """Return the (ε, Δ), or the profile, of one answer of a voter that is private itself and draws its own sample.
 
         Args:
-            privacy: (ε, Δ) of one answer, for replacing one record of the voter's sample.
+            privacy: (ε, Δ) of one answer, or its profile, for replacing one record of the voter's sample.
 
         Guarantees:
             Sound for replacing one of all records; rounded up. Given the data, voters and queries are independent, so
@@ -183,7 +184,11 @@ class Sampling:
         """
         if self.scheme != "each-voter" or self.labels > 1:
             raise InvalidInput("sampling", self.scheme, "each-voter, a label each, where voters are private themselves")
-        return amplify_by_subsampling(privacy, self.chance)
+        if len(privacy.points) == 1:
+            return amplify_by_subsampling(privacy, self.chance)
+        # Each point holds of the answer, and so its amplified one of the sampled answer.
+        amplified = [amplify_by_subsampling(Privacy(*point), self.chance) for point in privacy.points]
+        return PrivacyProfile([(one.epsilon, one.delta) for one in amplified])
 
     @property
     def words(self) -> str:

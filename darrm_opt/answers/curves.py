@@ -19,6 +19,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines, reasons_left_out
 from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters, whole_number
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.voters import PrivacyProfile
 
 MEASURES = ("tv_error", "disagreement")
 
@@ -170,6 +171,8 @@ def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the result of `least_parameter`, ``epsilon`` perhaps "inf"; reports how many solves are done."""
     epsilon = argument["epsilon"]
     arguments = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}
+    if (points := arguments.pop("profile", None)) is not None:
+        arguments["profile"] = PrivacyProfile(points)
     least = least_parameter(**arguments, progress=lambda done, of: report({"done": done, "of": of}))
     below = least.below
     return {

@@ -28,6 +28,7 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.reprove import ReproofFailed, read_solution, reprove
 from darrm_opt.untrusted import TOLERANCE, UNREADABLE
+from darrm_opt.voters import PrivacyProfile as VoterProfile
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
@@ -166,6 +167,8 @@ def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
         raise VerificationFailed("The answer is to another question than the one that was asked.")
     voters: dict[str, Any] = {name: request.get(name) for name in ("K", "m", "epsilon", "delta", "affected")}
     voters |= {"epsilon": math.inf} if request.get("epsilon") == "inf" else {}
+    if request.get("profile") is not None:
+        voters["profile"] = VoterProfile(request["profile"])
     objective, below = as_objective(request["objective"]), member(answer, "below")
     # As the search has it: a level of 1 is reached up to what the repair's scaling takes.
     goal = min(request[measure], 1.0 - FULL_SLACK)

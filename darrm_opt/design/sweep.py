@@ -30,7 +30,7 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Problem, field_number, real_number
+from darrm_opt.problem import Privacy, Problem, field_number, real_number
 from darrm_opt.rounding import up
 from darrm_opt.search import largest_count_between
 
@@ -193,6 +193,7 @@ def least_parameter(
     Delta: float = 0.0,
     delta: float | None = None,
     affected: int | None = None,
+    profile: Privacy | None = None,
     objective: AnyObjective | str = "rectangular",
     shape: Shape = "free",
     digits: int = DIGITS,
@@ -213,6 +214,7 @@ def least_parameter(
         Delta: Δ of one voter [probability], in [0, 1).
         delta: δ of the release [probability]; default 1 − (1−Δ)^m at each m, or Δ where there is no m.
         affected: voters that one record can influence, 1..K; default K.
+        profile: what a voter states of its privacy, in place of epsilon and Delta; with "target_epsilon" only.
         objective: as in `solve`.
         shape: as in `solve`.
         digits: significant digits of the answer, 2 to 10.
@@ -240,7 +242,7 @@ def least_parameter(
     measure, wanted = _requested_measure(utility, agreement)
     if measure == "agreement":
         goal = with_agreement(goal)
-    problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
+    problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected, profile)  # refuses what is wrong with these
     check_digits(digits)
     grid = _Grid(MIN_EXPONENT[parameter], digits, parameter)
     solutions: dict[int, Solution] = {}
@@ -251,7 +253,7 @@ def least_parameter(
         nonlocal rows
         if progress is not None:
             progress(len(solutions), (steps + 1).bit_length())
-        problem = problem_at(parameter, grid.value(index), K, m, epsilon, Delta, delta, affected)
+        problem = problem_at(parameter, grid.value(index), K, m, epsilon, Delta, delta, affected, profile)
         solutions[index], rows = solve_warm(problem, goal, shape, rows=rows, **options)
         return utility_of(solutions[index].noise, goal, measure) < _threshold(wanted)
 
@@ -366,10 +368,14 @@ def problem_at(
     Delta: float = 0.0,
     delta: float | None = None,
     affected: int | None = None,
+    profile: Privacy | None = None,
 ) -> Problem:
     """Return the problem of a question of `least_parameter` at a value of its parameter; the others are as there."""
     if parameter not in get_args(Parameter):
         raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
+    if profile is not None:
+        _refuse_beside_profile(parameter, m, epsilon, Delta)
+        return Problem(K, profile, Privacy(value, profile.delta if delta is None else delta), affected)
     if parameter == "epsilon":
         if epsilon is not None:
             raise InvalidInput("epsilon", epsilon, Rule("is the quantity that is searched for: leave it out"))
@@ -384,6 +390,15 @@ def problem_at(
     if parameter == "m":
         return Problem.from_allowance(K, value, voters, Delta, delta, affected)
     return Problem.from_allowance(K, None, voters, Delta, delta, affected, target_epsilon=value)
+
+
+def _refuse_beside_profile(parameter: Parameter, m: float | None, epsilon: float | None, Delta: float) -> None:
+    for name, typed, default in (("m", m, None), ("epsilon", epsilon, None), ("Delta", Delta, 0.0)):
+        if typed != default:
+            raise InvalidInput(name, typed, Rule("cannot be combined with a profile"))
+    if parameter != "target_epsilon":
+        accepted = "'target_epsilon' where voters state a profile, with which m has no meaning"
+        raise InvalidInput("parameter", parameter, accepted)
 
 
 def utility_of(noise: NoiseFunction, objective: AnyObjective, measure: UtilityMeasure) -> float:

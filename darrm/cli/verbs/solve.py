@@ -196,9 +196,12 @@ def least(
             Rule("is the quantity that is searched for"),
             "Search for it: --parameter target_epsilon.",
         )
+    if options.targets is not None:
+        raise InvalidInput("targets", options.targets, Rule("cannot be searched for"))
+    typed = [name for name in options.given if name not in ("profile", "profile_points")]
+    arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in typed}
     if options.profile is not None:
-        raise InvalidInput("profile", options.profile, Rule("is not searched over: solve it at some --target-epsilon"))
-    arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in options.given}
+        arguments["profile"] = options.stated_voter()
     limit, count = number(design.time_limit), number(digits)
     if limit is None and isinstance(count, int):
         refuse_slow(

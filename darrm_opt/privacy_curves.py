@@ -126,7 +126,9 @@ class PrivacyCurve:
 
     def _boundary(self, p_prime: float) -> float:
         """Return T(p′), by golden section: e^ε·p′ + δ(ε) has one minimum, as δ is convex in e^ε."""
-        low, high, ratio = 0.0, min(self.pure, self._last_epsilon(MIN_DELTA)), (math.sqrt(5) - 1) / 2
+        # A curve of an accountant has a floor: what its transforms may have rounded.
+        least = max(MIN_DELTA, 2 * self.delta(MAX_EPSILON)) if self.pure == math.inf else MIN_DELTA
+        low, high, ratio = 0.0, min(self.pure, self._last_epsilon(least)), (math.sqrt(5) - 1) / 2
 
         def height(epsilon: float) -> float:
             return math.exp(epsilon) * p_prime + self.delta(epsilon)
@@ -313,11 +315,16 @@ def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
     """
     if isinstance(statement, PrivacyCurve):
         return statement
-    if isinstance(statement, str):
-        return _from_text(statement.strip())
-    if isinstance(statement, dict):
-        return _from_object(statement)
-    return PrivacyProfile(statement)
+    try:
+        if isinstance(statement, str):
+            return _from_text(statement.strip())
+        if isinstance(statement, dict):
+            return _from_object(statement)
+        return PrivacyProfile(statement)
+    except InvalidInput as err:  # an epsilon or a delta of its points is none of the release
+        if err.argument.partition(".")[0] == "profile":
+            raise
+        raise InvalidInput("profile", err.value, f"{err.accepted}, as {err.argument}", err.advice) from err
 
 
 def stated_profile(statement: Any, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:

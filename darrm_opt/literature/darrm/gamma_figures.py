@@ -22,9 +22,11 @@ from darrm_opt.design.scenarios import expected_error
 from darrm_opt.design.solver import solve
 from darrm_opt.figures import check_drawable, draw_error, draw_gamma, draw_legend, draw_title, style_panels
 from darrm_opt.literature.darrm.printed import Cell, Reproduction, Table
+from darrm_opt.literature.darrm.stated_profiles import profile_table
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.planning.baselines import MAX_SCALING
 from darrm_opt.priors import IndependentVoters
+from darrm_opt.privacy_curves import gaussian
 from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ SLACK = 0.1
 
 SHARED_P = np.linspace(0.5, 1.0, 401)
 """Where the largest tv error over a p that all voters share is looked for."""
+
+
+GAUSSIAN_SHIFT = 0.0325
+"""μ of Gaussian noise by which a voter is (0.1, 1e-5)-DP."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,9 @@ def figure_2(*, quick: bool = False) -> Reproduction:
         problem = Problem.from_allowance(K=11, m=m, epsilon=0.1, Delta=1e-5)
         constant = randomized_response(11, problem.target, plain_majority(11, problem.voter))
         panels.append(_panel(f"m = {m}", problem, {"subsampling": subsampling(11, m), "randomized_response": constant}))
-    return _reproduction("figure-2", "Figure 2: K = 11 voters, each (0.1, 1e-5)-DP, δ = 1 − (1−Δ)^m", panels)
+    settings = [(panel.label, panel.problem) for panel in panels]
+    title = "Figure 2: K = 11 voters, each (0.1, 1e-5)-DP, δ = 1 − (1−Δ)^m"
+    return _reproduction("figure-2", title, panels, tables=(profile_table(settings, gaussian(GAUSSIAN_SHIFT)),))
 
 
 def figure_6(*, quick: bool = False) -> Reproduction:
@@ -114,7 +122,9 @@ def _panel(label: str, problem: Problem, others: dict[str, NoiseFunction]) -> Pa
     return Panel(label, problem, {**others, "optimal": solve(problem).noise})
 
 
-def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Reproduction:
+def _reproduction(
+    name: str, title: str, panels: list[Panel], *notes: str, tables: tuple[Table, ...] = ()
+) -> Reproduction:
     summary = Table(
         "Error over voters drawn as the paper draws them (p_i on a grid of [0.5, 1)), and at the worst shared p",
         (
@@ -140,7 +150,7 @@ def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Re
         name,
         title,
         "exact",
-        (summary, values),
+        (summary, *tables, values),
         ("The paper shows these as curves; it prints no numbers to stand beside ours.", *notes),
         {"panels": [_settings(panel) for panel in panels]},
         # Drawn on demand: matplotlib is an extra.

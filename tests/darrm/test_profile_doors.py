@@ -1,0 +1,218 @@
+"""A voter's profile, and several targets, are asked, refused, proved, stored and exported alike at every door."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from support.darrm_runner import refused as refused_word
+from support.darrm_runner import run, run_json
+from support.live import serving
+from support.patient import patient
+
+from api.app import create_app
+from darrm_client import DarrmClient
+from darrm_opt import Privacy, Problem, least_parameter, solve, verify
+from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
+from darrm_opt.planning import plan
+from darrm_opt.privacy_curves import dp_sgd, profile_in_total
+from darrm_opt.problem import TargetProfile
+from darrm_opt.record import DesignSpec
+from darrm_opt.tables.record import TableSpec
+from darrm_opt.voters import PrivacyProfile
+
+POINTS = ((0.0, 0.02), (0.1, 0.004), (0.3, 0.0))
+TEXT = "0:0.02,0.1:0.004,0.3:0"
+PAIRS = [list(point) for point in POINTS]
+TARGETS = ((0.1, 0.01), (0.25, 1e-4))
+TARGETS_TEXT = "0.1:0.01,0.25:1e-4"
+VOTER = PrivacyProfile(POINTS)
+SHARED = "shared(1,1)"
+
+QUESTIONS = {
+    "one target": (
+        Problem(5, VOTER, Privacy(0.25)),
+        ("--target-epsilon", "0.25", "--delta", "0"),
+        {"target_epsilon": 0.25, "delta": 0},
+    ),
+    "several targets": (
+        Problem(5, VOTER, TargetProfile(TARGETS)),
+        ("--targets", TARGETS_TEXT),
+        {"targets": [list(point) for point in TARGETS]},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[TestClient]:
+    with TestClient(create_app(patient()), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[DarrmClient]:
+    with serving(create_app(patient())) as url, DarrmClient(url) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client: DarrmClient, tmp_path: Path) -> None:
+    problem, words, body = QUESTIONS[question]
+    own = solve(problem, SHARED)
+    key = DesignSpec(problem, SHARED).key
+    if question == "one target":
+        assert own.utility == pytest.approx(0.97524, abs=5e-6)  # by enumeration
+    typed = ("--K", "5", "--profile", TEXT, *words)
+    told = run_json("solve", *typed, "--objective", SHARED, "--output", str(tmp_path / "gamma.json"))
+    rest = service.post("/v1/gamma", json={"K": 5, "profile": PAIRS, "objective": SHARED, **body}).json()
+    from_client = client.gamma(problem, SHARED)
+    assert told["gamma"] == rest["gamma"] == from_client.gamma.tolist() == own.gamma.tolist()
+    assert told["problem"] == rest["problem"]
+    assert rest["id"] == key
+    # proved again, from files and elsewhere
+    assert run("verify", str(tmp_path / "gamma.json")).exit_code == 0
+    stated = {"K": 5, "profile": PAIRS, **body, "gamma": told["gamma"]}
+    assert service.post("/v1/verify", json=stated).json()["private"] is True
+    assert client.verify(problem, own.gamma) == verify(problem, own.gamma)
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(stated), encoding="utf-8")
+    assert run("verify", str(bare)).exit_code == 0
+    bare.write_text(json.dumps({**stated, "gamma": [1.0] * 6}), encoding="utf-8")
+    assert run("verify", str(bare)).exit_code == 1
+    # stored, and listed as it is
+    row = next(each for each in service.get("/v1/designs").json()["designs"] if each["id"] == key)
+    assert (row["profile"], row["m"]) == (PAIRS, None)
+    assert row.get("targets") == body.get("targets")
+    assert service.get(f"/v1/gamma/{key}").json()["gamma"] == told["gamma"]
+
+
+def test_stored_answers_are_listed_and_exported_with_their_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    monkeypatch.setenv("DARRM_CACHE_URL", url)
+    for _, words, _ in QUESTIONS.values():
+        run("solve", "--K", "5", "--profile", TEXT, *words, "--cache")
+    run("solve", "--K", "5", "--epsilon", "0.3", "--m", "1", "--cache")
+    listed = run_json("cache", "ls", "--url", url)
+    assert sorted(each.get("profile", []) for each in listed) == [[], PAIRS, PAIRS]
+    assert [each["targets"] for each in listed if "targets" in each] == [[list(point) for point in TARGETS]]
+    assert TEXT in run("cache", "ls", "--url", url).stdout
+    exported = tmp_path / "table.jsonl"
+    assert run_json("export", "--output", str(exported), "--url", url)["rows"] == 3
+    with DarrmClient(exported.as_uri()) as offline:
+        for problem, _, _ in QUESTIONS.values():
+            assert offline.gamma(problem).gamma.tolist() == solve(problem).gamma.tolist()
+
+
+def test_tables_take_profiles_and_several_targets_at_every_door(service: TestClient, client: DarrmClient) -> None:
+    groups = [(2, VOTER), (1, Privacy(0.5))]
+    problem = Problem(groups=groups, target=TargetProfile(TARGETS))
+    words = ("--group", "K=1,epsilon=0.5", "--targets", TARGETS_TEXT)
+    told = run_json("solve", "--group", f"K=2,profile={TEXT}", *words)
+    body: dict[str, Any] = {"groups": [{"K": 2, "profile": PAIRS}, {"K": 1, "epsilon": 0.5}]}
+    body["targets"] = [list(point) for point in TARGETS]
+    rest = service.post("/v1/table", json=body).json()
+    own = client.table(problem)
+    assert rest["id"] == own.id == TableSpec(problem).key
+    assert told["table"] == rest["table"]
+    assert rest["groups"] == [{"K": 2, "profile": PAIRS}, {"K": 1, "epsilon": 0.5, "Delta": 0.0}]
+    assert rest["targets"] == body["targets"]
+
+
+def test_the_least_target_is_one_at_every_door(service: TestClient, client: DarrmClient) -> None:
+    asked: dict[str, Any] = {"K": 5, "parameter": "target_epsilon", "utility": 0.95, "delta": 0.0, "digits": 2}
+    own = least_parameter(**asked, profile=VOTER)
+    words = ("--K", "5", "--parameter", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
+    told = run_json("least", *words, "--profile", TEXT)
+    rest = service.post("/v1/least", json={**asked, "profile": PAIRS}).json()
+    found = client.least(**asked, profile=VOTER)
+    assert told["value"] == rest["value"] == found.value == own.value
+    assert rest["design"]["gamma"] == own.solution.gamma.tolist()
+    assert own.is_least
+    assert own.below is not None
+    assert own.below.reached < 0.95 <= own.reached
+
+
+REFUSED = {
+    "solve": ((), {"epsilon": "0.3", "m": "1"}),
+    "plan": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
+    "compare": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
+    "least": (("--utility", "0.9", "--parameter", "target_epsilon"), {"epsilon": "0.3", "target_epsilon": "0.1"}),
+    "curve": ((), {"epsilon": "0.3", "m": "1"}),
+}
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+def test_each_verb_refuses_another_statement_of_the_voter(verb: str) -> None:
+    words, others = REFUSED[verb]
+    for name, value in others.items():
+        option = f"--{name.replace('_', '-')}"
+        assert option in refused_word(verb, "--K", "5", "--profile", TEXT, *words, option, value)
+    target = () if verb in ("plan", "compare", "least") else ("--target-epsilon", "0.2")
+    for bad in ("0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,"):
+        assert "--profile" in refused_word(verb, "--K", "5", "--profile", bad, *words, *target)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/gamma", {"target_epsilon": 0.2, "epsilon": 0.1}, "epsilon"),
+        ("/v1/gamma", {"target_epsilon": 0.2, "targets": [[0.1, 0.01], [0.2, 1e-3]]}, "target_epsilon"),
+        ("/v1/gamma", {"targets": [[0.1]]}, "targets"),
+        ("/v1/gamma", {"targets": [[0.1, 2.0]]}, "targets"),
+        ("/v1/least", {"utility": 0.9, "parameter": "m"}, "parameter"),
+        ("/v1/plan", {"total_epsilon": 1.0, "total_delta": 1e-3, "epsilon": 0.1}, "epsilon"),
+    ],
+)
+def test_requests_name_the_field_that_contradicts(
+    path: str, body: dict[str, Any], field: str, service: TestClient
+) -> None:
+    told = service.post(path, json={"K": 5, "profile": PAIRS, **body})
+    assert told.status_code == 422, told.text
+    assert any(error["field"].startswith(field) for error in told.json()["errors"]), told.text
+
+
+def test_a_curve_has_one_choice_of_points_within_a_total(service: TestClient) -> None:
+    curve, total = "gaussian(0.1)", Privacy(2.0, 1e-3)
+    for fresh in (False, True):
+        profile = profile_in_total(curve, 5, 3, total.delta, fresh=fresh)
+        words = ("--K", "5", "--profile", curve, "--queries", "3", "--total-epsilon", "2", "--total-delta", "1e-3")
+        told = run_json("plan", *words, *(("--fresh",) if fresh else ()))
+        asked = {"K": 5, "queries": 3, "total_epsilon": 2.0, "total_delta": 1e-3, "fresh": fresh, "profile": curve}
+        rest = service.post("/v1/plan", json=asked).json()
+        assert told["voters"]["profile"] == rest["voters"]["profile"] == [list(point) for point in profile.points]
+        assert told["options"][0] == rest["options"][0]
+
+
+@pytest.mark.parametrize(("K", "most"), [(11, 0.26), (35, 0.41)])
+def test_models_trained_once_by_dp_sgd_cost_what_their_profiles_compose_to(K: int, most: float) -> None:
+    total = Privacy(most, K * 1e-4)
+    profile = profile_in_total(dp_sgd(13.7, 0.05, 100), K, 1000, total.delta, fresh=False)
+    assert compose_models({profile: K}, total.delta).epsilon <= most
+    found = plan(K, profile, 1000, total)
+    assert (found.best.name, found.best.queries) == ("majority", None)
+
+
+def test_a_voter_that_draws_its_records_has_each_point_amplified() -> None:
+    sampling = Sampling(records=1000, sample=100, scheme="each-voter")
+    drawn = sampling.voter(PrivacyProfile([(0.0, 0.02), (0.3, 1e-4)]))
+    each = [amplify_by_subsampling(Privacy(*point), sampling.chance) for point in ((0.0, 0.02), (0.3, 1e-4))]
+    assert isinstance(drawn, PrivacyProfile)
+    for (epsilon, delta), one in zip(drawn.points, each, strict=True):
+        # as every number of a problem: within the noise that its strictest reading covers
+        assert one.epsilon * (1 - 1e-12) <= epsilon == pytest.approx(one.epsilon, rel=1e-9, abs=1e-15)
+        assert one.delta * (1 - 1e-12) <= delta == pytest.approx(one.delta, rel=1e-9)
+    # The record is in the sample with chance q: neighbours have the laws (1−q)·r + q·a and (1−q)·r + q·b, of voters
+    # that are any two of three with the profile to each other; here r = a and r = b.
+    q = sampling.chance
+    for b, a in PrivacyProfile([(0.0, 0.02), (0.3, 1e-4)]).chain():
+        for r in (a, b):
+            p, p_prime = (float((1 - q) * float(r) + q * float(side)) for side in (a, b))
+            assert all(p <= math.exp(epsilon) * p_prime + delta + 1e-12 for epsilon, delta in drawn.points)

@@ -367,7 +367,9 @@ def profile_in_total(
     # The core refuses an invalid number of queries or voters.
     share = total_delta / parts if isinstance(parts, int) and parts > 0 else total_delta
     target = Privacy(0.0, share / (MODEL_PARTS if composed else SHARE_PARTS))
-    return stated_profile(statement, target, points or (MODEL_POINTS if composed else DEFAULT_POINTS))
+    if points is None:
+        points = MODEL_POINTS if composed else DEFAULT_POINTS
+    return stated_profile(statement, target, points)
 
 
 def stated_targets(statement: Any) -> Privacy:

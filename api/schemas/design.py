@@ -61,7 +61,11 @@ class ProblemRequest(RequestModel):
     def problem(self) -> Problem:
         """Return the problem that is asked."""
         numbers = self.K, self.m, self.epsilon, self.Delta, self.delta, self.affected
-        stated = {"profile": self.profile, "target_epsilon": self.target_epsilon, "targets": self.targets}
+        stated: dict[str, Any] = {
+            "profile": self.profile,
+            "target_epsilon": self.target_epsilon,
+            "targets": self.targets,
+        }
         return stated_problem(*numbers, **stated)
 
 

@@ -18,10 +18,8 @@ from support.patient import patient
 from api.app import create_app
 from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem, least_parameter, solve, verify
-from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
-from darrm_opt.planning import plan
-from darrm_opt.privacy_curves import dp_sgd, profile_in_total
+from darrm_opt.privacy_curves import profile_in_total
 from darrm_opt.problem import TargetProfile
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.record import TableSpec
@@ -35,7 +33,7 @@ TARGETS_TEXT = "0.1:0.01,0.25:1e-4"
 VOTER = PrivacyProfile(POINTS)
 SHARED = "shared(1,1)"
 
-QUESTIONS = {
+QUESTIONS: dict[str, tuple[Problem, tuple[str, ...], dict[str, Any]]] = {
     "one target": (
         Problem(5, VOTER, Privacy(0.25)),
         ("--target-epsilon", "0.25", "--delta", "0"),
@@ -189,15 +187,6 @@ def test_a_curve_has_one_choice_of_points_within_a_total(service: TestClient) ->
         rest = service.post("/v1/plan", json=asked).json()
         assert told["voters"]["profile"] == rest["voters"]["profile"] == [list(point) for point in profile.points]
         assert told["options"][0] == rest["options"][0]
-
-
-@pytest.mark.parametrize(("K", "most"), [(11, 0.26), (35, 0.41)])
-def test_models_trained_once_by_dp_sgd_cost_what_their_profiles_compose_to(K: int, most: float) -> None:
-    total = Privacy(most, K * 1e-4)
-    profile = profile_in_total(dp_sgd(13.7, 0.05, 100), K, 1000, total.delta, fresh=False)
-    assert compose_models({profile: K}, total.delta).epsilon <= most
-    found = plan(K, profile, 1000, total)
-    assert (found.best.name, found.best.queries) == ("majority", None)
 
 
 def test_a_voter_that_draws_its_records_has_each_point_amplified() -> None:

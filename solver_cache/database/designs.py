@@ -36,6 +36,9 @@ MAX_TAGS = 32
 MAX_LISTED = 1000
 """Most designs of one list."""
 
+MAX_ROWS = 2**31 - 1
+"""More answers than a store has."""
+
 MAX_EVICTED_AT_ONCE = 500
 """Answers removed in one transaction."""
 
@@ -182,7 +185,9 @@ class Designs:
             [(total,)] = statements.rows(_TOTAL)
         return int(total)
 
-    def evict(self, max_bytes: int | None = None, before: str | None = None, down_to: int | None = None) -> int:
+    def evict(
+        self, max_bytes: int | None = None, before: str | None = None, down_to: int | None = None, most: int = MAX_ROWS
+    ) -> int:
         """Remove answers without a tag, the least recently read or stored first; return how many.
 
         Args:
@@ -190,25 +195,28 @@ class Designs:
             before: remove every one that was neither read nor stored since this time (UTC, ISO 8601); None: none for
                 its age.
             down_to: where more than ``max_bytes`` are stored, how many stay [bytes]; None: as many.
+            most: how many are removed at most.
         """
         untagged = _AGES.format(first="") + f"WHERE designs.{_UNTAGGED}"
-        query = f"SELECT key FROM ({untagged}) ages WHERE earlier < :excess OR used < :before"
+        chosen = f"SELECT key FROM ({untagged}) ages WHERE earlier < :excess OR used < :before"
+        query = f"{chosen} ORDER BY used, key LIMIT :most"
         with self._database.reading() as statements:
             [(total,)] = statements.rows(_TOTAL)
             excess = 0 if max_bytes is None or total <= max_bytes else total - min(max_bytes, down_to or max_bytes)
             if excess <= 0 and before is None:
                 return 0
-            keys = [str(key) for (key,) in statements.rows(query, excess=int(excess), before=before or "")]
+            keys = [str(key) for (key,) in statements.rows(query, excess=int(excess), before=before or "", most=most)]
         count = 0
         for page in _pages(keys):
             with self._database.writing() as statements:
                 count += _remove(statements, page, _UNTAGGED)
         return count
 
-    def evict_of_clients(self, max_bytes: int) -> int:
+    def evict_of_clients(self, max_bytes: int, most: int = MAX_ROWS) -> int:
         """Take designs from clients that hold more than so many bytes; remove those that are nobody's then.
 
-        The least recently read or stored go first, those with a tag last: a client cannot hold more by tags.
+        The least recently read or stored go first, those with a tag last: a client cannot hold more by tags. At most
+        ``most`` are taken from each client.
 
         Returns:
             how many were removed from the store.
@@ -220,7 +228,7 @@ class Designs:
         )
         own = _AGES.format(first="designs.key IN (SELECT key FROM darrm_design_tags), ")
         own += "JOIN darrm_design_clients owners ON owners.key = designs.key WHERE owners.client = :client"
-        beyond = f"SELECT key FROM ({own}) ages WHERE earlier < :excess"
+        beyond = f"SELECT key FROM ({own}) ages WHERE earlier < :excess ORDER BY earlier LIMIT :most"
         others = (
             "NOT EXISTS (SELECT 1 FROM darrm_design_clients owners "
             "WHERE owners.key = darrm_solutions.key AND owners.client <> :client)"
@@ -229,7 +237,7 @@ class Designs:
         with self._database.reading() as statements:
             excesses = {str(client): int(total) - max_bytes for client, total in statements.rows(held, most=max_bytes)}
             chosen = {
-                client: [str(key) for (key,) in statements.rows(beyond, client=client, excess=excess)]
+                client: [str(key) for (key,) in statements.rows(beyond, client=client, excess=excess, most=most)]
                 for client, excess in excesses.items()
             }
         for client, page in ((client, page) for client, keys in chosen.items() for page in _pages(keys)):

@@ -1,6 +1,6 @@
 """Sizing of the service: requests and solves in a time, and memory, by workers.
 
-    PYTHONPATH=tests python -m campaigns.sizing [--seconds 10] [--workers 1 2]
+    PYTHONPATH=tests python -m campaigns.sizing [--seconds 10] [--workers 1 2] [--servers 2]
 
 A server with its default settings and a SQLite file. Reads: wrk asks for one stored γ on 16 connections. Certificates
 and solves: eight clients ask, each anew as soon as it has its answer; every problem is a new one. All is asked for
@@ -22,11 +22,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from support import postgres
 from support.service import Service, family, service
 
 READ = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
@@ -131,12 +133,68 @@ def row(workers: int, seconds: float) -> str:
             return f"| {workers} | {' | '.join(figures)} | {at_rest} | {memory(server.process.pid)} |"
 
 
+def spent(pids: list[int], before: dict[int, float]) -> float:
+    """Return the processor time that processes and their descendants took since ``before`` [s]."""
+    now = {each: seconds for pid in pids for each, seconds in processor_times(pid).items()}
+    return sum(seconds - before.get(each, 0.0) for each, seconds in now.items())
+
+
+def shared(servers: int, seconds: float) -> Iterator[str]:
+    """Yield the rows of the table for servers on one PostgreSQL."""
+    database = postgres.server()
+    url, master = database.new_store(), database.pid
+    settings = {"DARRM_WAIT_SECONDS": "60", "DARRM_JOB_RATE": "0", "DARRM_RATE": "0", "DARRM_SOLVERS": "1"}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        opened = [stack.enter_context(service(url, folder, **settings)) for _ in range(servers)]
+        clients = [server.client for server in opened]
+        asked, ids = problems(11), list[str]()
+        pids = [server.process.pid for server in opened]
+
+        def design(times: int) -> None:
+            for client in (clients * times)[:times]:
+                ids.append(client.post("/v1/gamma", json=next(asked)).raise_for_status().json()["id"])
+
+        def read(times: int) -> None:  # each by another server than the one that designed it
+            for place in range(times):
+                clients[(place + 1) % servers].get(f"/v1/gamma/{ids[place]}").raise_for_status()
+
+        design(50)  # processes have started
+        times = int(20 * seconds)
+        ids.clear()
+        for name, measure in (("a new γ of 11 voters", design), ("a stored γ that is not in memory", read)):
+            before = {each: used for pid in (*pids, master) for each, used in processor_times(pid).items()}
+            measure(times)
+            own, database_time = (1000 * spent(group, before) / times for group in (pids, [master]))
+            yield f"| {name} | {own:.2f} | {database_time:.3f} | {own / database_time:,.0f} |"
+        rows, size = (
+            int(number)
+            for number in database.sql(database_name(url), "SELECT count(*), sum(bytes) FROM darrm_solutions").split(
+                "|"
+            )
+        )
+        total = int(database.sql(database_name(url), "SELECT pg_total_relation_size('darrm_solutions')"))
+        yield f"\nA γ of 11 voters: {size / rows:,.0f} bytes as a record, {total / rows:,.0f} with its indexes."
+
+
+def database_name(url: str) -> str:
+    """Return the name of the database of a URL."""
+    return url.partition("?")[0].rpartition("/")[2]
+
+
 def main(arguments: list[str]) -> int:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--servers", type=int)
     options = parser.parse_args(arguments)
+    if options.servers is not None:
+        sys.stdout.write("| one answer | processor time of the servers [ms] | of PostgreSQL [ms] | servers' / its |\n")
+        sys.stdout.write("|---|--:|--:|--:|\n")
+        for line in shared(options.servers, options.seconds):
+            sys.stdout.write(line + "\n")
+        return 0
     assert shutil.which("wrk") is not None, "wrk is not installed"
     titles = ["workers", "stored γ [1/s]", "certificates [1/s]", "γ of 11 voters [1/min]", "γ of 101 voters [1/min]"]
     titles += ["memory at rest [MiB]", "memory after it [MiB]"]

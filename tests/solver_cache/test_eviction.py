@@ -168,5 +168,20 @@ def test_one_of_all_servers_keeps_a_store_within_its_limits(store: Store) -> Non
     assert store.reads.take() == []
 
 
+def test_a_round_takes_little_at_a_time_until_its_share_is_reached(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "MAX_REMOVED", 2)
+    size = 2**18
+    for key in "abcdefgh":
+        store.put(Row(key, CORE, "x" * size, digest("x" * size)))
+    upkeeper = Upkeep(store, Settings(max_stored_bytes=2**20), upkeep_run)
+    assert [upkeeper.do_round() for _ in range(4)] == [2, 2, 1, 0]
+    assert store.designs.stored_bytes() == 3 * size
+    for key in "hijkl":
+        store.put(Row(key, CORE, "x" * size, digest("x" * size)), clients=["one"])
+    assert store.designs.evict_of_clients(2 * size, most=1) == 1
+
+
 async def upkeep_run(work: Any, *arguments: Any) -> Any:
     return work(*arguments)

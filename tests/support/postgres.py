@@ -39,6 +39,11 @@ class Postgres:
         off = [word for name in ("fsync", "full_page_writes") for word in ("-c", f"ALTER SYSTEM SET {name} = off")]
         self.run("psql", "-q", "-d", "postgres", *off, "-c", "SELECT pg_reload_conf()")
 
+    @property
+    def pid(self) -> int:
+        """Process id of its first process."""
+        return int(self._server.get_postmaster_info().pid)
+
     def url(self, database: str, user: str = "postgres:secret") -> str:
         """Return the URL of a database."""
         return f"postgresql+psycopg://{user}@/{database}?host={self.host}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from campaigns.sampled import CASES, drawn_law, random_totals, small_mechanisms
+from campaigns.sampled import CASES, drawn_law, random_totals, small_mechanisms, table
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused, refuses
@@ -271,6 +271,25 @@ def test_samples_of_all_records_are_no_samples() -> None:
     mechanism = mechanism_class("laplace").of(300, 3, 60.0, 2)
     sampled, every = (cost(mechanism, 20, 1e-5, sampling) for sampling in (Sampling(100, 100), None))
     assert sampled.epsilons["pld"] >= sampled.epsilon == every.epsilon
+
+
+ROADS = Sampling(10, rate=1.0), Sampling(10, 10, scheme="without-replacement")
+
+
+@for_each("queries", [1, 30])
+@for_each(
+    "mechanism",
+    [
+        mechanism_class("laplace").of(4, 3, 4.0),
+        mechanism_class("permute_and_flip").of(4, 3, 0.3),
+        NoisyMaximum(4, 3, 2.0, threshold=3.0, check_sigma=2.0),
+        table(5, 3, 1),
+    ],
+)
+def test_samples_of_all_records_cost_the_same_on_every_road(mechanism: VoteMechanism, queries: int) -> None:
+    """Listed laws serve releases with and without samples, of noise, checks and tables alike."""
+    unsampled = cost(mechanism, queries, 1e-5).epsilon
+    assert [cost(mechanism, queries, 1e-5, road).epsilon for road in ROADS] == pytest.approx([unsampled] * 2, rel=1e-9)
 
 
 def test_all_models_that_a_record_reaches_are_charged() -> None:

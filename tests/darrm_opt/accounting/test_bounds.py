@@ -52,7 +52,10 @@ def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:
     with pytest.raises(InvalidInput):
         LawPairs(np.array([[math.nan, 0.5]]), np.array([[0.25, 0.75]]))
     lost = ReleaseGuarantee(divergence=lambda: PowerDivergence(np.array([0.5]), np.array([math.nan]), math.inf, "lost"))
-    assert total_of([(lost, 3)], 1e-5).epsilon == math.inf
+    total = total_of([(lost, 3)], 1e-5)
+    assert total.epsilon == math.inf
+    with pytest.raises(DeltaTooSmall):  # and not a total
+        _ = total.best
 
 
 def test_powers_are_added_up_by_their_logarithms() -> None:

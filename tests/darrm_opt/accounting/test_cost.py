@@ -27,6 +27,7 @@ from darrm_opt.accounting.total import (
     cost,
     most_releases,
     refuse_samples,
+    renyi_divergences,
     total_of,
     total_privacy,
 )
@@ -218,3 +219,14 @@ def test_voters_that_draw_for_themselves_have_no_account_without_samples(scheme:
     assert not any(name.endswith("unsampled") for name in found.epsilons)
     one = cost(NoisyMaximum(4, 3, 2.0), 3, 1e-4).epsilon
     assert found.epsilon > one or sample == 1
+
+
+def test_divergences_of_releases_are_sums_rounded_up() -> None:
+    parts = NoisyMaximum(20, 3, 3.0, threshold=9.0, check_sigma=4.0).bounds(7)
+    orders = np.array([1.5, 4.0, 30.0])
+    each = [(bound.renyi(orders), count) for bounds, count in parts if (bound := bounds.bound()) is not None]
+    together = renyi_divergences(parts, orders)
+    assert together is not None
+    for place, found in enumerate(together.tolist()):
+        exact = sum(count * Fraction(float(values[place])) for values, count in each)
+        assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**46))

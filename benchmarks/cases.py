@@ -10,6 +10,7 @@ SUITES = {
     "quick": "Cases of less than a minute each.",
     "engine": "Single designs, and the peer that builds every row at K = 21. Designs of milliseconds are timed warm: "
     "the median of up to 50 solves of one problem in one process.",
+    "profiles": "Voters that state several points of a privacy profile; processor time.",
     "scale": "Large K.",
     "classes": "Votes among classes, each program from start to end. The peer of labels draws NumPy's noise, which is "
     "not exact: what a draw takes at least.",
@@ -170,7 +171,7 @@ class Case:
 
 def all_cases() -> tuple[Case, ...]:
     """Return every case, smaller ones first within a suite: what a spent budget leaves out are the largest."""
-    return (*quick(), *engine(), *scale(), *classes(), *service())
+    return (*quick(), *engine(), *profiles(), *scale(), *classes(), *service())
 
 
 def quick() -> Iterator[Case]:
@@ -209,21 +210,8 @@ ENGINE = (
 """Single designs and what is wanted of them."""
 
 
-STATED = ((11, 8, 0.1), (35, 5, 1), (101, 3, 10), (301, 2, 60))
-"""K, points of a voter's profile, and the seconds wanted, with a gap of 1e-6."""
-
-
 def engine() -> Iterator[Case]:
     """Yield single designs, the profile of one, the total of another, and the peer that builds every row."""
-    for K, points, seconds in STATED:
-        for m in (1, 3):
-            yield Case(
-                name=f"one design: K={K}, {points} points of gaussian({MU}), m={m}",
-                suite="engine",
-                job=Solve(K, m, 1e-5, points=points),
-                wanted=Wanted(seconds=seconds, gap=1e-6),
-                repeats=1 if K > 35 else 3,
-            )
     for job, wanted in ENGINE:
         delta = "" if job.delta is None else f", δ={job.delta:g}"
         yield Case(
@@ -255,6 +243,31 @@ def engine() -> Iterator[Case]:
             peer=Solve(21, 5, 1e-5, objective, method="enumerate"),
             peer_repeats=1,
         )
+
+
+STATED = ((11, 8, 0.1), (35, 5, 1), (101, 3, 10))
+"""K, points of a voter's profile, and the processor time wanted [s]."""
+
+
+def profiles() -> Iterator[Case]:
+    """Yield single designs for voters that state a profile, and the peer that builds every row."""
+    for K, points, seconds in STATED:
+        for m in (1, 3):
+            yield Case(
+                name=f"one design: K={K}, {points} points of gaussian({MU}), m={m}",
+                suite="profiles",
+                job=Solve(K, m, 1e-5, points=points, repeats=5 if K < 101 else 1),
+                wanted=Wanted(seconds=seconds, gap=1e-6),
+                repeats=1,
+            )
+    yield Case(
+        name=f"K=11, 2 points of gaussian({MU}), m=1: against all 167,960 rows in one program",
+        suite="profiles",
+        job=Solve(11, 1, 1e-5, points=2, repeats=20),
+        wanted=Wanted(faster=15),
+        peer=Solve(11, 1, 1e-5, method="enumerate", points=2),
+        peer_repeats=1,
+    )
 
 
 def scale() -> Iterator[Case]:

@@ -122,8 +122,11 @@ def _voters(K: str | None) -> int:
 def default_prior_text(question: Question) -> str:
     """Return how to judge by votes of one's own, where the prior is the default."""
     from darrm_opt.planning.question import DEFAULT_PRIORS
+    from darrm_opt.tables.priors import parse_prior
 
-    if question.prior_text not in DEFAULT_PRIORS:
+    # As it is printed: "dirichlet(1)" is dirichlet(1.0).
+    defaults = {text if text == "rectangular" else str(parse_prior(text)) for text in DEFAULT_PRIORS}
+    if question.prior_text not in defaults:
         return ""
     return " (the default; --votes FILE judges by past votes of your own, which often agree more)"
 
@@ -162,7 +165,7 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
             f"{guarantee(question.total)} in all. Shares are expectations under {votes}; ε is proved."
         ),
         columns(heads, rows),
-        f"utility    right − {question.price:g}·wrong, a query",
+        f"utility    per query: right − {question.price:g} × wrong",
         *([f"advice     {found.advice}"] if groups else []),
     ]
     lines += [

@@ -197,3 +197,15 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
 def test_what_does_not_go_with_a_profile_is_refused(options: tuple[str, ...], said: str) -> None:
     asked = PROFILE[2:] if "--group" in options else PROFILE
     assert said in refused("plan", *asked, "gaussian(1)", *options)
+
+
+def test_a_default_prior_asks_for_votes(tmp_path: Path) -> None:
+    of_classes = ("--K", "5", "--classes", "3", "--affected", "1", "--total-epsilon", "2")
+    of_a_majority = ("--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "2", "--total-epsilon", "2")
+    asks = "the default; --votes FILE judges by past votes of your own"
+    for options in (of_classes, of_a_majority):
+        assert asks in run("plan", *options).stdout
+    file = tmp_path / "votes.csv"
+    file.write_text("0,1,2,0,0\n")
+    for options in (("--prior", "dirichlet(0.5)"), ("--votes", str(file))):
+        assert asks not in run("plan", *of_classes, *options).stdout

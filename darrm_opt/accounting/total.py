@@ -209,7 +209,7 @@ class ReleaseTotal:
         for name, epsilon in epsilons.items():
             known = totals.get(name)
             if known is None or known.delta > self.delta or epsilon < known.epsilon:
-                totals[name] = Privacy(float(upper_bound(epsilon)), self.delta)
+                totals[name] = _bound(epsilon, self.delta)
         return replace(self, totals=totals)
 
 
@@ -228,6 +228,11 @@ class Account(Generic[T]):
     total: Callable[[Parts[T], float, Effort], Privacy | None]  # raises `NotApplicable`; None where it says nothing
     finer: tuple[str, ...] = ()  # accounts that are never above it: where one of them is exact, it is not asked
     is_exact: Callable[[Parts[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
+
+
+def _bound(epsilon: float, delta: float) -> Privacy:
+    """Return an ε that an account found, ∞ where it is no number."""
+    return Privacy(float(upper_bound(epsilon)), delta)
 
 
 def _by_models(parts: Parts[Models], delta: float, _: Effort) -> Privacy:
@@ -261,7 +266,7 @@ def _of_one_law(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
     (shown, count), *others = parts
     if others or not isinstance(shown, LawPairs) or (count > 1 and (shown.is_bit or not delta)):
         return None
-    return Privacy(shown.epsilon(delta) if count == 1 else adaptive_epsilon([shown], count, delta), delta)
+    return _bound(shown.epsilon(delta) if count == 1 else adaptive_epsilon([shown], count, delta), delta)
 
 
 def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
@@ -272,7 +277,7 @@ def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Pr
             raise DeltaTooSmall(0.0, max(_leak(bounds.shown) for bounds, _ in parts), LEAK)
         return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))))
     if _is_single(parts):  # no grid needed
-        return Privacy(parts[0][0].shown.epsilon(delta), delta)
+        return _bound(parts[0][0].shown.epsilon(delta), delta)
     # The recursion over several kinds has a state for every way to have used some of each, as the adversary chooses the
     # order.
     regions = [(bounds.shown.region, count) for bounds, count in parts]
@@ -288,9 +293,9 @@ def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Pr
         with suppress(DeltaTooSmall):
             epsilon = compose_bits_any_order(regions, points=coarse_points).epsilon(delta)
             if previous - epsilon <= GRID_PRECISION * epsilon:
-                return Privacy(epsilon, delta)
+                return _bound(epsilon, delta)
             previous = epsilon
-    return Privacy(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
+    return _bound(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
 
 
 def _has_full_grid(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> bool:
@@ -337,14 +342,14 @@ def _by_profile(parts: Parts[Laws], delta: float, effort: Effort) -> Privacy | N
         (shown, count), *others = parts
         if others or not isinstance(shown, LawPairs) or not delta:
             return None
-        return Privacy(convolved_epsilon([shown], count, delta), delta)
+        return _bound(convolved_epsilon([shown], count, delta), delta)
     floor = max(_leak(profile) for profile, _ in profiles)
     # All of them leak no less; where one leaks nearly all, no distribution is left to compose.
     if not is_within(floor, delta):
         raise DeltaTooSmall(delta, floor, LEAK)
     if sum(count for _, count in parts) > effort.convolved:
         raise TooMuchWork("The convolution of profiles takes too long.")
-    return Privacy(compose_profiles(profiles).epsilon(delta), delta)
+    return _bound(compose_profiles(profiles).epsilon(delta), delta)
 
 
 def compose_profiles(parts: Parts[ReleaseProfile]) -> Pld:
@@ -362,7 +367,7 @@ def _by_moments(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
     (shown, count), *others = parts
     if others or not isinstance(shown, LawPairs) or not delta or count == 1:
         return None
-    return Privacy(renyi_sums([shown], count, delta), delta)
+    return _bound(renyi_sums([shown], count, delta), delta)
 
 
 def _leak(shown: Laws) -> float:
@@ -394,7 +399,7 @@ def _of_events(
 def _of_divergences(
     account: Callable[[Parts[PowerDivergence], float], EpsilonBound],
 ) -> Callable[[Parts[PowerDivergence], float, Effort], Privacy | None]:
-    return lambda parts, delta, _: Privacy(account(parts, delta).epsilon, delta) if delta else None
+    return lambda parts, delta, _: _bound(account(parts, delta).epsilon, delta) if delta else None
 
 
 _EVENT, _BOUND = ReleaseGuarantee.event, ReleaseGuarantee.bound

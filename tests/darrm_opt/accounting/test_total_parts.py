@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,6 +123,17 @@ def test_the_accounts_that_compete_where_the_recursion_takes_too_long() -> None:
     assert "profile" in total.total_of(of, 1e-3, effort=short._replace(convolved=5)).totals
     enough = total.total_of(of, 1e-3, effort=short, enough=math.inf)
     assert enough.totals.keys() == {"simple"}
+
+
+@for_each("found", [math.nan, math.inf])
+def test_an_account_whose_epsilon_is_no_number_states_none(found: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(total, "compose_bits_any_order", lambda *_, **__: SimpleNamespace(epsilon=lambda _: found))
+        stated = total.total_of(parts(RELEASE, 5), 1e-3)
+    assert "bits" not in stated.totals
+    assert isinstance(stated.refused["bits"], DeltaTooSmall)
+    assert stated.epsilon < math.inf
+    assert total.ReleaseTotal(0.1, {}).or_less({"bits": found}).epsilon == math.inf
 
 
 def test_limits_of_a_total_are_those_of_the_documentation() -> None:

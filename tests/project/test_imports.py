@@ -224,6 +224,28 @@ def test_modules_do_not_import_in_circles() -> None:
     assert not cycle(graph), " -> ".join(cycle(graph))
 
 
+BY_NAME = {
+    "darrm.cli": "the verbs, each loaded when it is typed",
+    "darrm.cli.verbs.audit": "the black box that a user names",
+    "darrm_opt": "names that are loaded on first use, all of them below",
+    "darrm_opt.design.backends": "the solver that a caller names",
+    "darrm_opt.mechanisms.base": "the file of a mechanism",
+    "darrm_opt.optional_packages": "packages that may be missing",
+}
+"""Modules that import what a variable names, which no reader of sources sees, and what that is."""
+
+
+def test_modules_are_imported_by_name_in_few_places() -> None:
+    found = {
+        name
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and _last_name(node.func) == "import_module"
+        if not isinstance(node.args[0], ast.Constant)
+    }
+    assert found == set(BY_NAME)
+
+
 def test_the_core_and_the_cache_know_no_framework() -> None:
     wrong = [i for i in all_imports() if top(i.imported) in FRAMEWORKS[top(i.importer)]]
     assert not wrong, "; ".join(map(str, wrong))

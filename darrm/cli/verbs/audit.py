@@ -72,7 +72,8 @@ def audit(
     table the answer is a proof, or two neighbouring vote counts and an event that is too likely on one of them. A
     black box is sampled: the worst neighbours and event are searched for, and then ε is bounded from below by samples
     of their own, with a confidence. The exit code is 1 where the claim is false, or is of a mechanism or a table and
-    not proved; of a black box no proof is possible, and it is 0 where nothing was shown against it.
+    not proved; of a black box no proof is possible, and it is 0 where nothing was shown against it. The claim holds
+    whatever the votes are: how private voters are themselves, and so their --profile, has no part in it.
     """
     from darrm_opt.audit import Claim, command_draws
     from darrm_opt.audit import audit as find

@@ -114,7 +114,8 @@ def label(
     """Release a private label for each row of votes, within a budget that lasts.
 
     Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
-    it stopped: what was released is not charged again. Votes are never printed or logged.
+    it stopped: what was released is not charged again. Votes are never printed or logged. The voters' own privacy,
+    (ε, Δ) or a profile, is that of the file: its γ or table is proved for it, and its releases are charged by it.
 
     With --ask, each query has a fresh and secret sample of the records, drawn here. The command reads a line of JSON
     with the query's number and the numbers of the records of each voter, such as {"query": 0, "shares": [[12, 7], [3]]}

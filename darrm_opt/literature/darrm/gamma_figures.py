@@ -150,7 +150,7 @@ def _reproduction(
         name,
         title,
         "exact",
-        (summary, *tables, values),
+        (summary, values, *tables),
         ("The paper shows these as curves; it prints no numbers to stand beside ours.", *notes),
         {"panels": [_settings(panel) for panel in panels]},
         # Drawn on demand: matplotlib is an extra.

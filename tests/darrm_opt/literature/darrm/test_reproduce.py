@@ -144,6 +144,11 @@ def test_figure_2_is_exact() -> None:
     gamma = (c - 1 + 2 * delta) / (2 * (total - c + (1 + c) * voter) / (total + 1) + c - 1)
     assert kept == pytest.approx(1 - gamma, rel=1e-9)
     assert all(row["proved private"] == "yes" for row in rows.values())
+    # The same voters, by Gaussian noise whose curve they state: more is kept, and never more than all points allow.
+    for m, row in zip((1, 3), rows_of(made, 2), strict=True):
+        assert row["utility, one point"] == pytest.approx(rows[f"m = {m}", "optimal"]["utility"], abs=1e-9)
+        assert row["utility, one point"] < row["with its profile"] <= row["at most, with more points"] + 1e-9
+    assert rows_of(made, 2)[0]["with its profile"] == pytest.approx(0.8907, abs=1e-3)
 
 
 @pytest.mark.parametrize(("name", "K"), [("figure-7", 11), ("figure-8", 101)])

@@ -42,7 +42,8 @@ from darrm_opt.tables.objective import (
     expected,
     is_plurality,
     objective_for,
-    utility,
+    plurality_of,
+    weighted_sum,
 )
 from darrm_opt.tables.priors import PluralityPrior
 from darrm_opt.tables.problem import Histograms, Index, histograms, partition_cells
@@ -108,9 +109,16 @@ def table_baselines(
 def _calibrated_baselines(problem: Problem, goal: TableObjective) -> tuple[Baseline, ...]:
     labelling = replace(problem, abstention=False)
     found = {name: calibrate_mechanism(labelling, name) for name in tables()}
+    weigh = cache(plurality_of(goal).cell_weights)  # by cells: with ⊥, and without
+
+    def worth(table: Table) -> float:
+        assert isinstance(table.cells, Histograms)  # noqa: S101 - for the type checker: its voters are alike
+        weights, constant = weigh(table.cells)
+        return weighted_sum(table, weights) + constant
+
     if problem.abstention:
-        found[CONFIDENT] = calibrate_confident(problem, lambda table: utility(table, goal))
-    return tuple(Baseline(name, table, utility(table, goal), rate=rate) for name, (rate, table) in found.items())
+        found[CONFIDENT] = calibrate_confident(problem, worth)
+    return tuple(Baseline(name, table, worth(table), rate=rate) for name, (rate, table) in found.items())
 
 
 TableLaw = Callable[[Histograms, float], Array]

@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals estimates golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,9 @@ groups: $(READY) ## hold tables of groups of voters against every corner in frac
 
 totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: twenty minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.totals --write docs/soundness.md $(ARGS)
+
+estimates: $(READY) ## measure problems at random and fit the estimates of running time (ten minutes of one processor)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.estimates $(ARGS)
 
 golden: $(READY) ## compare all totals with those that were frozen (a minute; ARGS="--write 1" freezes them anew)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.golden_totals $(ARGS)

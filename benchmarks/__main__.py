@@ -1,6 +1,6 @@
 """``python -m benchmarks [SUITE …]``: measure, print progress, write the table.
 
-``precompute``, ``kernel``, ``limits`` and ``--scan`` have tables of their own.
+``precompute``, ``kernel``, ``limits`` and ``--scan`` have tables of their own; ``fresh`` prints one line.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         from benchmarks.limits import main as limits
 
         limits(words[1:])
+        return
+    if words[:1] == ["fresh"]:
+        from benchmarks.load import main as fresh
+
+        fresh(words[1:])
         return
     if words[:1] == ["--scan"]:
         from benchmarks.scan import main as scan

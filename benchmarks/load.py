@@ -1,13 +1,18 @@
-"""Load on the service: wrk asks a server on loopback for one stored γ, again and again.
+"""Load on the service: wrk asks a server on loopback for one stored γ, again and again; or clients for fresh ones.
 
 What it is compared with is a FastAPI application of one route that does nothing but return the very same bytes, served
 by uvicorn on the same loop with the same parser and without a log. The service does everything that it always does: it
 looks at host, key and rate, counts, writes a line for each request (to a file that nobody reads) and sends its headers.
+
+``python -m benchmarks fresh``: clients ask for small designs of which each is new. The rate of two cores follows from
+the processor's time for one request, of the server and its processes; on a busy machine the rate seen says little.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -18,7 +23,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.cases import Load
@@ -79,6 +86,55 @@ def measure_load(job: Load) -> float:
             if job.busy and _busy(url) < 1:
                 raise RuntimeError("a solver process was done before the load was")
             return taken / count if job.figure == "processor" else slowest
+
+
+FRESH, CLIENTS, WANTED_RATE = 1000, 50, 150.0
+"""Designs that are asked for, by so many clients at once; requests that two cores should answer a second."""
+
+
+def main(words: list[str]) -> None:
+    """Measure fresh designs, and print the result; exits with 1 if the goal is missed."""
+    argparse.ArgumentParser(prog="python -m benchmarks fresh", description=__doc__).parse_args(words)
+    with tempfile.TemporaryDirectory() as scratch, _server(_service(), Path(scratch)) as (url, pid):
+        _ask_fresh(url, range(CLIENTS))  # processes start, and import
+        before, start = _family_seconds(pid), time.perf_counter()
+        statuses = _ask_fresh(url, range(CLIENTS, CLIENTS + FRESH))
+        wall, taken = time.perf_counter() - start, _family_seconds(pid) - before
+    each, late = taken / FRESH, FRESH - statuses.count(200)
+    print(
+        f"{FRESH} fresh designs (K = 11), {CLIENTS} clients: {1e3 * each:.1f} ms of processor time each, so two cores "
+        f"answer {2 / each:.0f} a second (wanted: {WANTED_RATE:g}); {FRESH / wall:.0f} a second here, load "
+        f"{os.getloadavg()[0]:.1f}, clients included; statuses {dict(Counter(statuses))}."
+    )
+    sys.exit(1 if late or 2 / each < WANTED_RATE else 0)
+
+
+def _ask_fresh(url: str, numbers: range) -> list[int]:
+    """Ask for designs of which none is stored, by several clients at once; return the statuses."""
+    host = url.removeprefix("http://")
+    connections = [http.client.HTTPConnection(host, timeout=60) for _ in range(CLIENTS)]
+
+    def ask(client: int) -> list[int]:
+        statuses = []
+        for number in numbers[client::CLIENTS]:
+            connections[client].request("GET", f"/v1/gamma?K=11&m=3&epsilon={0.05 + number / 1e5:.5f}&Delta=1e-4")
+            answer = connections[client].getresponse()
+            answer.read()
+            statuses.append(answer.status)
+        return statuses
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        found = [status for statuses in pool.map(ask, range(CLIENTS)) for status in statuses]
+    for connection in connections:
+        connection.close()
+    return found
+
+
+def _family_seconds(pid: int) -> float:
+    """Return the processor time of a process and its children that run [s]."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text(encoding="utf-8").split()]
+    return _processor_seconds(pid) + sum(map(_family_seconds, children))
 
 
 def _service() -> list[str]:

@@ -1,11 +1,9 @@
 """``python -m benchmarks --scan``: one design of every kind of problem, to find what takes far longer than the rest.
 
 K, Δ, m, ε, δ and ``affected`` of private voters on a grid, and voters that are not private; each is designed once in
-this process, in an order that is drawn once, so that a spent budget leaves a sample of all. With ``--drawn``, problems
-are drawn between those of the grid instead, for the estimates of running time, and no table is written. Times are
-wall-clock and, in brackets, the processor's: on a busy machine the first says little, and the second counts all
-threads. Goals
-are held against the lesser of the two.
+this process, in an order that is drawn once, so that a spent budget leaves a sample of all. Times are wall-clock and,
+in brackets, the processor's: on a busy machine the first says little, and the second counts all threads. Goals are held
+against the lesser of the two.
 """
 
 from __future__ import annotations
@@ -44,12 +42,6 @@ ESTIMATE_FACTOR, ESTIMATE_SHARE = 3.0, 0.95
 
 DELTA_NON_PRIVATE = 1e-5
 """δ of releases of voters that are not private, beside 0."""
-
-SHARE_NON_PRIVATE = 0.1
-"""Share of voters that are not private among the problems drawn."""
-
-MAX_DRAWN = 10_000
-"""Problems drawn at most."""
 
 LIMIT = 150.0
 """Seconds after which a design ends at the best γ so far."""
@@ -149,25 +141,6 @@ def _affected(K: int, Delta: float) -> tuple[int, ...]:
     return (1, 2, K // 8, K // 4, K // 2, K) if is_part else (K,)
 
 
-def random_points(rng: random.Random) -> Iterator[Point]:
-    """Yield problems between those of the scan without end: K, Δ, m and ε by their logarithms; a tenth not private."""
-
-    def between(low: float, high: float) -> float:
-        return math.exp(rng.uniform(math.log(low), math.log(high)))
-
-    while True:
-        K = round(between(VOTERS[0], VOTERS[-1]))
-        if rng.random() < SHARE_NON_PRIVATE:
-            target, target_delta = between(EPSILONS[0], EPSILONS[-1]), rng.choice((0.0, DELTA_NON_PRIVATE))
-            yield Point(K, 0.0, target, math.inf, target_delta, rng.choice((1, max(1, K // 4))))
-            continue
-        Delta = rng.choice((0.0, *(between(FAILURES[1], FAILURES[-1]) for _ in range(3))))
-        m, epsilon = between(1.05, K / 2), between(EPSILONS[0], EPSILONS[-1])
-        delta = 0.0 if Delta and rng.random() < 0.5 else None
-        if m * epsilon <= MAX_TARGET_EPSILON:
-            yield Point(K, Delta, m, epsilon, delta, K)
-
-
 def measured(point: Point, limit: float = LIMIT) -> Measured:
     """Design for one problem."""
     from darrm_opt import solve
@@ -238,15 +211,10 @@ def main(words: list[str]) -> None:
     parser.add_argument("--most-voters", type=int, default=VOTERS[-1], metavar="K", help="leave larger K out")
     parser.add_argument("--records", type=Path, help="write every measurement there, one JSON object a line")
     parser.add_argument("--output", type=Path, help="write there instead of benchmarks/results.md")
-    parser.add_argument("--drawn", action="store_true", help="draw --points problems between those of the grid instead")
     options = parser.parse_args(words)
     load, end = os.getloadavg()[0], time.monotonic() + 60 * options.minutes
-    rng = random.Random(options.seed)  # noqa: S311 - an order, no secret
-    if options.drawn:
-        order = list(itertools.islice(random_points(rng), min(options.points, MAX_DRAWN)))
-    else:
-        order = [point for point in points() if point.K in range(options.most_voters + 1)]
-        rng.shuffle(order)
+    order = [point for point in points() if point.K in range(options.most_voters + 1)]
+    random.Random(options.seed).shuffle(order)  # noqa: S311 - an order, no secret
     rows: list[Measured] = []
     measured(Point(7, 1e-6, 2.0, 0.1, None, 7))  # imports
     for point in order[: options.points]:
@@ -258,9 +226,6 @@ def main(words: list[str]) -> None:
         if options.records is not None:
             with options.records.open("a", encoding="utf-8") as records:
                 records.write(json.dumps(asdict(rows[-1])) + "\n")
-    if options.drawn:
-        print(summary(rows, len(order)))
-        return
     command = command_of(["--scan", *words])
     head = [
         "## scan",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
 from darrm_opt.answers.accounting import conclusion_to_dict
+from darrm_opt.answers.regressions import fitted_seconds
 from darrm_opt.answers.tables import COMPARISON_SECONDS, COMPARISON_SOLVES, group_seconds, plurality_seconds
 from darrm_opt.answers.verification import members, verify_options
 from darrm_opt.errors import InvalidInput, VerificationFailed
@@ -25,17 +27,20 @@ from darrm_opt.tables.record import group_of_record, group_records, problem_from
 COMPOSED_SOLVES = 8
 """Solves of the optimum over several releases, beside the first."""
 
-NOISE_SECONDS, NUMBER_SECONDS = 6.0, 8e-5
-"""Time of the accounts of noise, and of the chances over that of one number of votes in the law [s]."""
-
 
 def options_seconds(problem: Problem, queries: int) -> float:
     """Return about how long a plan of classes takes [s]: tables, accounts of noise, and the chances of vote counts."""
-    tables = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
+    return fitted_seconds("options", options_features(problem, queries))
+
+
+def options_features(problem: Problem, queries: int) -> tuple[float, ...]:
+    """Return what the regression of plans of classes multiplies."""
+    is_table = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
     enumerable = has_table(problem.K, problem.classes)
     numbers = partition_count(problem.K, problem.classes) * problem.classes if enumerable else SAMPLED_NUMBERS
-    solves = 1 if queries == 1 or problem.target.delta == 0 else 1 + COMPOSED_SOLVES
-    return NOISE_SECONDS + NUMBER_SECONDS * numbers + (solves * plurality_seconds(problem) if tables else 0.0)
+    solve = math.log(plurality_seconds(problem)) if is_table else -7.0
+    more = float(queries > 1 and problem.target.delta > 0)
+    return 1.0, math.log(numbers), solve, more * solve, more, math.log(queries), math.log(problem.K)
 
 
 def group_plan_seconds(problem: Problem, queries: int, *, fresh: bool) -> float:

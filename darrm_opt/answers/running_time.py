@@ -1,12 +1,10 @@
 """Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
 
-The reduced constraint set is counted in closed form. The expected time of a solve by cuts is a multivariate adaptive
-regression spline (Friedman, Ann. Statist. 19, 1991) for each schedule of a solve, since where one gives way to another
-times jump: ln seconds is a sum of products of at most three hinges max(0, ±ln(x/knot)), with x one of `FEATURES`.
-Beyond the measured K it grows as a power of K (`EXPONENTS`). `tests/campaigns/cost.py` fits it to the processor's times
-of `benchmarks/scan.py` with the compiled kernel; without it, a solve takes `NUMPY_FACTOR` times as long. Objectives
-over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter
-instead (from `benchmarks/results.md`: K = 11 and 15).
+The reduced constraint set is counted in closed form. The expected time of a solve by cuts is a regression for each
+schedule of a solve (`regressions`), since where one gives way to another times jump. Beyond the measured K it grows as
+a power of K (`EXPONENTS`). It is fitted to the processor's times with the compiled kernel; without it, a solve takes
+`NUMPY_FACTOR` times as long. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and
+`enumerate` costs `ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from darrm_opt.answers.regressions import clip, fitted_seconds
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.schedule import MAX_PASSED_K, MAX_QUICK_K, is_expensive
@@ -34,55 +33,8 @@ if TYPE_CHECKING:
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
 
-MEASURED_K, MEASURED_EPSILON, MAX_MEASURED_DELTA = (11, 501), (0.01, 3.0), 0.3
+MEASURED_K, MEASURED_EPSILON, MAX_MEASURED_DELTA = (5, 601), (0.01, 3.0), 0.3
 """Ranges of the voters, ε [nats] and Δ of the solves that were measured; beyond, an estimate is that of the end."""
-
-FEATURES = ("K", "m", "ε", "m√ε", "1+KΔ", "1+3mΔ")
-"""Names of what a term depends on by logarithms; of voters that are not private m is 1 and ε the target's."""
-
-MARKS = ("Δ=0", "δ=0", "several", "stages")
-"""Names of what is so or not: voters never fail, δ = 0 although they do, a record affects several voters that are not
-private, and their design is in stages."""
-
-SPLINES = {
-    "small": (
-        "-7.61; 0.409 K>11; -0.431 m>3; 0.524 1+KΔ>1; 0.992 m>3 δ=0; 0.216 ε>0.1; -0.49 m>3 δ=0 m√ε>5.492; 0.35 "
-        "1+KΔ>1 δ=0; 0.787 1+3mΔ<5.95; -0.856 K>11 m√ε>17.5; -0.125 1+KΔ>1 δ=0 ε>0.1253; -64.3 m>3 δ=0 1+KΔ<1.007; "
-        "0.378 ε>0.1 K>28; -0.118 ε>0.1 Δ=0; -0.183 m>3 m√ε>2.815; 0.15 1+KΔ>1 1+3mΔ>1.413; -0.792 1+3mΔ<5.95 K<14; "
-        "0.801 K>35; 0.0806 1+3mΔ<5.95 m√ε<1.383; -10.4 1+3mΔ<5.95 m√ε<1.383 1+KΔ<1.007 "
-    ),
-    "exact": (
-        "-3.94; -0.0438 m<50.5; -1.9 K<324; -1.43 1+KΔ<1.216; 0.175 m<50.5 m√ε>0.332; -0.0862 δ=0; 0.209 m<50.5 "
-        "m√ε>0.332 K>101; 0.761 δ=0 ε<3; -0.102 δ=0 ε<3 m<50.5; -12 m<50.5 m√ε>25.59; 0.943 1+KΔ>4.34; -0.0841 m<50.5 "
-        "m√ε>0.332 ε<1; -0.226 δ=0 ε<3 1+KΔ<1.216; 0.541 m<50.5 m√ε>11.9; -3.55 m<50.5 m√ε>11.9 ε>1; 0.688 m<50.5 "
-        "m√ε>5.196; 13.3 m<50.5 m√ε>25.59 ε>1; 3.65 δ=0 K>268.8; -20.4 m<50.5 m√ε>25.59 K>101; 0.605 m<150.5; -0.0464 "
-        "m<50.5 m√ε>0.332 Δ=0; -0.754 1+KΔ<1.216 ε>1; 3.2 K>324; 2.8 K<324 1+3mΔ<1.45; 9.91 1+KΔ<1.216 ε>1 m√ε<3; "
-        "-1.27 K<324 1+3mΔ<1.45 1+KΔ<4.34; -0.161 K<324 m<1.36; -2.23 K<324 m<1.36 ε>1; 4.92 K<324 1+3mΔ<1.45 ε>1; "
-        "-5.46 1+KΔ<1.216 ε>1 K<268.8; -0.157 δ=0 ε<3 1+KΔ>4.34; -0.655 δ=0 ε<3 1+3mΔ<1.45; -18.9 δ=0 ε<3 "
-        "1+3mΔ<1.006; -0.449 K<324 1+3mΔ<1.45 ε>0.0755; -0.0526 m<150.5 ε>1; 3.06 m<150.5 ε>1 m√ε<1.819; -0.529 "
-        "m<150.5 ε>1 K<127; 15.2 m<50.5 m√ε>25.59 K>127; 112 m<50.5 m√ε>25.59 1+3mΔ<1.043; -5.71 m<50.5 m√ε>11.9 "
-        "1+KΔ<1.02 "
-    ),
-    "stages": (
-        "-1.48; 0.139 m√ε<51.86; -1.43 K<501; 0.458 1+KΔ<6.01; 0.218 1+KΔ<6.01 m<50.12; -0.0051 δ=0; 0.716 δ=0 ε<1; "
-        "-1.04 δ=0 m√ε<0.9487; -0.153 1+KΔ<6.01 m<50.12 ε>0.0923; 0.16 1+3mΔ<1.945; -1.1 1+KΔ<21.1; 0.209 m√ε<51.86 "
-        "1+3mΔ<3.7; -0.172 m√ε<51.86 1+3mΔ<3.7 1+KΔ<2.51; 0.125 m√ε<51.86 1+3mΔ<3.7 K>201; -0.394 δ=0 ε<1 m√ε>19.8; "
-        "-0.91 δ=0 ε<1 1+3mΔ<1.45; -0.0656 δ=0 ε<1 1+KΔ>2.51; -2.93 1+3mΔ<1.945 ε>1; -0.00225 1+KΔ<21.1 m<50.12; 2.91 "
-        "1+3mΔ<1.945 ε>1 1+KΔ<2.51; 0.167 1+KΔ<21.1 m<50.12 ε>0.1; 2.04 1+3mΔ<1.945 ε>1 1+KΔ>6.01; -0.22 m√ε<51.86 "
-        "1+3mΔ<3.7 ε>0.1415; -0.528 1+KΔ<6.01 m<50.12 Δ=0; 0.462 m√ε<51.86 1+3mΔ<3.7 Δ=0; 0.0327 m√ε<51.86 ε>1; 0.148 "
-        "m√ε<51.86 ε>1 m<3; 0.105 m√ε<51.86 1+3mΔ<3.7 ε>0.0923; -12.6 1+KΔ<6.01 1+3mΔ<1.032; -0.216 m√ε<51.86 "
-        "1+3mΔ<3.7 m>18.88; 1.78 1+3mΔ<1.45; 1.32 δ=0 K>401; -21 δ=0 K>401 1+KΔ<2.51; 9.75 δ=0 K>401 1+KΔ<6.01; 1.49 "
-        "1+KΔ<21.1 m<50.12 1+3mΔ>1.945; -0.0696 δ=0 m√ε<0.9487 ε>0.01; 2.69 K<501 Δ=0; -1.59 K<501 Δ=0 ε<0.1415; "
-        "0.596 δ=0 m√ε<0.9487 1+3mΔ<1.45; -0.238 1+KΔ<6.01 m<50.12 m√ε>5.196 "
-    ),
-    "not private": (
-        "-1.57; -1.23 K<301; -0.283 several; 0.444 several K>35; -0.579 ε>0.3191; 0.142 several ε>0.3191; -0.358 "
-        "ε>0.3191 K>101; 0.124 several ε>0.3191 K>101; -0.763 ε>0.3191 K>101 m√ε<1.732; 0.335 several K>35 ε>0.1; "
-        "0.164 K<301 ε>0.1; 0.15 several stages; 3.03 several K>301; -1.45 several stages K>151; -0.527 m√ε>0.3057 "
-    ),
-}
-"""Of each schedule (`schedule_of`) the terms: coefficient, then hinges, x>knot for max(0, ln(x/knot)), x<knot for
-max(0, ln(knot/x)), and marks."""
 
 EXPONENTS = {False: 2.0, True: 3.0}
 """Powers of K by which times grow beyond these: of designs of 1001 to 5001 voters, and with many off their ends."""
@@ -100,8 +52,8 @@ ROW_SECONDS = 5e-7
 """Time for one enumerated row and voter [s]."""
 
 BASIS = (
-    "A regression fitted to 2,023 solves of 11 to 501 voters on busy cores: of 400 others, drawn at random, 95 % took "
-    "a third to three times as long, 99 % a tenth to ten times."
+    "A regression fitted to 2,065 solves of 5 to 601 voters on busy cores: of those left out of the fit, 94 % took a "
+    "third to three times as long, 99 % a tenth to ten times."
 )
 """Accuracy of the estimate, for its readers."""
 
@@ -176,7 +128,7 @@ def constraint_count(problem: Problem) -> int:
 
 
 def _cut_seconds(problem: Problem) -> float:
-    seconds = _spline_seconds(schedule_of(problem), features(problem))
+    seconds = fitted_seconds(schedule_of(problem), features(problem))
     beyond = problem.K / MEASURED_K[1]
     if beyond > 1:
         seconds *= math.pow(beyond, EXPONENTS[takes_passes(problem.K, problem.voter.delta)])
@@ -184,68 +136,54 @@ def _cut_seconds(problem: Problem) -> float:
 
 
 def schedule_of(problem: Problem) -> str:
-    """Return which spline a problem has: it is solved by other steps than those of the others."""
+    """Return which regression a problem has: it is solved by other steps than those of the others."""
     if problem.voter.epsilon == math.inf:
         return "not private"
     return "stages" if is_expensive(problem) else "small" if problem.K <= MAX_QUICK_K else "exact"
 
 
 def features(problem: Problem) -> tuple[float, ...]:
-    """Return the logarithms of `FEATURES`, within what was measured, and the `MARKS` of a problem as 0 or 1."""
-    K, voter, target = problem.K, problem.voter, problem.target
-    private = voter.epsilon != math.inf
-    measured_K = _within(K, *MEASURED_K)
-    epsilon = _within(voter.epsilon if private else target.epsilon, *MEASURED_EPSILON)
-    allowance = problem.m
-    m = _within(3.0 if allowance is None else allowance, 1.05, measured_K / 2) if private else 1.0
-    # a search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ
-    is_proved = K <= MAX_PASSED_K or K * voter.delta <= MAX_EVALUATED_MEAN
-    Delta = min(voter.delta, MAX_MEASURED_DELTA) if is_proved else 0.0
-    values = (measured_K, m, epsilon, m * math.sqrt(epsilon), 1 + measured_K * Delta, 1 + 3 * m * Delta)
-    marks = (
-        voter.delta == 0,
-        target.delta == 0 < voter.delta,
-        not private and problem.affected > 1,
-        not private and is_expensive(problem),
+    """Return what the regression of a problem's schedule multiplies, within what was measured; the constant first."""
+    K = clip(problem.K, *MEASURED_K)
+    affected = clip(problem.affected * K / problem.K, 1, K)
+    return (
+        _non_private_features(problem, K, affected)
+        if problem.voter.epsilon == math.inf
+        else _private_features(problem, K, affected)
     )
-    return (*map(math.log, values), *map(float, marks))
 
 
-def _within(value: float, least: float, most: float) -> float:
-    return min(max(value, least), most)
+def _private_features(problem: Problem, K: float, affected: float) -> tuple[float, ...]:
+    voter, target = problem.voter, problem.target
+    epsilon = math.log(clip(voter.epsilon, *MEASURED_EPSILON))
+    m = math.log(clip(3.0 if problem.m is None else problem.m, 1.05, max(1.1, K / 2)))
+    # A search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ.
+    is_proved = K <= MAX_PASSED_K or problem.K * voter.delta <= MAX_EVALUATED_MEAN
+    Delta = min(voter.delta, MAX_MEASURED_DELTA) if is_proved else 0.0
+    failing = math.log1p(affected * Delta)
+    # Of as many affected voters as the allowance counts, any γ is nearly private; of many more, γ has dents.
+    reach = math.log(affected) - m
+    dents, more_dents = clip(reach / 2.5, 0, 1), clip((reach - 2.5) / 2, 0, 1)
+    monotone = clip((m + epsilon / 2 - 1.9) / 1.3, 0, 1)  # from about m√ε = 15 on the best monotone γ is optimal
+    pure = float(target.delta == 0 < voter.delta)
+    size = math.log(K)
+    return (
+        *(1.0, size, size**2, dents, dents * size, more_dents, more_dents * size, float(reach < 0), math.log(affected)),
+        *(epsilon, dents * epsilon, dents * epsilon**2, dents * max(0.0, m + epsilon)),
+        *(dents * monotone, more_dents * monotone),
+        *(failing, min(failing, 0.5), dents * failing, failing * epsilon, dents * math.log1p(3 * math.exp(m) * Delta)),
+        *(float(voter.delta == 0), dents * (voter.delta == 0), pure, dents * pure, pure * failing),
+    )
 
 
-@lru_cache(maxsize=4096)
-def _spline_seconds(schedule: str, values: tuple[float, ...]) -> float:
-    total = 0.0
-    for coefficient, hinges in _terms(schedule):
-        product = coefficient
-        for place, sign, knot in hinges:
-            hinge = sign * (values[place] - knot)
-            if hinge <= 0:
-                break
-            product *= hinge
-        else:
-            total += product
-    return math.exp(total)
-
-
-@lru_cache
-def _terms(schedule: str) -> tuple[tuple[float, tuple[tuple[int, int, float], ...]], ...]:
-    """Return the terms of a spline: the coefficient, and the hinges (place in `features`, sign, ln knot)."""
-    terms = []
-    for text in SPLINES[schedule].split(";"):
-        coefficient, *factors = text.split()
-        terms.append((float(coefficient), tuple(map(_hinge, factors))))
-    return tuple(terms)
-
-
-def _hinge(text: str) -> tuple[int, int, float]:
-    if text in MARKS:
-        return len(FEATURES) + MARKS.index(text), 1, 0.0
-    sign = 1 if ">" in text else -1
-    name, knot = text.split(">" if sign > 0 else "<")
-    return FEATURES.index(name), sign, math.log(float(knot))
+def _non_private_features(problem: Problem, K: float, affected: float) -> tuple[float, ...]:
+    epsilon = math.log(clip(problem.target.epsilon, *MEASURED_EPSILON))
+    size, large = math.log(K), max(0.0, math.log(K) - 4)
+    loose, one = clip(epsilon + 1, 0, 1.2), float(problem.affected == 1)
+    return (
+        *(1.0, size, size**2, large, epsilon, large * epsilon, loose, large * loose),
+        *(one, one * large, one * large * loose, math.log(affected), float(problem.target.delta == 0)),
+    )
 
 
 @lru_cache(maxsize=1)
@@ -263,14 +201,8 @@ def _scenario_seconds(request: DesignSpec) -> float:
     return SCENARIO_SECONDS * parameters.get("points", parameters.get("scenarios", 0.0)) * request.problem.K
 
 
-PLAN_SOLVES = 60
-"""Approximate number of γ that a plan designs."""
-
-PLAN_QUERY_SECONDS = 0.03
-"""Time of a plan's accounts for each query [s], up to `MAX_PLAN_QUERIES`, beyond which they are coarser."""
-
 MAX_PLAN_QUERIES = 300
-"""Queries beyond which a plan takes no longer."""
+"""Queries beyond which a plan takes no longer: its accounts are coarser."""
 
 
 SUBSAMPLED_PLAN_ACCOUNTS = 80
@@ -281,8 +213,14 @@ def plan_seconds(
     solve_time: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
 ) -> float:
     """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that."""
-    seconds = PLAN_SOLVES * solve_time + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES) + account_seconds
+    seconds = fitted_seconds("plan", plan_features(solve_time, queries)) + account_seconds
     return seconds if time_limit is None else min(seconds, time_limit + solve_time)
+
+
+def plan_features(solve_time: float, queries: int) -> tuple[float, ...]:
+    """Return what the regression of plans multiplies."""
+    solve, number = math.log(solve_time), math.log(min(queries, MAX_PLAN_QUERIES))
+    return 1.0, solve, max(0.0, solve + 5), number, float(queries == 1)
 
 
 def plan_account_seconds(

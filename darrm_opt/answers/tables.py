@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.answers import Report
+from darrm_opt.answers.regressions import clip, fitted_seconds
 from darrm_opt.answers.verification import member, members
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.mechanisms.base import planned_fields
@@ -34,53 +36,52 @@ from darrm_opt.tables.record import (
 from darrm_opt.tables.solver import TableSolution, solve_table
 from darrm_opt.tables.table import Table
 
-CELLS_CUBED_SECONDS = 8e-10
-"""Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""
+
+def plurality_seconds(problem: Problem) -> float:
+    """Return about how long a design takes [s]."""
+    if not has_table(problem.K, problem.classes):
+        return 0.0  # refused at once, with the reason
+    return fitted_seconds("plurality", plurality_features(problem))
+
+
+def plurality_features(problem: Problem) -> tuple[float, ...]:
+    """Return what the regression of tables of voters that are not private multiplies."""
+    target = problem.target
+    size = math.log(partition_count(problem.K, problem.classes) * min(problem.classes, MEAN_VALUES))
+    epsilon = math.log(clip(target.epsilon, 0.05, 3.0))
+    more, two, three = math.log(problem.affected), float(problem.classes == 2), float(problem.classes == 3)
+    large = max(0.0, size - 5)  # from where the program takes longer than all else
+    return (
+        *(1.0, size, size**2, large, large * three, more, more * large, math.log(problem.K), two, three),
+        *(epsilon, epsilon * large, float(target.delta == 0), large * (target.delta == 0), float(problem.abstention)),
+    )
+
 
 MEAN_VALUES = 4.5
 """About how many different counts a partition has, at most."""
 
-
-def plurality_seconds(problem: Problem) -> float:
-    """Return about how long a design takes [s], most of it in the program; sizes grow with what a record can move."""
-    if not has_table(problem.K, problem.classes):
-        return 0.0  # refused at once, with the reason
-    cells = partition_count(problem.K, problem.classes) * min(problem.classes, MEAN_VALUES)
-    return 0.05 + CELLS_CUBED_SECONDS * cells**3 * problem.affected**2
-
-
 MAX_GROUP_VOTERS = 200
 """Most voters, of all groups, whose corners are counted before a service answers."""
 
-MAX_SWEEPS, CELLS_PER_SWEEP = 40, 6
-"""Sweeps of a solve: two, and one more for so many cells; at most so many."""
-
-MAX_COMPLETE_SWEEPS = 3
-"""Sweeps of a solve that finds its cuts by climbing."""
-
-SETUP_SECONDS, SWEEP_SECONDS, VOTER_SECONDS, LOSS_SECONDS = 2e-3, 1.5e-3, 2e-4, 6e-9
-"""Time [s] of a solve and of a sweep whatever the size; of a sweep for each voter, and for each loss that it takes."""
-
-LAW_SECONDS, KEY_SECONDS, GROUP_CELLS_CUBED_SECONDS = 1.6e-7, 1.5e-8, 1.2e-8
-"""Time [s] of a solve over the probabilities in the corners' laws, the digits of the keys by which these are listed,
-and the cube of the table's cells, which the programs take."""
-
 
 def group_seconds(problem: Problem) -> float:
-    """Return about how long a design takes [s]; refuse what is out of reach.
-
-    Of 60 random problems 56 take a third of it to three times as long, and 59 within a factor of five.
-    """
+    """Return about how long a design takes [s]; refuse what is out of reach."""
     if problem.K > MAX_GROUP_VOTERS:
         raise InvalidInput("groups", f"{problem.K} voters", f"at most {MAX_GROUP_VOTERS} voters in all groups")
     cells = len(group_cells(problem).owners)
     if cells > MAX_CELLS:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
-    reach = check_reach(problem)
-    sweeps = MAX_COMPLETE_SWEEPS if reach.completed else min(MAX_SWEEPS, 2 + cells / CELLS_PER_SWEEP)
-    swept = sweeps * (SWEEP_SECONDS + VOTER_SECONDS * problem.K + LOSS_SECONDS * reach.steps)
-    listed = LAW_SECONDS * reach.probabilities + KEY_SECONDS * reach.keys
-    return SETUP_SECONDS + listed + swept + GROUP_CELLS_CUBED_SECONDS * cells**3
+    return fitted_seconds("groups", group_features(problem))
+
+
+def group_features(problem: Problem) -> tuple[float, ...]:
+    """Return what the regression of tables of groups multiplies; refuse what is out of reach."""
+    reach, size = check_reach(problem), math.log(len(group_cells(problem).owners))
+    return (
+        *(1.0, size, size**2, math.log(problem.K), float(problem.classes == 2), float(problem.abstention)),
+        *(math.log1p(reach.steps), math.log1p(reach.probabilities), math.log1p(reach.keys), float(reach.completed)),
+        *(float(any(group.voter.delta > 0 for group in problem.groups)), float(len(problem.groups))),
+    )
 
 
 def table_seconds(spec: TableSpec) -> float:

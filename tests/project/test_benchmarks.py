@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-import random
 import re
 import sys
 from pathlib import Path
@@ -21,7 +19,7 @@ from benchmarks.limits import limit_of, published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
 from benchmarks.run import Budget, Result, run
-from benchmarks.scan import points, random_points
+from benchmarks.scan import points
 from darrm_opt import Problem, solve
 
 TINY = Solve(5, 2, 1e-5)
@@ -469,14 +467,6 @@ def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytes
 def test_every_point_of_the_scan_is_a_problem() -> None:
     """None has a target that is refused: the scan would end there."""
     assert len({point.problem for point in points()}) > 1500
-
-
-def test_problems_are_drawn_between_those_of_the_scan() -> None:
-    found, again = ([*itertools.islice(random_points(random.Random(1)), 300)] for _ in range(2))
-    assert found == again
-    assert len({point.problem for point in found}) == 300
-    assert all(11 <= point.K <= 501 and point.Delta <= 0.3 for point in found)
-    assert len({(math.isinf(point.epsilon), point.Delta > 0, point.delta == 0) for point in found}) == 5
 
 
 def test_a_limit_is_that_of_the_search_that_proves_and_of_the_rows() -> None:

@@ -1,47 +1,38 @@
-"""The estimates of running time: what the text of a spline means, and that no problem has an absurd estimate."""
+"""The estimates of running time: their regression finds what times depend on, and no problem has an absurd estimate."""
 
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 import pytest
-from campaigns import cost
+from campaigns import estimates
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.scan import Point, points
 from darrm_opt import Privacy, Problem
-from darrm_opt.answers import running_time
+from darrm_opt.answers import class_plans, regressions, running_time, tables
+from darrm_opt.answers.coefficients import COEFFICIENTS
 from darrm_opt.answers.running_time import NUMPY_FACTOR, solve_seconds
 from darrm_opt.record import DesignSpec
+from darrm_opt.problem import NOT_PRIVATE
 
 
 def seconds(problem: Problem) -> float:
     return solve_seconds(DesignSpec(problem)) / (1.0 if running_time._has_kernel() else NUMPY_FACTOR)
 
 
-def use(monkeypatch: pytest.MonkeyPatch, splines: dict[str, str]) -> None:
-    monkeypatch.setattr(running_time, "SPLINES", splines)
-    for cached in (running_time._terms, running_time._spline_seconds):
-        cached.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def _own_splines() -> None:
-    """Forget what another test's splines gave."""
-    for cached in (running_time._terms, running_time._spline_seconds):
-        cached.cache_clear()
-
-
-def test_a_spline_is_the_sum_of_products_of_hinges_and_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, {"small": "-5; 0.5 K>20; 2 m√ε<3 δ=0; 7 Δ=0 K<40; 0.1 1+KΔ>1", "exact": "-4", "stages": "-3"})
+def test_an_estimate_is_the_exponential_of_coefficients_times_features(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Problem.from_allowance(51, 2.0, 0.25, 0.01, delta=0.0)
-    expected = -5 + 0.5 * math.log(51 / 20) + 2 * math.log(3 / (2 * 0.5)) + 0.1 * math.log(1 + 51 * 0.01)
+    values = running_time.features(asked)
+    chosen = {2: 0.5, 7: 1.0}
+    monkeypatch.setitem(COEFFICIENTS, "small", (-5.0, *(chosen.get(place, 0.0) for place in range(1, len(values)))))
+    expected = -5 + 0.5 * math.log(51) ** 2  # as more than m voters are affected
     assert seconds(asked) == pytest.approx(math.exp(expected))
-    assert seconds(Problem.from_allowance(101, 2.0, 0.25)) == pytest.approx(math.exp(-4))
-    assert seconds(Problem.from_allowance(401, 2.0, 0.25)) == pytest.approx(math.exp(-3))
-    assert seconds(Problem.from_allowance(1002, 2.0, 0.25)) == pytest.approx(4 * math.exp(-3))  # as K² beyond 501
+    monkeypatch.setitem(COEFFICIENTS, "stages", (-3.0,) + (0.0,) * (len(values) - 1))
+    assert seconds(Problem.from_allowance(1202, 2.0, 0.25)) == pytest.approx(4 * math.exp(-3))  # as K² beyond 601
+    assert regressions.clip(-1.0, 0.0, 1.0) == 0.0
 
 
 @given(
@@ -50,22 +41,66 @@ def test_a_spline_is_the_sum_of_products_of_hinges_and_marks(monkeypatch: pytest
     st.floats(1e-6, 5) | st.just(math.inf),
     st.sampled_from([0.0]) | st.floats(1e-12, 0.9),
     st.sampled_from([0.0, 1e-5, 0.5]),
+    st.floats(0, 1),
 )
-def test_no_estimate_is_absurd(K: int, place: float, epsilon: float, Delta: float, delta: float) -> None:
+def test_no_estimate_is_absurd(K: int, place: float, epsilon: float, Delta: float, delta: float, reach: float) -> None:
+    affected = max(1, round(K**reach))
     if epsilon == math.inf:
-        problem = Problem(K, Privacy(math.inf), Privacy(0.01 + place, delta), 1 + int(place * (K - 1)))
+        problem = Problem(K, Privacy(math.inf), Privacy(0.01 + place, delta), affected)
     else:
-        problem = Problem.from_allowance(K, min((K / 2) ** place, 20 / epsilon), epsilon, Delta, delta=delta)
+        allowance = min((K / 2) ** place, 20 / epsilon)
+        problem = Problem.from_allowance(K, allowance, epsilon, Delta, delta=delta, affected=affected)
     assert 5e-4 < seconds(problem) < 400 * max(1.0, K / 501) ** 3
 
 
-def test_the_fit_finds_what_times_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [point for point in points() if math.isfinite(point.epsilon) and point.K <= 201][::3]
-    true = [-6 + 2 * max(0.0, math.log(point.K / 35)) - (point.m * point.epsilon**0.5 > 15) for point in made]
-    data = cost.Data({point: math.exp(value) for point, value in zip(made, true, strict=True)})
-    found = {name: cost.spline(data, data.schedules == name, 12) for name in ("small", "exact", "stages")}
-    use(monkeypatch, found)
-    errors = np.log([seconds(point.problem) for point in made]) - true
-    assert np.mean(np.abs(errors) < math.log(1.5)) > 0.95
-    assert " K" in found["stages"]
-    assert isinstance(made[0], Point)
+@given(st.integers(2, 30), st.integers(2, 6), st.floats(0.01, 5), st.sampled_from([0.0, 1e-5]), st.integers(1, 2))
+def test_no_estimate_of_tables_and_plans_is_absurd(
+    K: int, classes: int, epsilon: float, delta: float, affected: int
+) -> None:
+    alike = Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes)
+    assert 1e-4 < tables.plurality_seconds(alike) < 1e5
+    assert 1e-2 < class_plans.options_seconds(alike, 100) < 1e5
+    pair = Problem(groups=[(1 + K // 10, Privacy(0.1)), (2, Privacy(0.5))], target=Privacy(epsilon, delta))
+    assert 1e-4 < tables.group_seconds(pair) < 60
+
+
+def test_the_fit_finds_what_times_depend_on() -> None:
+    rng = random.Random(1)
+    drawn = [estimates.gamma(rng) for _ in range(500)]
+    asked = [one for one in drawn if estimates.features_of("gamma", one)[0] == "small"]
+    rows = np.array([estimates.features_of("gamma", one)[1] for one in asked])
+    true = rows @ np.linspace(-1, 1, rows.shape[1]) - 6
+    noise = np.random.default_rng(0).normal(0, 0.05, len(true))
+    noise[::40] += 4.0  # a few took far longer, and count in proportion alone
+    errors = estimates.unseen_errors(rows, true + noise) + noise
+    assert estimates.share(errors, 2.0) > 0.95
+    assert estimates.share(np.array([0.0, 1.0, 1.2]), 3.0) == pytest.approx(2 / 3)
+
+
+def test_what_is_drawn_is_measured_and_fitted() -> None:
+    records = []
+    for seed in range(30):
+        rng = random.Random(seed)
+        for program in ("gamma", "groups"):
+            asked = estimates.DRAWS[program][0](rng)
+            records.append({"program": program, "asked": asked, "seconds": 0.01 + seed / 100, "ended": True})
+    before = dict(COEFFICIENTS)
+    try:
+        found, lines = estimates.fit_all(records)
+    finally:
+        COEFFICIENTS.clear()
+        COEFFICIENTS.update(before)
+    assert {"small", "groups"} <= {*found}
+    assert any(line.startswith("γ, affected < K: ") for line in lines)
+    text = estimates.text_of(found, lines)
+    namespace: dict[str, dict[str, tuple[float, ...]]] = {}
+    exec(text, namespace)  # noqa: S102 - what the campaign writes
+    assert namespace["COEFFICIENTS"] == found
+    assert set(COEFFICIENTS) == {"small", "exact", "stages", "not private", "plurality", "groups", "plan", "options"}
+
+
+@pytest.mark.parametrize("program", ["gamma", "plurality", "groups"])
+def test_a_draw_can_be_run(program: str) -> None:
+    rng = random.Random(3)
+    asked = min((estimates.DRAWS[program][0](rng) for _ in range(20)), key=lambda one: one.get("K", 99))
+    assert estimates.run(program, asked)

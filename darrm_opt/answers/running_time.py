@@ -209,17 +209,23 @@ SUBSAMPLED_PLAN_ACCOUNTS = 80
 """Approximate number of accounts that a plan computes where voters are subsampled, each an average."""
 
 
+MAX_MEASURED_SOLVE_SECONDS = 0.1
+"""Longest expected solve among the plans that were measured [s]; beyond, plans grow in proportion to it."""
+
+
 def plan_seconds(
     solve_time: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
 ) -> float:
     """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that."""
-    seconds = fitted_seconds("plan", plan_features(solve_time, queries)) + account_seconds
+    measured = min(solve_time, MAX_MEASURED_SOLVE_SECONDS)
+    planning = fitted_seconds("plan", plan_features(measured, queries)) * solve_time / measured
+    seconds = planning + account_seconds
     return seconds if time_limit is None else min(seconds, time_limit + solve_time)
 
 
 def plan_features(solve_time: float, queries: int) -> tuple[float, ...]:
     """Return what the regression of plans multiplies."""
-    solve, number = math.log(solve_time), math.log(min(queries, MAX_PLAN_QUERIES))
+    solve, number = math.log(min(solve_time, MAX_MEASURED_SOLVE_SECONDS)), math.log(min(queries, MAX_PLAN_QUERIES))
     return 1.0, solve, max(0.0, solve + 5), number, float(queries == 1)
 
 

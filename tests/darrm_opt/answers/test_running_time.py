@@ -64,6 +64,13 @@ def test_no_estimate_of_tables_and_plans_is_absurd(
     assert 1e-4 < tables.group_seconds(pair) < 60
 
 
+def test_a_plan_of_long_designs_takes_longer_than_they_do() -> None:
+    assert running_time.plan_seconds(1000.0, 10) > 1000
+    assert running_time.plan_seconds(0.2, 10) == pytest.approx(2 * running_time.plan_seconds(0.1, 10))
+    slow = PluralityProblem(14, 8, Privacy(1.0, 1e-5), 3)
+    assert class_plans.options_seconds(slow, 10) >= tables.plurality_seconds(slow)
+
+
 def test_the_fit_finds_what_times_depend_on() -> None:
     rng = random.Random(1)
     drawn = [estimates.gamma(rng) for _ in range(500)]

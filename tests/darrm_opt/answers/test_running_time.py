@@ -15,8 +15,8 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.answers import class_plans, regressions, running_time, tables
 from darrm_opt.answers.coefficients import COEFFICIENTS
 from darrm_opt.answers.running_time import NUMPY_FACTOR, solve_seconds
-from darrm_opt.record import DesignSpec
 from darrm_opt.problem import NOT_PRIVATE
+from darrm_opt.record import DesignSpec
 
 
 def seconds(problem: Problem) -> float:
@@ -67,7 +67,7 @@ def test_no_estimate_of_tables_and_plans_is_absurd(
 def test_a_plan_of_long_designs_takes_longer_than_they_do() -> None:
     assert running_time.plan_seconds(1000.0, 10) > 1000
     assert running_time.plan_seconds(0.2, 10) == pytest.approx(2 * running_time.plan_seconds(0.1, 10))
-    slow = PluralityProblem(14, 8, Privacy(1.0, 1e-5), 3)
+    slow = Problem(14, NOT_PRIVATE, Privacy(1.0, 1e-5), 3, classes=8)
     assert class_plans.options_seconds(slow, 10) >= tables.plurality_seconds(slow)
 
 

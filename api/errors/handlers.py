@@ -149,8 +149,9 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     argument = field if name == field else f"{field}[{path[1]}].{name}"
     if error["type"] == "missing":
         return field, f"{argument} is missing: expected {accepted}."
-    if context.keys() & {*LIMITS, "bound"} and isinstance(value, str):  # of a query
-        value = number_in(value)
+    if context.keys() & {*LIMITS, "bound"}:  # it is a number, which a query has as text
+        value = number_in(value) if isinstance(value, str) else value
+        value = value if DECLARED[name].kind == "whole" or value is None else float(value)
     advice = out_of_range(value) if isinstance(value, str) else ""
     return field, str(InvalidInput(argument, value, accepted, advice))
 

@@ -272,7 +272,7 @@ class TableRequest(RequestModel):
 
     classes: Annotated[int, about("classes", most=MAX_GROUP_CLASSES)] = 2
     groups: Groups
-    target_epsilon: Annotated[FiniteFloat | None, about("target_epsilon", words="ε of the release")] = None
+    target_epsilon: Annotated[FiniteFloat | None, about("target_epsilon", words="ε of the release [nats]")] = None
     delta: TableDelta = 0.0
     targets: StatedTargets = None
     affected: Affected = None

@@ -389,6 +389,6 @@ def test_a_profile_cannot_be_combined_with_one_point() -> None:
     assert "--epsilon cannot be combined with --profile" in message
     assert "--profile" in refused("solve", "--K", "5", "--profile", "normal(1)", "--target-epsilon", "0.2")
     asked = ("--K", "5", "--profile", "0:0.1,0.2:0.01")
-    assert "--profile is not searched over" in refused("least", *asked, "--utility", "0.9")
+    assert "--parameter" in refused("least", *asked, "--utility", "0.9")  # m has no meaning
     total = ("--target-epsilon", "0.3", "--delta", "0.01", "--queries", "3", "--fresh", "--total-delta", "0.1")
     assert run("cost", *asked, *total).exit_code == 0

@@ -341,7 +341,7 @@ def test_powers_of_evenly_spaced_orders_are_bounds_in_forty_digits(mu: float) ->
             assert abs(first) <= Decimal(float(firsts[row, column]))
             assert abs(first + second) <= Decimal(float(boths[row, column]))
             if abs(loss) > Decimal(0.01 * mu):
-                assert Decimal(float(terms[row, column])) <= exact * (1 + Decimal("1e-12") / min(abs(loss), 1))
+                assert Decimal(float(terms[row, column])) <= exact * (1 + Decimal("1e-12") / min(abs(loss), Decimal(1)))
                 size = (abs(first) + abs(second)) * (1 + order * abs(loss))
                 assert Decimal(float(boths[row, column])) <= abs(first + second) + size * Decimal("1e-13")
 

@@ -99,9 +99,10 @@ def test_numbers_are_read_and_bounded_by_their_own_option() -> None:
     assert written == again
 
 
-def test_a_cap_is_refused_by_name_where_votes_are_given() -> None:
-    Path("votes.csv").write_text("a,b,c,d,e\n0,1,2,0,1\n")
-    checked = ("--check", "sigma=2,threshold=3,cap=20", "--votes", "votes.csv")
+def test_a_cap_is_refused_by_name_where_votes_are_given(tmp_path: Path) -> None:
+    file = tmp_path / "votes.csv"
+    file.write_text("a,b,c,d,e\n0,1,2,0,1\n")
+    checked = ("--check", "sigma=2,threshold=3,cap=20", "--votes", str(file))
     assert "--check cannot be combined with an account by the votes. Drop cap." in refused(
         "cost", *SMALL_GNMAX, *checked
     )

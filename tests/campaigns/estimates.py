@@ -48,14 +48,14 @@ def gamma(rng: random.Random) -> dict[str, Any]:
         return {"K": K, "epsilon": "inf", "target": (between(rng, 0.01, 3), delta), "affected": affected}
     Delta = rng.choice((0.0, between(rng, 1e-6, 0.3), between(rng, 1e-6, 0.3)))
     epsilon, m = between(rng, 0.01, 3), between(rng, 1.05, max(1.1, K / 2))
-    delta = 0.0 if Delta and rng.random() < 0.4 else None
+    allowed = 0.0 if Delta and rng.random() < 0.4 else None
     affected = K if rng.random() < 0.5 else round(between(rng, 1, K))
     return {
         "K": K,
         "epsilon": epsilon,
         "Delta": Delta,
         "m": min(m, 500 / epsilon),
-        "delta": delta,
+        "delta": allowed,
         "affected": affected,
     }
 
@@ -151,7 +151,7 @@ def run(program: str, asked: dict[str, Any]) -> bool:
     if program == "gamma":
         from darrm_opt import solve
 
-        return solve(problem, time_limit=MAX_SECONDS).status.value != "time limit"
+        return bool(solve(problem, time_limit=MAX_SECONDS).status.value != "time limit")
     if program in {"plurality", "groups"}:
         from darrm_opt.tables.solver import solve_table
 

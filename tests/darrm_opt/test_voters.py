@@ -110,4 +110,4 @@ def test_a_point_beyond_all_doubles_bounds_nothing_and_takes_no_time() -> None:
     assert alone.points == ((1e6, 0.01),)
     # without its line the region contains more; the inner one is that of a smaller ε
     assert alone.chain() == PrivacyProfile([(math.inf, 0)]).chain()
-    assert alone.chain(outward=False)[1] == (0, Fraction(0.01))
+    assert alone.chain(outward=False)[1] == (Fraction(0), Fraction(0.01))

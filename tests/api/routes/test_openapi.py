@@ -104,7 +104,12 @@ def test_the_description_is_built_once_when_it_is_asked_for(monkeypatch: pytest.
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
         assert app.state.openapi is None  # which needs no description
         build = app.openapi
-        monkeypatch.setattr(app, "openapi", lambda: built.append("once") or build())
+
+        def counted() -> dict[str, Any]:
+            built.append("once")
+            return build()
+
+        monkeypatch.setattr(app, "openapi", counted)
         answers = [*pool.map(lambda _: client.get("/openapi.json").content, range(4))]
     assert len({*answers}) == len(built) == 1
 

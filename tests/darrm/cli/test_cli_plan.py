@@ -207,5 +207,5 @@ def test_a_default_prior_asks_for_votes(tmp_path: Path) -> None:
         assert asks in run("plan", *options).stdout
     file = tmp_path / "votes.csv"
     file.write_text("0,1,2,0,0\n")
-    for options in (("--prior", "dirichlet(0.5)"), ("--votes", str(file))):
-        assert asks not in run("plan", *of_classes, *options).stdout
+    for told in (("--prior", "dirichlet(0.5)"), ("--votes", str(file))):
+        assert asks not in run("plan", *of_classes, *told).stdout

@@ -138,15 +138,16 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     field = str(path[0])
     if len(field) > MAX_FIELD_LENGTH:
         field = f"{field[:MAX_FIELD_LENGTH]}…"
+    is_inner = len(path) > 2 and isinstance(path[1], int) and isinstance(path[2], str)  # of an object in a list
+    argument = f"{field}[{path[1]}].{path[2][:MAX_FIELD_LENGTH]}" if is_inner else field
     if error["type"] in _NAME_ERRORS:
-        samples = field in SAMPLING and error["type"] == "extra_forbidden"
-        return field, f"{field} {_NAME_ERRORS[error['type']]}." + (f" {SAMPLES_ARE_TAKEN}" if samples else "")
+        samples = argument in SAMPLING and error["type"] == "extra_forbidden"
+        return field, f"{argument} {_NAME_ERRORS[error['type']]}." + (f" {SAMPLES_ARE_TAKEN}" if samples else "")
     context, value = error.get("ctx", {}), error["input"]
     if "text" in context:
         return field, context["text"]
-    name = str(path[-1]) if len(path) > 1 and path[-1] in DECLARED else field
+    name = path[2] if is_inner and path[2] in DECLARED else field
     accepted = _accepted(DECLARED[name], context)
-    argument = field if name == field else f"{field}[{path[1]}].{name}"
     if error["type"] == "missing":
         return field, f"{argument} is missing: expected {accepted}."
     if context.keys() & {*LIMITS, "bound"}:  # it is a number, which a query has as text

@@ -263,7 +263,7 @@ def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
         try:
             groups.append(VoterGroup(group.K, _voter_of(group)))
         except InvalidInput as err:
-            raise FieldError(f"groups.{place}", err) from err
+            raise InvalidInput(f"groups[{place}].{err.argument}", err.value, err.accepted, err.advice) from err
     return groups
 
 

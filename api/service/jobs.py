@@ -452,6 +452,10 @@ class JobWorker:
         except PoolClosed:  # the server stops, which is not the job's fault: another worker takes it up at once
             await self._abandon(job)
             return "abandoned"
+        except CacheError as err:  # the store's fault: who waits here is told, and when its lease is over it is redone
+            _LOG.warning("job %s: %s", job.id, err)
+            self._events.publish(replace(job, state="failed", reason=str(err)), error=err)
+            return "abandoned"
         except DarrmError as err:
             await self._fail(job, str(err), err)
         except Exception as err:  # noqa: BLE001 — nor may one in a handler, which fails its job

@@ -40,6 +40,7 @@ BROUGHT_ALONG = {
     "uvloop": "uvicorn",
     "httptools": "uvicorn",
     "dask": "distributed",
+    "pydantic_core": "pydantic",
 }  # part of the public interface of what brings them
 
 

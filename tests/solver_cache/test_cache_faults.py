@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_costs_what_is_not_kept_and_nothing_else(how: str, t
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout)
     assert "Make room there." in told["refused"]
-    assert told["kept"] >= 5
+    assert told["kept"] >= 3
     kept, trouble, private = told["other"]
     assert private
     assert kept or "Make room there." in trouble

@@ -209,6 +209,7 @@ def test_the_documentation_has_every_setting_in_its_own_words() -> None:
 
 def test_the_documentation_has_every_metric() -> None:
     made_later = {"darrm_jobs_queued", "darrm_jobs_running", "darrm_jobs_oldest_seconds", "darrm_build_info"}
+    made_later |= {"darrm_stored_bytes", "darrm_max_stored_bytes"}
     names = {family.name for family in metrics.REGISTRY.collect()} | made_later
     told = {name.removesuffix("_total") for name in re.findall(r"`((?:darrm|process)_\w+)`", DOCS)}
     assert names == told
@@ -612,7 +613,7 @@ def test_what_is_open_is_counted(tmp_path: Path) -> None:
             )
             until(lambda: counted("darrm_connections_open") == 3 and counted("darrm_received_bytes") >= 50_000)
         assert counted("process_resident_memory_bytes") > 2**25
-        assert counted("process_cpu_seconds_total") > 0.1
+        assert counted("process_cpu_seconds_total") > 0.01
         assert 10 < counted("process_open_fds") < counted("process_max_fds")
         assert abs(counted("process_start_time_seconds") - time.time()) < 3600
         until(lambda: counted("darrm_loop_lag_seconds_count"))  # it is measured from time to time

@@ -213,10 +213,10 @@ SHARED_TOTAL = {
 @pytest.mark.parametrize(
     ("epsilon", "delta", "message"),
     [
-        ("-1", "1e-5", "--total-epsilon: -1.0 is not valid: expected a finite number of nats, at least 0."),
+        ("-1", "1e-5", "--total-epsilon: -1 is not valid: expected a finite number of nats, at least 0."),
         ("inf", "1e-5", "--total-epsilon: inf is not valid: expected a finite number of nats, at least 0."),
         ("many", "1e-5", "--total-epsilon: 'many' is not valid: expected a finite number of nats, at least 0."),
-        ("1", "1", "--total-delta: 1.0 is not valid: expected a probability in "),
+        ("1", "1", "--total-delta: 1 is not valid: expected a probability in "),
         ("1", "little", "--total-delta: 'little' is not valid: expected a probability in "),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_total_is_refused_in_the_same_words_everywhere(verb: str, epsilon: str
         ("plan of classes", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("plan of classes", "501", "0", "--total-epsilon: 501.0 is not valid: expected a number of nats above 0"),
         ("compare", "0", "1e-5", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
-        ("teach", "1", "0", "--total-delta: 0.0 is not valid: expected a probability in (0, 1)"),
+        ("teach", "1", "0", "--total-delta: 0 is not valid: expected a probability in (0, 1)"),
     ],
 )
 def test_a_total_that_one_verb_cannot_use(verb: str, epsilon: str, delta: str, message: str) -> None:

@@ -77,7 +77,7 @@ def completed(*words: str) -> list[str]:
         (("so",), ["solve"]),
         (("cache", "m"), ["migrate"]),
         (("cache", "prune", "--d"), ["--days"]),
-        (("solve", "--target"), ["--target-epsilon"]),
+        (("solve", "--target"), ["--target-epsilon", "--targets"]),
         (("solve", "--shape", ""), ["free", "monotone"]),
         (("cost", "--total-e"), ["--total-epsilon"]),
     ],

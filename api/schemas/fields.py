@@ -113,7 +113,7 @@ def one_of(names: Collection[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _read_by(parse: Callable[[Any], Any]) -> AfterValidator:
+def read_by(parse: Callable[[Any], Any]) -> AfterValidator:
     """Return a validator that has the core read a text, whose refusal is the field's."""
 
     def check(value: Any) -> Any:
@@ -143,7 +143,7 @@ StatedProfile = Annotated[
     | str
     | None,
     about("profile"),
-    _read_by(remote_curve),
+    read_by(remote_curve),
 ]
 
 StatedTargets = Annotated[
@@ -208,7 +208,7 @@ ObjectiveText = Annotated[
         words=f"What is maximised: {forms()}, followed by tv or agreement if not the usual measure; or "
         "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101)",
     ),
-    _read_by(as_objective),
+    read_by(as_objective),
 ]
 
 Shape = Annotated[design.Shape, about("shape")]

@@ -25,6 +25,7 @@ from api.schemas.fields import (
     VoterDelta,
     Voters,
     about,
+    read_by,
 )
 from api.schemas.questions import model_of_answer
 from darrm_opt.accounting.calibrate import release_target
@@ -278,6 +279,7 @@ class TableRequest(RequestModel):
     affected: Affected = None
     objective: Annotated[
         str,
+        read_by(as_table_objective),
         about(
             "objective",
             words="What is maximised: a prior of the votes, as dirichlet(a), shared(a,b) or favoured(a,…), or "

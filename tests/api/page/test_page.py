@@ -1159,6 +1159,7 @@ def test_a_link_without_a_tab_opens_the_form_that_it_fills_in(visit: Visit) -> N
 def test_bad_input_of_groups_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
     form.tab.click("#groups-tab")
     form.tab.fill("#group_epsilon", "0.6")
+    form.tab.fill("#group_classes", "3")
     form.tab.fill(f"#{name}", value)
     form.tab.click("#group-form [type=submit]")
     assert_error_at(form, name, said)

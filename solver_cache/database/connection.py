@@ -72,6 +72,7 @@ class Database:
             self.url, self.dialect, self.read_only = location.shown, location.dialect, location.read_only
             self.path = path = location.path
             if path is not None:
+                weakref.finalize(self, _close_all, self._idle)
                 self._connect = partial(_open, _reader(path), uri=True) if self.read_only else partial(_open, str(path))
             if location.engine_url is not None:
                 try:
@@ -171,8 +172,8 @@ class Database:
         """Close every connection."""
         if self._engine is not None:
             self._engine.dispose()
-        while self._idle and not self.in_memory:
-            self._idle.pop().close()
+        if not self.in_memory:
+            _close_all(self._idle)
 
     def _check_in_place(self) -> None:
         """Raise `CacheError` if the file of a SQLite database was deleted or replaced: nobody reads it then."""
@@ -288,8 +289,17 @@ BUSY_SECONDS = 30
 def _open(name: str, **options: Any) -> sqlite3.Connection:
     """Return a connection of SQLite's own driver, which may be handed from thread to thread."""
     connection: sqlite3.Connection = sqlite3.connect(name, timeout=BUSY_SECONDS, check_same_thread=False, **options)
-    _configure(connection)
+    try:
+        _configure(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _shared(connection: sqlite3.Connection) -> sqlite3.Connection:

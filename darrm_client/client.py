@@ -595,7 +595,7 @@ class DarrmClient:
         """
         answered = question.canonical()
         answered.check()
-        return answered.proved(self._ask(answered.path, answered.record(), timeout))
+        return answered.verify(self._ask(answered.path, answered.record(), timeout))
 
     def estimate(
         self,

@@ -29,7 +29,7 @@ _DESIGN = "The design"
 
 
 @cache  # one object, wherever an option is declared again
-def asked(
+def declared_option(
     name: str, panel: str = "Options", otherwise: str = "", *, words: Text = "", values: Text = ""
 ) -> CommandOption:
     """Return a declared field (`darrm_opt.fields`) as an option, with its words and metavar unless others are given."""
@@ -128,10 +128,10 @@ _PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "
 class VoterOptions:
     """Options about the voters, as typed."""
 
-    K: Annotated[str | None, asked("K", PROBLEM)] = None
-    epsilon: Annotated[str | None, asked("epsilon", PROBLEM)] = None
-    Delta: Annotated[str, asked("Delta", PROBLEM)] = "0"
-    affected: Annotated[str | None, asked("affected", PROBLEM, "all K")] = None
+    K: Annotated[str | None, declared_option("K", PROBLEM)] = None
+    epsilon: Annotated[str | None, declared_option("epsilon", PROBLEM)] = None
+    Delta: Annotated[str, declared_option("Delta", PROBLEM)] = "0"
+    affected: Annotated[str | None, declared_option("affected", PROBLEM, "all K")] = None
     profile: Annotated[
         str | None,
         CommandOption(
@@ -196,10 +196,10 @@ class VoterOptions:
 class ProblemOptions(VoterOptions):
     """Problem options, as typed: the voters, and what the release may cost."""
 
-    m: Annotated[str | None, asked("m", PROBLEM)] = None
-    target_epsilon: Annotated[str | None, asked("target_epsilon", PROBLEM)] = None
-    delta: Annotated[str | None, asked("delta", PROBLEM, "1 − (1−Δ)^m")] = None
-    targets: Annotated[str | None, asked("targets", PROBLEM)] = None
+    m: Annotated[str | None, declared_option("m", PROBLEM)] = None
+    target_epsilon: Annotated[str | None, declared_option("target_epsilon", PROBLEM)] = None
+    delta: Annotated[str | None, declared_option("delta", PROBLEM, "1 − (1−Δ)^m")] = None
+    targets: Annotated[str | None, declared_option("targets", PROBLEM)] = None
 
     def several_targets(self) -> Privacy | None:
         """Return the targets where several are typed, in place of the others."""
@@ -258,7 +258,7 @@ class ProblemOptions(VoterOptions):
         return profile_problem(*asked, points, targets)
 
 
-Method = Annotated[str, asked("method", _DESIGN, values=methods)]
+Method = Annotated[str, declared_option("method", _DESIGN, values=methods)]
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ class SearchOptions:
     objective: Annotated[
         str, CommandOption("--objective", lambda: f"What is maximised: {objectives()}.", "TEXT", _DESIGN)
     ] = "rectangular"
-    shape: Annotated[str, asked("shape", _DESIGN, values=shapes)] = "free"
-    backend: Annotated[str, asked("backend", _DESIGN, values=backends)] = "highs"
-    time_limit: Annotated[str | None, asked("time_limit", _DESIGN)] = None
+    shape: Annotated[str, declared_option("shape", _DESIGN, values=shapes)] = "free"
+    backend: Annotated[str, declared_option("backend", _DESIGN, values=backends)] = "highs"
+    time_limit: Annotated[str | None, declared_option("time_limit", _DESIGN)] = None
 
 
 @dataclass(frozen=True)
@@ -368,8 +368,8 @@ def how_drawn() -> str:
 class SampleOptions:
     """How the records of every query are drawn anew, as typed."""
 
-    records: Annotated[str | None, asked("records", QUERIES, "every record is in every query")] = None
-    sample: Annotated[str | None, asked("sample", QUERIES)] = None
+    records: Annotated[str | None, declared_option("records", QUERIES, "every record is in every query")] = None
+    sample: Annotated[str | None, declared_option("sample", QUERIES)] = None
     sampling: Annotated[str | None, CommandOption("--sampling", how_drawn, "SCHEME[,…]", QUERIES, "poisson")] = None
 
     def as_sampling(self) -> Sampling | None:
@@ -408,9 +408,9 @@ class SampleOptions:
 class TotalOptions:
     """Queries and the total that they share, as typed."""
 
-    queries: Annotated[str, asked("queries", QUERIES)] = "1"
-    total_epsilon: Annotated[str | None, asked("total_epsilon", QUERIES)] = None
-    total_delta: Annotated[str | None, asked("total_delta", QUERIES, "0")] = None
+    queries: Annotated[str, declared_option("queries", QUERIES)] = "1"
+    total_epsilon: Annotated[str | None, declared_option("total_epsilon", QUERIES)] = None
+    total_delta: Annotated[str | None, declared_option("total_delta", QUERIES, "0")] = None
 
 
 @dataclass(frozen=True)
@@ -428,8 +428,8 @@ class WorthOptions:
         ),
     ] = None
     missing: MissingVotes = None
-    ties: Annotated[str, asked("ties", VOTES, values="excluded|any")] = "excluded"
-    price: Annotated[str, asked("price", VOTES)] = "0"
+    ties: Annotated[str, declared_option("ties", VOTES, values="excluded|any")] = "excluded"
+    price: Annotated[str, declared_option("price", VOTES)] = "0"
 
 
 @dataclass(frozen=True)
@@ -515,7 +515,7 @@ class GroupOptions:
 class TableOptions(WorthOptions, GroupOptions):
     """What makes a design a table: groups of voters, more classes, abstention; as typed."""
 
-    classes: Annotated[str, asked("classes", PROBLEM)] = "2"
+    classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
     abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=PROBLEM)] = (
         False
     )
@@ -525,8 +525,8 @@ class TableOptions(WorthOptions, GroupOptions):
 class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
     """Question to the ranking, as typed: voters, queries, the total, and how votes fall."""
 
-    epsilon: Annotated[str, asked("epsilon", PROBLEM)] = "inf"
-    classes: Annotated[str, asked("classes", PROBLEM)] = "2"
+    epsilon: Annotated[str, declared_option("epsilon", PROBLEM)] = "inf"
+    classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
     bags: BagsOption = None
     fresh: Annotated[bool, CommandOption("--fresh", meaning_of_fresh, panel=PROBLEM)] = False
 

@@ -10,7 +10,7 @@ from darrm_opt.questions.cost import Calibrate, Cost
 from darrm_opt.questions.question import Question
 
 QUESTIONS: dict[str, type[Question]] = {question.path: question for question in (Compare, Cost, Calibrate)}
-"""Every question that has moved here, by its path."""
+"""Questions, by their paths."""
 
 
 def compute(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -20,5 +20,5 @@ def compute(question: type[Question], argument: dict[str, Any], report: Report) 
 
 
 def recheck(question: type[Question], argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove a stored answer again; raises as `Question.proved`."""
-    question.of(argument).proved(result)
+    """Prove a stored answer again; raises as `Question.verify`."""
+    question.of(argument).verify(result)

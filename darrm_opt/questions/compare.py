@@ -16,7 +16,7 @@ from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.compare import Comparison, compare
 from darrm_opt.problem import FRESH
-from darrm_opt.questions.question import Answer, asked, told
+from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.voters import TotalQuestion, prior_of
 from darrm_opt.record import DesignSpec
 
@@ -25,19 +25,19 @@ from darrm_opt.record import DesignSpec
 class MechanismAnswer(Answer):
     """One mechanism, calibrated to the budget."""
 
-    name: str = told(
+    name: str = answer_field(
         "The mechanism: optimal_sequence (one γ for all releases), optimal (γ_opt of one target), fewer_voters, "
         f"majority, or one with a parameter: {', '.join(calibrated_names())}."
     )
-    parameter: str = told("Name of its parameter.")
-    value: float | int | None = told("Value of the parameter; null where nothing fits the budget.")
-    gamma: list[float] | None = told("The γ of the mechanism [probability]; null likewise.")
-    epsilon: float | None = told("Total ε that it spends at the total δ [nats]; null likewise.")
-    utility: float | None = told("Share of the noiseless utility kept, by the objective; null likewise.", None)
-    disagreement: float | None = told(
+    parameter: str = answer_field("Name of its parameter.")
+    value: float | int | None = answer_field("Value of the parameter; null where nothing fits the budget.")
+    gamma: list[float] | None = answer_field("The γ of the mechanism [probability]; null likewise.")
+    epsilon: float | None = answer_field("Total ε that it spends at the total δ [nats]; null likewise.")
+    utility: float | None = answer_field("Share of the noiseless utility kept, by the objective; null likewise.", None)
+    disagreement: float | None = answer_field(
         "Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
     )
-    tv_error: float | None = told(
+    tv_error: float | None = answer_field(
         "|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; null where it has no closed form."
     )
 
@@ -46,19 +46,21 @@ class MechanismAnswer(Answer):
 class CompareAnswer(Answer):
     """Every mechanism within one budget, the most useful first."""
 
-    voters: Any = told("The voters, as they were understood.", json="VotersAnswer")
-    fresh: bool = told(f"Whether the voters were taken to be fresh. {FRESH}")
-    queries: int = told("Number of releases [releases].")
-    total: Any = told("(ε, δ) of all releases together.", json="EachAnswer")
-    objective: str = told("What γ_opt maximises.")
-    draw: Any = told(
+    voters: Any = answer_field("The voters, as they were understood.", json="VotersAnswer")
+    fresh: bool = answer_field(f"Whether the voters were taken to be fresh. {FRESH}")
+    queries: int = answer_field("Number of releases [releases].")
+    total: Any = answer_field("(ε, δ) of all releases together.", json="EachAnswer")
+    objective: str = answer_field("What γ_opt maximises.")
+    draw: Any = answer_field(
         "The draw; null where a record reaches the affected voters for certain.", None, json="DrawAnswer | None"
     )
-    rows: list[MechanismAnswer] = told("One for each mechanism, the most useful first; those that do not fit last.")
-    without_noise: str = told(
+    rows: list[MechanismAnswer] = answer_field(
+        "One for each mechanism, the most useful first; those that do not fit last."
+    )
+    without_noise: str = answer_field(
         "What needs no noise within the total, in words, as the plan says it; empty if nothing does.", ""
     )
-    not_compared: dict[str, str] = told("What has no place in the table, and why.")
+    not_compared: dict[str, str] = answer_field("What has no place in the table, and why.")
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
@@ -92,14 +94,14 @@ class Compare(TotalQuestion):
     summary: ClassVar[str] = "Every mechanism, at the same total privacy"
     answers: ClassVar[Any] = CompareAnswer
 
-    total_delta: float = asked(otherwise="above 0, as Gaussian noise, and rounding, leak a little")
-    sampling: Literal["independent", "disjoint"] = asked(
+    total_delta: float = question_field(otherwise="above 0, as Gaussian noise, and rounding, leak a little")
+    sampling: Literal["independent", "disjoint"] = question_field(
         "independent",
         words="Without replacement, how the subsamples are drawn: each afresh, or all of them at once",
         longest=None,
     )
-    objective: str = asked("rectangular")
-    prior: str | None = asked(
+    objective: str = question_field("rectangular")
+    prior: str | None = question_field(
         None,
         words="How votes fall, for the accuracy: the text of an objective with a prior, such as histogram(9,1,0,2) for "
         "measured votes",
@@ -142,7 +144,7 @@ class Compare(TotalQuestion):
         """Return a comparison as plain data."""
         return comparison_record(answer)
 
-    def proved(self, given: Any) -> Comparison:
+    def verify(self, given: Any) -> Comparison:
         """Return a comparison for this question, each γ in it a noise function; its totals are the other side's."""
         problem, bags = self.problem(), self.bags()
         asked: dict[str, Any] = {"objective": self.objective, "prior": self.prior, "fresh": self.fresh}

@@ -13,7 +13,7 @@ from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
 from darrm_opt.problem import Privacy, field_number
-from darrm_opt.questions.question import Answer, asked, told
+from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
 
 COST_SECONDS = 0.5
@@ -36,29 +36,29 @@ SAMPLED_SHARE = 4.0
 class CostPoint(Answer):
     """Point of a curve."""
 
-    queries: int = told("Releases.")
-    delta: float = told("δ of all of them together [probability].")
-    epsilon: float | None = told("Their least ε that is proved [nats]; null where none is.")
-    account: str = told("The account that proves it.")
+    queries: int = answer_field("Releases.")
+    delta: float = answer_field("δ of all of them together [probability].")
+    epsilon: float | None = answer_field("Their least ε that is proved [nats]; null where none is.")
+    account: str = answer_field("The account that proves it.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostAnswer(Answer):
     """What releases of a mechanism cost together, as `darrm cost --json` says it."""
 
-    mechanism: VoteMechanism = told("Its name.", json=str)
-    parameter: float = told("Its parameter, as given or as found.")
-    epsilon: float = told(
+    mechanism: VoteMechanism = answer_field("Its name.", json=str)
+    parameter: float = answer_field("Its parameter, as given or as found.")
+    epsilon: float = answer_field(
         "The least ε of all releases together that an account proves [nats]; null where none does.", json=float | None
     )
-    delta: float = told("δ at which it is proved [probability].")
-    account: str = told("The account that proves it; none where none does.")
-    sampling: Sampling | None = told(
+    delta: float = answer_field("δ at which it is proved [probability].")
+    account: str = answer_field("The account that proves it; none where none does.")
+    sampling: Sampling | None = answer_field(
         "How records are drawn anew for every query; null where all are in every query.",
         None,
         json=SamplingAnswer | AllocationAnswer | None,
     )
-    curve: list[CostPoint] | None = told(
+    curve: list[CostPoint] | None = answer_field(
         "ε over δ, and over the number of releases; null where it was not asked.", None
     )
 
@@ -94,14 +94,16 @@ class MechanismQuestion(SampledQuestion):
     tag: ClassVar[str] = "accounting"
     answers: ClassVar[Any] = CostAnswer
 
-    mechanism: str = asked(words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server")
-    K: int = asked()
-    classes: int = asked(2, most=MAX_CLASSES)
-    affected: int = asked(1, otherwise="")
-    queries: int = asked(1)
-    total_epsilon: float | None = asked(None, otherwise="given: find the parameter")
-    total_delta: float | None = asked(None, otherwise="with total_epsilon, by default 0")
-    curve: bool = asked(default=False)
+    mechanism: str = question_field(
+        words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server"
+    )
+    K: int = question_field()
+    classes: int = question_field(2, most=MAX_CLASSES)
+    affected: int = question_field(1, otherwise="")
+    queries: int = question_field(1)
+    total_epsilon: float | None = question_field(None, otherwise="given: find the parameter")
+    total_delta: float | None = question_field(None, otherwise="with total_epsilon, by default 0")
+    curve: bool = question_field(default=False)
 
     @property
     def voters(self) -> int:
@@ -127,11 +129,13 @@ class Cost(MechanismQuestion):
     path: ClassVar[str] = "cost"
     summary: ClassVar[str] = "What releases of a mechanism cost, or the parameter that fits in a total"
 
-    parameter: float | None = asked(None)
-    delta: float | None = asked(None, words="δ of all releases together [probability]", otherwise="with parameter")
-    threshold: float | None = asked(None)
-    check_sigma: float | None = asked(None)
-    cap: int | None = asked(None)
+    parameter: float | None = question_field(None)
+    delta: float | None = question_field(
+        None, words="δ of all releases together [probability]", otherwise="with parameter"
+    )
+    threshold: float | None = question_field(None)
+    check_sigma: float | None = question_field(None)
+    cap: int | None = question_field(None)
 
     @property
     def _seconds(self) -> float:  # type: ignore[override]
@@ -144,7 +148,7 @@ class Cost(MechanismQuestion):
     def check(self) -> None:
         """Refuse a name of no mechanism, and fields of both questions at once."""
         found = mechanism_class(self.mechanism)
-        self.drawn()
+        self.as_sampling()
         field_number(self.queries, "queries")
         if (self.parameter is None) == (self.total_epsilon is None):
             raise InvalidInput("parameter", self.parameter, "exactly one of parameter and total_epsilon")
@@ -163,14 +167,14 @@ class Cost(MechanismQuestion):
         self.check()
         found, shape = mechanism_class(self.mechanism), (self.K, self.classes)
         if self.total_epsilon is not None:
-            total, drawn = Privacy(self.total_epsilon, self._delta), self.drawn()
+            total, drawn = Privacy(self.total_epsilon, self._delta), self.as_sampling()
             return self._cost_of(found.calibrated(*shape, total, self.queries, affected=self.affected, sampling=drawn))
         given: Any = {"value": self.parameter} | {name: getattr(self, name) for name in CHECKS}
         return self._cost_of(found.of(*shape, affected=self.affected, **given))
 
     def _cost_of(self, mechanism: VoteMechanism) -> CostAnswer:
         # After a calibration too: its answer states the account of the parameter that was found, not of the search.
-        sampling = self.drawn()
+        sampling = self.as_sampling()
         cost = mechanism.cost(self.queries, self._delta, sampling)
         return CostAnswer(
             mechanism=mechanism,
@@ -191,11 +195,11 @@ class Cost(MechanismQuestion):
         places = {(self.queries, each) for each in CURVE_DELTAS} | {(count, self._delta) for count in counts}
         points = []
         for count, each in sorted(places):
-            cost = mechanism.cost(count, each, self.drawn())
+            cost = mechanism.cost(count, each, self.as_sampling())
             points.append(CostPoint(queries=count, delta=each, epsilon=_finite(cost.epsilon), account=cost.account))
         return points
 
-    def proved(self, given: Any) -> CostAnswer:
+    def verify(self, given: Any) -> CostAnswer:
         """Return a cost that another process found, accounted for again at its own parameter.
 
         Guarantees: The ε is what the accounts of this process prove, and no more than the answer says. A parameter that
@@ -206,7 +210,7 @@ class Cost(MechanismQuestion):
             value, epsilon = given["parameter"], given["epsilon"]
             if (given["mechanism"], given["delta"]) != (self.mechanism, delta):
                 raise VerificationFailed("The answer is for another mechanism, or another δ, than was asked.")
-            sampling = self.drawn()
+            sampling = self.as_sampling()
             if given.get("sampling") != (None if sampling is None else sampling.record()):
                 raise VerificationFailed("The answer is for another sampling than was asked.")
             if total is None and value != self.parameter:
@@ -232,7 +236,7 @@ class Calibrate(MechanismQuestion):
     path: ClassVar[str] = "calibrate"
     summary: ClassVar[str] = "Which parameter of a mechanism fits in a total"
 
-    total_epsilon: float = asked()
+    total_epsilon: float = question_field()
 
     def canonical(self) -> Cost:
         """Return the same question as a cost."""

@@ -18,12 +18,12 @@ from darrm_opt.fields import FIELDS, Field
 REQUIRED: Any = dataclasses.MISSING
 
 
-def asked(default: Any = REQUIRED, **changes: Any) -> Any:
+def question_field(default: Any = REQUIRED, **changes: Any) -> Any:
     """Return a dataclass field for the declared field of the same name; ``changes`` as of `Field.of`."""
     return dataclasses.field(default=default, metadata={"changes": changes})
 
 
-def told(words: str, default: Any = REQUIRED, *, json: Any = None) -> Any:
+def answer_field(words: str, default: Any = REQUIRED, *, json: Any = None) -> Any:
     """Return a dataclass field of an answer: what it says, and its type in JSON, or the name of it, if another."""
     return dataclasses.field(default=default, metadata={"words": words, "json": json})
 
@@ -65,7 +65,7 @@ class Question(ABC):
     def canonical(self) -> Question:
         """Return the question that is answered: this one, or the general one of which it is a part.
 
-        One that is answered itself has `check`, `answer` and `proved` of its own.
+        One that is answered itself has `check`, `answer` and `verify` of its own.
         """
         return self
 
@@ -92,6 +92,6 @@ class Question(ABC):
         record: dict[str, Any] = answer.record()
         return record
 
-    def proved(self, given: Any) -> Any:
+    def verify(self, given: Any) -> Any:
         """Return an answer that another process found, proved by this one; raises VerificationFailed."""
-        return self.canonical().proved(given)
+        return self.canonical().verify(given)

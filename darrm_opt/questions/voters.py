@@ -13,7 +13,7 @@ from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 from darrm_opt.privacy_curves import profile_in_total, profile_problem, remote_curve, remote_targets
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.questions.question import Question, asked
+from darrm_opt.questions.question import Question, question_field
 
 Epsilon = float | Literal["inf"] | None
 """ε of one voter in JSON [nats]."""
@@ -82,18 +82,18 @@ class TotalQuestion(Question):
 
     tag: ClassVar[str] = "accounting"
 
-    queries: int = asked(1)
-    total_epsilon: float = asked()
-    total_delta: float = asked(0.0)
-    K: int = asked()
-    epsilon: Epsilon = asked(None)
-    Delta: float = asked(0.0)
-    profile: Any = asked(None)
-    affected: int | None = asked(None)
-    fresh: bool = asked(default=False)
-    n: int | None = asked(None)
-    subsample_size: int | None = asked(None)
-    replacement: bool = asked(default=True)
+    queries: int = question_field(1)
+    total_epsilon: float = question_field()
+    total_delta: float = question_field(0.0)
+    K: int = question_field()
+    epsilon: Epsilon = question_field(None)
+    Delta: float = question_field(0.0)
+    profile: Any = question_field(None)
+    affected: int | None = question_field(None)
+    fresh: bool = question_field(default=False)
+    n: int | None = question_field(None)
+    subsample_size: int | None = question_field(None)
+    replacement: bool = question_field(default=True)
 
     @property
     def voters(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail
-from darrm.cli.parameters import TOTAL, AsJson, TotalOptions, asked, number, options_named, total_privacy
+from darrm.cli.parameters import TOTAL, AsJson, TotalOptions, declared_option, number, options_named, total_privacy
 from darrm.cli.parser import Argument, CommandOption
 from darrm.cli.verbs.cost import ParameterOptions
 
@@ -40,9 +40,9 @@ def audit(
             BLACK_BOX,
         ),
     ] = None,
-    K: Annotated[str | None, asked("K", otherwise="that of the file")] = None,
-    classes: Annotated[str | None, asked("classes", otherwise="2, or that of the file")] = None,
-    affected: Annotated[str | None, asked("affected", otherwise="1")] = None,
+    K: Annotated[str | None, declared_option("K", otherwise="that of the file")] = None,
+    classes: Annotated[str | None, declared_option("classes", otherwise="2, or that of the file")] = None,
+    affected: Annotated[str | None, declared_option("affected", otherwise="1")] = None,
     neighbours: Annotated[
         str,
         CommandOption(

@@ -21,8 +21,8 @@ from darrm.cli.parameters import (
     ProblemOptions,
     SampleOptions,
     TotalOptions,
-    asked,
     bags_drawn,
+    declared_option,
     named_values,
     number,
     options_named,
@@ -118,7 +118,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
             PROBLEM,
         ),
     ] = None
-    affected: Annotated[str | None, asked("affected", PROBLEM, "1; for a γ all K")] = None
+    affected: Annotated[str | None, declared_option("affected", PROBLEM, "1; for a γ all K")] = None
     delta: Annotated[
         str | None,
         CommandOption(
@@ -129,8 +129,8 @@ class AccountOptions(ProblemOptions, TotalOptions):
             "of a γ 1 − (1−Δ)^m; of a release 0",
         ),
     ] = None
-    classes: Annotated[str, asked("classes", PROBLEM)] = "2"
-    slack: Annotated[str, asked("slack", QUERIES)] = "1e-4"
+    classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
+    slack: Annotated[str, declared_option("slack", QUERIES)] = "1e-4"
     solution: Annotated[
         str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
     ] = None

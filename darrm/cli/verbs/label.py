@@ -15,7 +15,7 @@ from darrm.cli.parameters import (
     MissingVotes,
     ProblemOptions,
     SampleOptions,
-    asked,
+    declared_option,
     meaning_of_fresh,
     number,
     total_privacy,
@@ -61,7 +61,7 @@ def label(
     ] = None,
     total_delta: Annotated[
         str | None,
-        asked("total_delta", _BUDGET, "0"),
+        declared_option("total_delta", _BUDGET, "0"),
     ] = None,
     earned: Annotated[
         str | None,

@@ -13,8 +13,8 @@ from darrm.cli.parameters import (
     GroupOptions,
     QuestionOptions,
     SampleOptions,
-    asked,
     bags_drawn,
+    declared_option,
     number,
     priors,
 )
@@ -38,9 +38,9 @@ def plan(
     drawn: SampleOptions,
     least_accuracy: Annotated[
         str | None,
-        asked("least_accuracy", QUERIES, "0.6 of two classes; of C, a fifth of the way from 1/C to 1"),
+        declared_option("least_accuracy", QUERIES, "0.6 of two classes; of C, a fifth of the way from 1/C to 1"),
     ] = None,
-    time_limit: Annotated[str | None, asked("time_limit", otherwise="none; with --group 60")] = None,
+    time_limit: Annotated[str | None, declared_option("time_limit", otherwise="none; with --group 60")] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
-from darrm.cli.parameters import AsJson, StoreUrl, asked, backends, named_values, number, options_named
+from darrm.cli.parameters import AsJson, StoreUrl, backends, declared_option, named_values, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ class Quantities:
             "--profile", "What a voter states of its privacy, in the place of --epsilon and --Delta.", "TEXT", _WHAT
         ),
     ] = None
-    affected: Annotated[str | None, asked("affected", _WHAT, values="COUNT,…")] = None
+    affected: Annotated[str | None, declared_option("affected", _WHAT, values="COUNT,…")] = None
     m: Annotated[str | None, CommandOption("--m", "Allowances, without classes.", "NUMBER,…", _WHAT)] = None
     target_epsilon: Annotated[str | None, CommandOption("--target-epsilon", "ε of the release.", "NATS,…", _WHAT)] = (
         None
     )
-    delta: Annotated[str | None, asked("delta", _WHAT, values="PROBABILITY,…")] = None
+    delta: Annotated[str | None, declared_option("delta", _WHAT, values="PROBABILITY,…")] = None
     prior: Annotated[str | None, CommandOption("--prior", "How votes fall, with classes.", "PRIOR", _WHAT)] = None
 
     def content(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def precompute(
             _WHERE,
         ),
     ] = None,
-    backend: Annotated[str, asked("backend", values=backends)] = "highs",
+    backend: Annotated[str, declared_option("backend", values=backends)] = "highs",
     time_limit: Annotated[
         str | None, CommandOption("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
     ] = None,

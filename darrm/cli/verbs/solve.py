@@ -14,7 +14,7 @@ from darrm.cli.parameters import (
     SampleOptions,
     SearchOptions,
     TableOptions,
-    asked,
+    declared_option,
     number,
 )
 from darrm.cli.parser import CommandOption
@@ -167,9 +167,9 @@ def least(
             "m|target_epsilon|epsilon",
         ),
     ] = "m",
-    utility: Annotated[str | None, asked("utility")] = None,
-    agreement: Annotated[str | None, asked("agreement")] = None,
-    digits: Annotated[str, asked("digits")] = "3",
+    utility: Annotated[str | None, declared_option("utility")] = None,
+    agreement: Annotated[str | None, declared_option("agreement")] = None,
+    digits: Annotated[str, declared_option("digits")] = "3",
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,

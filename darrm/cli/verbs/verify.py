@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail, option_of, say
-from darrm.cli.parameters import AsJson, ProblemOptions, asked
+from darrm.cli.parameters import AsJson, ProblemOptions, declared_option
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def verify(
     options: ProblemOptions,
     arithmetic: Annotated[
         str,
-        asked("arithmetic", values="float|ball"),
+        declared_option("arithmetic", values="float|ball"),
     ] = "float",
     checker: Annotated[
         str,

@@ -46,7 +46,7 @@ def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None
         "curve": None,
     }
     assert client.get("/v1/cost", params=GIVEN).json() == told
-    assert Cost.of(GIVEN).proved(told).epsilon == cost.epsilon
+    assert Cost.of(GIVEN).verify(told).epsilon == cost.epsilon
 
 
 def test_a_curve_has_the_cost_of_the_core_at_every_point(client: TestClient) -> None:
@@ -58,7 +58,7 @@ def test_a_curve_has_the_cost_of_the_core_at_every_point(client: TestClient) -> 
         assert (point["epsilon"], point["account"]) == (cost.epsilon, cost.account)
     at_delta = [point["epsilon"] for point in told["curve"] if point["queries"] == 20]
     assert at_delta == sorted(at_delta, reverse=True)
-    assert Cost.of(GIVEN).proved(told).epsilon == told["epsilon"]
+    assert Cost.of(GIVEN).verify(told).epsilon == told["epsilon"]
 
 
 def test_calibrate_is_the_cost_of_a_total(client: TestClient) -> None:
@@ -76,7 +76,7 @@ def test_a_total_is_calibrated_to(client: TestClient) -> None:
     expected = mechanism_class("laplace").calibrated(25, 10, Privacy(1.0, 1e-5), 100)
     assert told["parameter"] == expected.value
     assert told["epsilon"] <= 1.0
-    assert Cost.of(TOTAL).proved(told).mechanism == expected
+    assert Cost.of(TOTAL).verify(told).mechanism == expected
 
 
 SAMPLED: dict[str, Any] = {
@@ -98,11 +98,11 @@ def test_records_that_are_drawn_anew_cost_less(client: TestClient, scheme: dict[
     assert told["sampling"] == sampling.record()
     expected = mechanism_class("gnmax").calibrated(10, 4, Privacy(3.0, 1e-5), 500, sampling=sampling)
     assert told["parameter"] == expected.value < 1
-    proved = Cost.of(SAMPLED | scheme).proved(told)
+    proved = Cost.of(SAMPLED | scheme).verify(told)
     assert (proved.sampling, proved.epsilon) == (sampling, told["epsilon"])
     for other in ({"records": 5000}, {"records": None, "sample": None}, {"labels": 2}):
         with pytest.raises(VerificationFailed):
-            Cost.of(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other).proved(told)
+            Cost.of(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other).verify(told)
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,13 @@ LIES: dict[str, dict[str, Any]] = {
 def test_a_lie_is_not_believed(client: TestClient, lie: str) -> None:
     told = client.post("/v1/cost", json=GIVEN).json()
     with pytest.raises(VerificationFailed):
-        Cost.of(GIVEN).proved(told | LIES[lie])
+        Cost.of(GIVEN).verify(told | LIES[lie])
 
 
 def test_a_parameter_beyond_the_total_is_not_believed(client: TestClient) -> None:
     told = client.post("/v1/cost", json=TOTAL).json()
     with pytest.raises(VerificationFailed, match="beyond the total"):
-        Cost.of(TOTAL).proved(told | {"parameter": told["parameter"] / 2, "epsilon": None})
+        Cost.of(TOTAL).verify(told | {"parameter": told["parameter"] / 2, "epsilon": None})
 
 
 def test_one_of_parameter_and_total_is_needed() -> None:

@@ -138,7 +138,7 @@ def test_a_grid_of_profiles_is_stored_exported_and_read_again(tmp_path: Path, ur
     assert "profile" in refused("precompute", *asked, "--epsilon", "0.1", "--url", url, "--dry-run")
 
 
-def told(*options: str) -> Any:
+def precomputed(*options: str) -> Any:
     """Return what a run prints as JSON; its plan is on stderr."""
     return json.loads(run("precompute", *options, "--json").stdout)
 
@@ -146,7 +146,7 @@ def told(*options: str) -> Any:
 def test_a_table_by_attendance_is_one_command(tmp_path: Path, url: str) -> None:
     file = tmp_path / "attendance.jsonl"
     options = ("--epsilon", "0.1", "--m", "2", "--url", url, "--workers", "1", "--output", str(file))
-    first = told("--K", "5..8", *options)
+    first = precomputed("--K", "5..8", *options)
     assert [answer["voters"] for answer in first["answers"]] == [5, 6, 7, 8]
     with closing(open_store("memory")) as empty, closing(open_store(url)) as store:
         assert {row.became for row in import_rows(read_table(file), empty)} == {"new"}  # each proved again
@@ -155,7 +155,7 @@ def test_a_table_by_attendance_is_one_command(tmp_path: Path, url: str) -> None:
             assert record == load_record(answer["id"], store)
             assert record is not None
             assert (record["problem"]["K"], record["utility"]) == (answer["voters"], answer["utility"])
-    again = told("--K", "5,6,7,8", *options)  # nothing is left to be done
+    again = precomputed("--K", "5,6,7,8", *options)  # nothing is left to be done
     assert (again["outcome"], again["answers"]) == (None, first["answers"])
     shown = run("precompute", "--K", "5..5", *options).stdout.splitlines()
     assert shown[0] == "Nothing is left to be done."
@@ -167,10 +167,10 @@ def test_groups_attend_in_every_combination(tmp_path: Path, url: str) -> None:
     file = tmp_path / "groups.jsonl"
     groups = ("--group", "K=0..1,epsilon=0.1", "--group", "K=0..2,profile=0:0.2,0.5:1e-5")
     options = ("--target-epsilon", "0.6", "--delta", "1e-4", "--url", url, "--workers", "1", "--output", str(file))
-    answers = told(*groups, *options)["answers"]
+    answers = precomputed(*groups, *options)["answers"]
     both = [f"1 at 0.1 + {count} at 0.0:0.2,0.5:1e-05" for count in (1, 2)]
     assert {answer["voters"] for answer in answers} == {*both, *(text for pair in both for text in pair.split(" + "))}
-    fewer = told(*groups, "--where", "K1 + K2 >= 3", *options)["answers"]
+    fewer = precomputed(*groups, "--where", "K1 + K2 >= 3", *options)["answers"]
     assert [answer["voters"] for answer in fewer] == ["1 at 0.1 + 2 at 0.0:0.2,0.5:1e-05"]
 
 

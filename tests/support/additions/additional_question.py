@@ -5,15 +5,15 @@ from typing import Any, ClassVar
 
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput, VerificationFailed
-from darrm_opt.questions.question import Answer, Question, asked, told
+from darrm_opt.questions.question import Answer, Question, answer_field, question_field
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairsAnswer(Answer):
     """Number of pairs."""
 
-    pairs: int = told("Pairs of voters.")
-    share: float = told("Of all pairs, those in which a record is.")
+    pairs: int = answer_field("Pairs of voters.")
+    share: float = answer_field("Of all pairs, those in which a record is.")
 
     def record(self) -> dict[str, Any]:
         return {"pairs": self.pairs, "share": self.share}
@@ -28,8 +28,8 @@ class Pairs(Question):
     summary: ClassVar[str] = "Pairs of voters"
     answers: ClassVar[Any] = PairsAnswer
 
-    K: int = asked(least=2)
-    affected: int = asked(1)
+    K: int = question_field(least=2)
+    affected: int = question_field(1)
 
     @property
     def voters(self) -> int:
@@ -48,7 +48,7 @@ class Pairs(Question):
         pairs, without = (count * (count - 1) // 2 for count in (self.K, self.K - self.affected))
         return PairsAnswer(pairs=pairs, share=1 - without / pairs)
 
-    def proved(self, given: Any) -> PairsAnswer:
+    def verify(self, given: Any) -> PairsAnswer:
         own = self.answer()
         if given != own.record():
             raise VerificationFailed("The answer has another number of pairs.")

@@ -96,7 +96,7 @@ def specs(count: int) -> list[DesignSpec]:
 def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
     from darrm_opt import Problem, solve
-    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.answers.tables import design_seconds
     from solver_cache import DesignSpec, open_store
     from solver_cache.precompute.cluster import Cluster
     from solver_cache.precompute.executor import Executor, Processes
@@ -117,8 +117,8 @@ def timed(method: str, count: int, workers: int, folder: Path) -> dict[str, floa
         executor: Executor = Cluster(None, workers) if method == "dask" else Processes(workers)
         with closing(executor):
             warm_up = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=i * 1e-5)) for i in range(9))
-            run(make_plan(warm_up, open_store("memory"), solve_seconds), open_store("memory"), executor)  # imports
-            plan = make_plan(problems, store, solve_seconds)
+            run(make_plan(warm_up, open_store("memory"), design_seconds), open_store("memory"), executor)  # imports
+            plan = make_plan(problems, store, design_seconds)
             processes = executor.processes if isinstance(executor, Processes) else ()
             before = [_schedule_times(process) for process in processes]
             ready, driver = time.perf_counter(), time.process_time()
@@ -183,7 +183,7 @@ def stored(count: int, folder: Path) -> dict[str, float]:
     """Plan a grid whose answers are all stored; return the time and the peak of memory."""
     import sqlite3
 
-    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.answers.tables import design_seconds
     from solver_cache import CORE, open_store
     from solver_cache.precompute.grid import grid_of
     from solver_cache.precompute.plan import make_plan
@@ -206,7 +206,7 @@ def stored(count: int, folder: Path) -> dict[str, float]:
         file.commit()
     with closing(open_store(url)) as store:
         began = time.perf_counter()
-        plan = make_plan(grid.specs(), store, solve_seconds)
+        plan = make_plan(grid.specs(), store, design_seconds)
         seconds = time.perf_counter() - began
     if plan.missing:
         raise RuntimeError(f"{plan.missing} problems are missing")

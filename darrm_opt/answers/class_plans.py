@@ -9,7 +9,7 @@ from typing import Any
 
 from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
 from darrm_opt.answers.accounting import conclusion_to_dict
-from darrm_opt.answers.regressions import fitted_seconds
+from darrm_opt.answers.running_time import fitted_seconds
 from darrm_opt.answers.tables import COMPARISON_SECONDS, COMPARISON_SOLVES, group_seconds, plurality_seconds
 from darrm_opt.answers.verification import members, verify_options
 from darrm_opt.errors import InvalidInput, VerificationFailed

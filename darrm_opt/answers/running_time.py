@@ -1,10 +1,13 @@
 """Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
 
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is a regression for each
-schedule of a solve (`regressions`), since where one gives way to another times jump. Beyond the measured K it grows as
-a power of K (`EXPONENTS`). It is fitted to the processor's times with the compiled kernel; without it, a solve takes
-`NUMPY_FACTOR` times as long. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and
-`enumerate` costs `ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
+schedule of a solve, since where one gives way to another times jump: ln seconds is a sum of coefficients times features
+of the problem. `tests/campaigns/estimates.py` measures problems that it draws at random, fits the coefficients and
+writes them to `coefficients.py`; those of tables and of plans of classes have their features in `tables` and
+`class_plans`. Beyond the measured K the time grows as a power of K (`EXPONENTS`). It is fitted to the processor's times
+with the compiled kernel; without it, a solve takes `NUMPY_FACTOR` times as long. Objectives over scenarios cost
+`SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter instead (from
+`benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from darrm_opt.answers.regressions import clip, fitted_seconds
+from darrm_opt.answers.coefficients import COEFFICIENTS
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.schedule import MAX_PASSED_K, MAX_QUICK_K, is_expensive
@@ -27,8 +30,8 @@ from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
 
-if TYPE_CHECKING:
-    from darrm_opt.tables.record import TableSpec
+MAX_LOGARITHM = 30.0
+"""Largest logarithm of an estimate, which is then of some 10^13 seconds: far outside what was measured."""
 
 MAX_ESTIMATED_VOTERS = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
@@ -56,6 +59,21 @@ BASIS = (
     "third to three times as long, 99 % a tenth to ten times."
 )
 """Accuracy of the estimate, for its readers."""
+
+
+def clip(value: float, least: float, most: float) -> float:
+    """Return the number of an interval that is nearest to a value.
+
+    >>> clip(3.0, 0.0, 1.0)
+    1.0
+    """
+    return min(max(value, least), most)
+
+
+def fitted_seconds(program: str, features: Sequence[float]) -> float:
+    """Return the expected time of a program [s]."""
+    total = math.fsum(c * x for c, x in zip(COEFFICIENTS[program], features, strict=True))
+    return math.exp(min(total, MAX_LOGARITHM))
 
 
 @dataclass(frozen=True)
@@ -104,14 +122,9 @@ def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> d
     }
 
 
-def solve_seconds(request: DesignSpec | TableSpec) -> float:
+def solve_seconds(request: DesignSpec) -> float:
     """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
-    if isinstance(request, DesignSpec):
-        return _cut_seconds(request.problem) + _scenario_seconds(request)
-    # Tables take long to load, and who asks for one has them already.
-    from darrm_opt.answers.tables import table_seconds
-
-    return table_seconds(request)
+    return _cut_seconds(request.problem) + _scenario_seconds(request)
 
 
 def constraint_count(problem: Problem) -> int:
@@ -316,7 +329,7 @@ def tradeoff_seconds(missing: Sequence[DesignSpec], specs: Sequence[DesignSpec],
 
 
 def error_curve_seconds(K: int, points: int) -> float:
-    """Return the expected time of the errors of γ_opt and of all baselines at so many p [s]."""
+    """Return the expected time of the errors of γ_opt and of all baselines at ``points`` values of p [s]."""
     return 0.005 + 4e-6 * K * points
 
 
@@ -330,7 +343,7 @@ MAX_BIT_QUERIES = 3000
 
 
 def composition_seconds(queries: int, *, designed: bool, fresh: bool) -> float:
-    """Return the expected time of all accounts of so many releases [s], within a factor of three where it is long."""
+    """Return the expected time of all accounts of ``queries`` releases [s]; where long, within a factor of three."""
     if not designed:
         return 0.01 + 5e-7 * min(queries, 3_000_000)
     bits = 4e-3 * min(queries, MAX_BIT_QUERIES) if fresh else 0.0

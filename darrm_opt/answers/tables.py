@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.answers import Report
-from darrm_opt.answers.regressions import clip, fitted_seconds
+from darrm_opt.answers.running_time import clip, fitted_seconds, solve_seconds
 from darrm_opt.answers.verification import member, members
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.record import DesignSpec
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
@@ -36,12 +37,22 @@ from darrm_opt.tables.record import (
 from darrm_opt.tables.solver import TableSolution, solve_table
 from darrm_opt.tables.table import Table
 
+MAX_MEASURED_SECONDS, GROWTH = 12.0, 2.0
+"""Time limit of the designs that were measured [s], and the power of the fitted time by which estimates grow beyond it:
+the slowest designs are missing from the fit, and larger programs grow faster, so these estimates err on the high side.
+"""
+
+
+def _extrapolated_seconds(program: str, features: Sequence[float]) -> float:
+    seconds = fitted_seconds(program, features)
+    return seconds * math.pow(max(1.0, seconds / MAX_MEASURED_SECONDS), GROWTH - 1)
+
 
 def plurality_seconds(problem: Problem) -> float:
     """Return about how long a design takes [s]."""
     if not has_table(problem.K, problem.classes):
         return 0.0  # refused at once, with the reason
-    return fitted_seconds("plurality", plurality_features(problem))
+    return _extrapolated_seconds("plurality", plurality_features(problem))
 
 
 def plurality_features(problem: Problem) -> tuple[float, ...]:
@@ -71,7 +82,7 @@ def group_seconds(problem: Problem) -> float:
     cells = len(group_cells(problem).owners)
     if cells > MAX_CELLS:
         raise InvalidInput("groups", f"{cells:,} cells", f"at most {MAX_CELLS:,} cells of a table")
-    return fitted_seconds("groups", group_features(problem))
+    return _extrapolated_seconds("groups", group_features(problem))
 
 
 def group_features(problem: Problem) -> tuple[float, ...]:
@@ -87,6 +98,11 @@ def group_features(problem: Problem) -> tuple[float, ...]:
 def table_seconds(spec: TableSpec) -> float:
     """Return about how long a design takes [s]; refuse what is out of reach."""
     return plurality_seconds(spec.problem) if spec.kind == KIND else group_seconds(spec.problem)
+
+
+def design_seconds(spec: DesignSpec | TableSpec) -> float:
+    """Return about how long the design of a γ or a table takes [s]; refuse a table that is out of reach."""
+    return solve_seconds(spec) if isinstance(spec, DesignSpec) else table_seconds(spec)
 
 
 MAX_COMPARED_SECONDS = 0.15

@@ -4,7 +4,7 @@
     make estimates ARGS="--minutes 0"                fits again to what was measured
     PYTHONPATH=tests python -m campaigns.estimates [--records FILE] [--minutes MINUTES] [--seed SEED]
 
-Each program has a regression of a few terms (`darrm_opt.answers.regressions`): the logarithm of its processor's seconds
+Each program has a regression of a few terms (`darrm_opt.answers.running_time`): the logarithm of its processor's seconds
 is a sum of coefficients times features, fitted by Huber's loss. Printed for each: how many of the problems are within a
 factor of three of the estimate, by coefficients fitted to the other four fifths. The coefficients are written to
 `darrm_opt/answers/coefficients.py`.
@@ -30,7 +30,7 @@ from darrm_opt.record import DesignSpec
 
 RECORDS = Path("build/estimates.jsonl")
 
-MAX_SECONDS = 12.0
+MAX_SECONDS = tables.MAX_MEASURED_SECONDS
 """Time limit of one design [s]; one that reaches it is left out."""
 
 

@@ -63,7 +63,7 @@ GRID: dict[str, Any] = {
 _DRIVER = """
 import sys
 from contextlib import closing
-from darrm_opt.answers.running_time import solve_seconds
+from darrm_opt.answers.tables import design_seconds
 from support.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
@@ -72,7 +72,7 @@ from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.scheduler import RunOptions, run
 grid, url, scheduler, lease = sys.argv[1:]
 with closing(open_store(url)) as store:
-    plan = make_plan(read_grid(grid).specs(), store, solve_seconds)
+    plan = make_plan(read_grid(grid).specs(), store, design_seconds)
     with closing(Cluster(scheduler, work=counted)) as executor:
         print("at work", flush=True)
         outcome = run(plan, store, executor, RunOptions(store_url=url, lease=float(lease), attempts=1000))
@@ -270,11 +270,11 @@ def look(folder: Path, name: str, expected_rows: list[Row], surroundings: Surrou
 
 def undisturbed() -> list[Row]:
     """Return the table, made by one process without a kill."""
-    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.answers.tables import design_seconds
     from solver_cache.precompute.plan import make_plan
 
     store = open_store("memory")
-    for batch in make_plan(grid_of(GRID).specs(), store, solve_seconds).batches:
+    for batch in make_plan(grid_of(GRID).specs(), store, design_seconds).batches:
         for event in perform(Assignment(0, batch.specs, batch.lead)):
             assert isinstance(event, Answer), event
             store.put(event.row)

@@ -14,7 +14,7 @@ import pytest
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.answers.running_time import solve_seconds
+from darrm_opt.answers.tables import design_seconds
 from darrm_opt.plurality import parse_prior
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.record import DesignSpec, canonical_json, digest
@@ -214,11 +214,11 @@ ATTENDANCES = {
 def made(grid: dict[str, Any]) -> Store:
     """Return a store with all that a grid names, where nothing is missing any more."""
     store = open_store("memory")
-    for batch in make_plan(grid_of(grid).specs(), store, solve_seconds).batches:
+    for batch in make_plan(grid_of(grid).specs(), store, design_seconds).batches:
         for event in perform(Assignment(0, batch.specs, batch.lead)):
             assert isinstance(event, Answer)
             store.put(event.row)
-    again = make_plan(grid_of(grid).specs(), store, solve_seconds)
+    again = make_plan(grid_of(grid).specs(), store, design_seconds)
     assert (again.stored, again.missing) == (len(list(store.rows())), 0)
     assert not list(check(store))
     return store

@@ -325,20 +325,20 @@ def read_problems(grid: str | None, quantities: dict[str, Any]) -> Grid:
 
 def read_plan(grid: str, problems: Grid, store: Store) -> RunPlan:
     """Return the plan for the problems of a grid file; what is wrong in the file ends the verb."""
-    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.answers.tables import design_seconds
     from solver_cache.precompute.plan import make_plan
 
     with _in_file(grid), ProgressDisplay(f"planning {problems.size:,} problems"):
-        return make_plan(problems.specs(), store, solve_seconds)
+        return make_plan(problems.specs(), store, design_seconds)
 
 
 def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
     """Return about what is to be done, as plain data, from a sample of the grid; what is wrong in it ends the verb."""
-    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.answers.tables import design_seconds
     from solver_cache.precompute.plan import estimate_plan
 
     with _in_file(grid), ProgressDisplay("looking at a sample"):
-        estimate = estimate_plan(problems, store, solve_seconds)
+        estimate = estimate_plan(problems, store, design_seconds)
     work = f"{duration(estimate.seconds)} of one processor"
     text = (
         f"About {estimate.problems:,} problems, of which about {estimate.stored:,} are stored already (from a sample "

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.darrm_runner import refused, run
 
-from darrm_opt.answers.running_time import solve_seconds
+from darrm_opt.answers.tables import design_seconds
 from solver_cache import open_store
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import estimate_plan, make_plan
@@ -71,8 +71,8 @@ def test_a_sample_estimates_what_a_plan_counts() -> None:
         }
     )
     plan, about = (
-        make_plan(grid.specs(), open_store("memory"), solve_seconds),
-        estimate_plan(grid, open_store("memory"), solve_seconds),
+        make_plan(grid.specs(), open_store("memory"), design_seconds),
+        estimate_plan(grid, open_store("memory"), design_seconds),
     )
     assert grid.size == 30 * 2 * 40 * 2
     assert about.problems == pytest.approx(plan.problems, rel=0.05)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.answers import class_plans, regressions, running_time, tables
+from darrm_opt.answers import class_plans, running_time, tables
 from darrm_opt.answers.coefficients import COEFFICIENTS
 from darrm_opt.answers.running_time import NUMPY_FACTOR, solve_seconds
 from darrm_opt.problem import NOT_PRIVATE
@@ -32,7 +32,7 @@ def test_an_estimate_is_the_exponential_of_coefficients_times_features(monkeypat
     assert seconds(asked) == pytest.approx(math.exp(expected))
     monkeypatch.setitem(COEFFICIENTS, "stages", (-3.0,) + (0.0,) * (len(values) - 1))
     assert seconds(Problem.from_allowance(1202, 2.0, 0.25)) == pytest.approx(4 * math.exp(-3))  # as K² beyond 601
-    assert regressions.clip(-1.0, 0.0, 1.0) == 0.0
+    assert running_time.clip(-1.0, 0.0, 1.0) == 0.0
 
 
 @given(
@@ -62,6 +62,19 @@ def test_no_estimate_of_tables_and_plans_is_absurd(
     assert 1e-2 < class_plans.options_seconds(alike, 100) < 1e5
     pair = Problem(groups=[(1 + K // 10, Privacy(0.1)), (2, Privacy(0.5))], target=Privacy(epsilon, delta))
     assert 1e-4 < tables.group_seconds(pair) < 60
+
+
+def test_estimates_of_tables_beyond_those_measured_err_on_the_high_side() -> None:
+    problems = {K: Problem(K, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=5) for K in (20, 60)}
+    fitted = {K: running_time.fitted_seconds("plurality", tables.plurality_features(p)) for K, p in problems.items()}
+    seconds = {K: tables.plurality_seconds(problem) for K, problem in problems.items()}
+    assert fitted[20] < estimates.MAX_SECONDS < fitted[60]
+    assert seconds[20] == fitted[20]
+    assert seconds[60] > 300  # it takes many minutes
+    large = Problem(groups=[(50, 0.1), (50, 0.5)], target=Privacy(1.0))
+    slow = running_time.fitted_seconds("groups", tables.group_features(large))
+    assert slow > estimates.MAX_SECONDS
+    assert tables.group_seconds(large) == pytest.approx(slow**2 / estimates.MAX_SECONDS)
 
 
 def test_a_plan_of_long_designs_takes_longer_than_they_do() -> None:

@@ -24,7 +24,7 @@ from support.paths import ROOT
 from support.waiting import until
 
 from darrm_opt import InvalidInput, Problem, solve
-from darrm_opt.answers.running_time import solve_seconds
+from darrm_opt.answers.tables import design_seconds
 from darrm_opt.design.solution import Solution, Status
 from solver_cache import CacheError, Row, Store, open_store, validate_row
 from solver_cache.database.store import DatabaseStore
@@ -50,7 +50,7 @@ MANY = 22
 
 def run_grid(content: dict[str, Any], store: Store, options: RunOptions | None = None, workers: int = 1) -> RunOutcome:
     """Run a grid on processes of this machine, counting."""
-    plan = make_plan(grid_of(content).specs(), store, solve_seconds)
+    plan = make_plan(grid_of(content).specs(), store, design_seconds)
     with closing(Processes(workers, counted)) as executor:
         return run(plan, store, executor, options)
 
@@ -84,7 +84,7 @@ def undisturbed() -> list[Row]:
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
     store, seen = open_store("memory"), list[RunProgress]()
-    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+    plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
     with closing(Processes(2, counted)) as executor:
         outcome = run(plan, store, executor, watcher=seen.append)
     assert rows(store) == undisturbed
@@ -107,10 +107,10 @@ def test_what_is_kept_is_not_solved_again(log: Path) -> None:
     store = open_store("memory")
     run_grid({**GRID, "K": [5, 7]}, store)
     before = counts(log)
-    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).stored == sum(before.values()) == 10
+    assert make_plan(grid_of(GRID).specs(), store, design_seconds).stored == sum(before.values()) == 10
     run_grid(GRID, store)
     assert set(counts(log).values()) == {1}
-    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).batches == ()
+    assert make_plan(grid_of(GRID).specs(), store, design_seconds).batches == ()
 
 
 # ---------------------------------------------------------------------------------------------- warm starts
@@ -121,7 +121,7 @@ def answers(task: Assignment) -> dict[str, str]:
 
 
 def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), solve_seconds).batches
+    (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), design_seconds).batches
     assert batch.lead is not None
     assert batch.lead == batch.specs[0]
     whole = list(perform(Assignment(0, batch.specs, batch.lead)))
@@ -135,7 +135,7 @@ def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
 
 
 def test_warm_and_cold_answers_agree() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), solve_seconds).batches
+    (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), design_seconds).batches
     for spec, event in zip(batch.specs, perform(Assignment(0, batch.specs, batch.lead)), strict=True):
         assert isinstance(event, Answer)
         warm, cold = json.loads(event.row.record), solve(spec.problem, spec.objective)
@@ -313,7 +313,7 @@ def test_processes_start_before_there_is_a_task() -> None:
 def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
     with closing(Processes(1)) as executor:
         for K in (5, 7):
-            plan = make_plan(grid_of({**GRID, "K": K}).specs(), open_store("memory"), solve_seconds)
+            plan = make_plan(grid_of({**GRID, "K": K}).specs(), open_store("memory"), design_seconds)
             outcome = run(plan, open_store("memory"), executor)
             assert (outcome.progress.solved, outcome.progress.losses) == (plan.missing, 0)
             (pid,) = executor.processes
@@ -364,12 +364,12 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
     monkeypatch.setattr(worker, "solve", limited)
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds)
+        plan = make_plan(grid_of({**GRID, "K": 5}).specs(), store, design_seconds)
         outcome = run(plan, store, Here(), RunOptions(store_url=url if direct else ""))
         assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
         assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
         assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
-        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds).stored == 4
+        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, design_seconds).stored == 4
 
 
 def test_an_unforeseen_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,7 +457,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
 
 def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row]) -> None:
     store, killed = open_store("memory"), 0
-    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+    plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
     with closing(Processes(2, counted)) as executor:
 
         def kill(at: RunProgress) -> None:

@@ -19,7 +19,7 @@ from support.counted_work import counted, counts
 from support.darrm_runner import run as darrm
 
 from darrm_opt import InvalidInput
-from darrm_opt.answers.running_time import solve_seconds
+from darrm_opt.answers.tables import design_seconds
 from solver_cache import Row, open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.executor import ExecutorLost
@@ -63,7 +63,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
     log: Path, cluster: Cluster, undisturbed: list[Row]
 ) -> None:
     store, killed = open_store("memory"), list[int]()
-    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+    plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
 
     def kill(_: RunProgress) -> None:
         if len(killed) < 2 and counts(log, "begun").total() > 3 * len(killed):
@@ -82,7 +82,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
 def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, undisturbed: list[Row]) -> None:
     url = postgres.server().url(postgres.server().new())
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+        plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
         outcome = run(plan, store, cluster, RunOptions(store_url=url, lease=10))
         assert [*store.rows()] == undisturbed
         assert outcome.progress.solved == MANY
@@ -107,7 +107,7 @@ def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
     assert scheduler.stderr is not None
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
     store = open_store("memory")
-    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+    plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
     with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
         scheduler.kill()
         scheduler.communicate()

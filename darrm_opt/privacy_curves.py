@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from decimal import Context, Decimal, localcontext
+from decimal import Context, Decimal, getcontext, localcontext
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +43,7 @@ MIN_DELTA = 1e-12
 """Least δ at which a point is chosen."""
 
 GROUP_POINTS = 3
-"""The same of a group of voters: the corners of a table grow fast with them."""
+"""Points of a curve for a group of voters: the corners of a table grow fast with them."""
 
 MODEL_POINTS = 9
 """Points of a curve for models that were trained once: their total composes them all, and no search depends on their
@@ -54,6 +54,12 @@ SHARE_PARTS, MODEL_PARTS = 10.0, 30.0
 
 UNSTATED_DELTA = 1e-6
 """δ of the last point where no target says which."""
+
+MAX_EPSILON = 700.0
+"""Largest ε at which a curve is looked at [nats]."""
+
+MAX_SHIFT, MIN_SCALE, MAX_ORDER, MAX_STEPS = 30.0, 1e-2, 1e6, 10**7
+"""Largest μ of Gaussian noise, least scale of Laplace noise, largest order of RDP and most steps of DP-SGD."""
 
 MAX_Z = 50.0
 """Largest argument of Φ that is computed; beyond it e^(−z²/2)/2 bounds the tail."""
@@ -162,23 +168,25 @@ class PrivacyCurve:
         return high
 
 
-MAX_EPSILON = 700.0
-"""Largest ε at which a curve is looked at [nats]."""
-
-
 def gaussian(mu: float | None = None, *, noise_multiplier: float | None = None) -> PrivacyCurve:
     """Return the curve of a Gaussian mechanism.
 
     Args:
-        mu: largest shift of the mean over neighbours, in standard deviations, > 0.
+        mu: largest shift of the mean over neighbours, in standard deviations, > 0 and at most `MAX_SHIFT`.
         noise_multiplier: in its place 1/μ: the standard deviation over the sensitivity.
+
+    Raises:
+        InvalidInput: a number outside its range, or not exactly one of the two.
     """
     if (mu is None) == (noise_multiplier is None):
         raise InvalidInput("mu", mu, "exactly one of mu and noise_multiplier")
     if mu is None:
-        sigma = real_number(noise_multiplier, "noise_multiplier", "a number above 0", above=0, below=math.inf)
-        mu = up(1.0 / sigma, 1)
-    shift = real_number(mu, "mu", "a shift in standard deviations, above 0 and at most 30", above=0, most=30)
+        accepted = f"a number of at least 1/{MAX_SHIFT:g}"
+        sigma = real_number(noise_multiplier, "noise_multiplier", accepted, least=1 / MAX_SHIFT, below=math.inf)
+        shift = up(1.0 / sigma, 1)
+    else:
+        accepted = f"a shift in standard deviations, above 0 and at most {MAX_SHIFT:g}"
+        shift = real_number(mu, "mu", accepted, above=0, most=MAX_SHIFT)
     return PrivacyCurve(f"gaussian({shift!r})", lambda epsilon: _gaussian_delta(shift, epsilon))
 
 
@@ -186,9 +194,9 @@ def laplace(scale: float) -> PrivacyCurve:
     """Return the curve of Laplace noise of this scale at sensitivity 1: 1/scale-DP.
 
     Args:
-        scale: b > 0.
+        scale: b > `MIN_SCALE`.
     """
-    scale = real_number(scale, "scale", "a scale above 0", above=1e-2, below=math.inf)
+    scale = real_number(scale, "scale", f"a scale above {MIN_SCALE:g}", above=MIN_SCALE, below=math.inf)
     pure = up(1.0 / scale, 1)
 
     def delta(epsilon: float) -> float:
@@ -201,7 +209,7 @@ def zcdp(rho: float) -> PrivacyCurve:
     """Return a curve that every ρ-zCDP voter has.
 
     Args:
-        rho: ρ > 0 [nats].
+        rho: ρ > 0 [nats], at most 100.
     """
     rho = real_number(rho, "rho", "a number of nats above 0, at most 100", above=0, most=100)
 
@@ -221,11 +229,11 @@ def rdp(points: Iterable[tuple[float, float]]) -> PrivacyCurve:
     """Return a curve that every voter has that is (α, ε_α)-RDP at each of some orders, in both directions.
 
     Args:
-        points: pairs (α > 1, ε_α ≥ 0 [nats]).
+        points: pairs (α > 1 and below `MAX_ORDER`, ε_α ≥ 0 [nats]).
     """
-    orders = []
+    orders, order = [], f"an order above 1 and below {MAX_ORDER:,.0f}"
     for alpha, value in points:
-        alpha = real_number(alpha, "alpha", "an order above 1", above=1, below=1e6)  # noqa: PLW2901 - checked
+        alpha = real_number(alpha, "alpha", order, above=1, below=MAX_ORDER)  # noqa: PLW2901 - checked
         orders.append((alpha, real_number(value, "rdp", "a divergence of nats, at least 0", least=0, below=math.inf)))
     if not orders:
         raise InvalidInput("rdp", (), "at least one pair (alpha, epsilon)")
@@ -243,7 +251,7 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
     Args:
         noise_multiplier: σ > 0, the standard deviation over the clipping norm.
         sampling_probability: q in (0, 1], the chance of a record to be in a batch.
-        steps: T ≥ 1.
+        steps: T, 1 to `MAX_STEPS`.
 
     Raises:
         InvalidInput: a number outside its range.
@@ -251,7 +259,7 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
     """
     sigma = real_number(noise_multiplier, "noise_multiplier", "a number above 0", above=0, below=math.inf)
     q = real_number(sampling_probability, "sampling_probability", "a probability in (0, 1]", above=0, most=1)
-    steps = whole_number(steps, "steps", "a number of steps, at least 1", most=10**7)
+    steps = whole_number(steps, "steps", f"a number of steps, 1 to {MAX_STEPS:,}", most=MAX_STEPS)
     with needed_by("The curve of DP-SGD"):
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
@@ -268,13 +276,9 @@ def of_pld(distribution: PrivacyLossDistribution, compositions: int = 1, *, text
             rounded, which is charged to δ.
         text: what the curve is called.
     """
-    compositions = whole_number(compositions, "compositions", "a number of compositions, at least 1")
     parts = (getattr(distribution, f"_pmf_{side}", None) for side in ("remove", "add"))
     cells = 4 * max([1 << 14, *(int(part.size) for part in parts if part is not None)])
-    guard = math.sqrt(cells) * (compositions + 1) * (FFT_ERROR * math.log2(cells) + 8 * ULP)
-    return PrivacyCurve(
-        text, lambda epsilon: min(1.0, up(float(distribution.get_delta_for_epsilon(epsilon)) + guard, 4))
-    )
+    return _charged(distribution.get_delta_for_epsilon, cells, compositions, text)
 
 
 def of_event(event: Any, compositions: int = 1) -> PrivacyCurve:
@@ -284,9 +288,14 @@ def of_event(event: Any, compositions: int = 1) -> PrivacyCurve:
 
     accountant = PLDAccountant()
     accountant.compose(event)
-    cells = 1 << 20
+    return _charged(accountant.get_delta, 1 << 20, compositions, str(event)[:200])
+
+
+def _charged(delta: Callable[[float], Any], cells: int, compositions: int, text: str) -> PrivacyCurve:
+    """Return the curve of an accountant, with what transforms of this many cells may have rounded charged to δ."""
+    compositions = whole_number(compositions, "compositions", "a number of compositions, at least 1")
     guard = math.sqrt(cells) * (compositions + 1) * (FFT_ERROR * math.log2(cells) + 8 * ULP)
-    return PrivacyCurve(str(event)[:200], lambda epsilon: min(1.0, up(float(accountant.get_delta(epsilon)) + guard, 4)))
+    return PrivacyCurve(text, lambda epsilon: min(1.0, up(float(delta(epsilon)) + guard, 4)))
 
 
 CURVES: dict[str, tuple[Callable[..., PrivacyCurve], tuple[str, ...]]] = {
@@ -579,8 +588,6 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 def _upper_tail(z: Decimal) -> Decimal:
     """Return Φ(−z) to within 10^(25 − digits) of the context."""
     # Φ(z) − ½ = φ(z)·Σ z^(2n+1)/(2n+1)!!; for |z| ≤ 90 the terms, all of one sign, fall by half from n = z² on
-    from decimal import getcontext
-
     term, total, n, least = z, z, 0, Decimal(10) ** (-getcontext().prec)
     while abs(term) > least * abs(total) or n < z * z:
         n += 1

@@ -594,9 +594,10 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
 _all_voters = lru_cache(maxsize=256)(AllVoters)
 
 
-def _canonical_voter(voter: Privacy) -> Privacy:
-    if not isinstance(voter, Privacy):
-        raise InvalidInput("voter", voter, "a Privacy(epsilon, delta)")
+def _canonical_voter(voter: Any) -> Privacy:
+    # The numbers of targets were moved to the stronger guarantee, which voters may not have.
+    if not isinstance(voter, Privacy) or isinstance(voter, TargetProfile):
+        raise InvalidInput("voter", voter, "a Privacy(epsilon, delta), or a PrivacyProfile of several points")
     return _rounded_voter(voter)
 
 

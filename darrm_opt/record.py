@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -65,36 +66,29 @@ def problem_from_record(record: dict[str, Any]) -> Problem:
     """Return the problem that `problem_record` wrote."""
     problem = Problem(
         field(record, "K"),
-        _voter(record),
-        _target(record),
+        _guarantee(record, "epsilon", "Delta", PrivacyProfile, "profile", "last"),
+        _guarantee(record, "target_epsilon", "delta", TargetProfile, "targets", "first"),
         field(record, "affected"),
     )
     check_allowance(record.get("m"), problem)
     return problem
 
 
-def _voter(record: dict[str, Any]) -> Privacy:
-    """Return the voter: (ε, Δ), or the profile of which that is the last point."""
-    voter = Privacy(_number(record, "epsilon"), _number(record, "Delta"))
-    if record.get("profile") is None:
-        return voter
-    profile = PrivacyProfile(typed(list[list[float]], record["profile"], "profile"))
-    if (profile.epsilon, profile.delta) != (voter.epsilon, voter.delta):
-        accepted = "points of which the last is epsilon and Delta"
-        raise InvalidInput("profile", record["profile"], accepted, "The two contradict each other.")
-    return profile
+def _guarantee(
+    record: dict[str, Any], epsilon: str, delta: str, several: Callable[[Any], Privacy], name: str, place: str
+) -> Privacy:
+    """Return the (ε, δ) of these two fields, or the points of the field ``name``, of which that is the first or last.
 
-
-def _target(record: dict[str, Any]) -> Privacy:
-    """Return the target: (ε, δ), or several of which that is the first."""
-    target = Privacy(_number(record, "target_epsilon"), _number(record, "delta"))
-    if record.get("targets") is None:
-        return target
-    targets = TargetProfile(typed(list[list[float]], record["targets"], "targets"))
-    if (targets.epsilon, targets.delta) != (target.epsilon, target.delta):
-        accepted = "targets of which the first is target_epsilon and delta"
-        raise InvalidInput("targets", record["targets"], accepted, "The two contradict each other.")
-    return targets
+    ``several`` makes a guarantee of points.
+    """
+    one = Privacy(_number(record, epsilon), _number(record, delta))
+    if record.get(name) is None:
+        return one
+    stated = several(typed(list[list[float]], record[name], name))
+    if (stated.epsilon, stated.delta) != (one.epsilon, one.delta):
+        accepted = f"points of which the {place} is {epsilon} and {delta}"
+        raise InvalidInput(name, record[name], accepted, "The two contradict each other.")
+    return stated
 
 
 def check_allowance(m: Any, problem: Problem) -> None:

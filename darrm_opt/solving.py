@@ -67,11 +67,12 @@ def solve(problem: Any, objective: Any = None, *options: Any, **named: Any) -> A
     from darrm_opt.tables.objective import as_table_objective, counts_alike
     from darrm_opt.tables.solver import solve_table
 
+    asked = named | ({"shape": options[0]} if options else {})
     for argument in ("shape", "method", "tolerance", "progress"):
-        if argument in named:
-            raise InvalidInput(argument, named[argument], Rule("is for γ, and the answer is a table"))
+        if argument in asked:
+            raise InvalidInput(argument, asked[argument], Rule("is for γ, and the answer is a table"))
     goal = as_table_objective(*given or ("dirichlet(1)",))
-    return solve_table(problem.merged if counts_alike(goal) else problem, goal, *options, **named)
+    return solve_table(problem.merged if counts_alike(goal) else problem, goal, **named)
 
 
 def _is_of_tables(objective: Any) -> bool:

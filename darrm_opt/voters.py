@@ -133,12 +133,7 @@ class PrivacyProfile(Privacy):
 
 def profile_of(voter: Privacy) -> PrivacyProfile:
     """Return a voter's privacy as a profile; that of a `Privacy` has its one point."""
-    return voter if isinstance(voter, PrivacyProfile) else PrivacyProfile([(voter.epsilon, voter.delta)])
-
-
-def profile_text(voter: Privacy) -> str:
-    """Return the points of a voter as `parse_profile` reads them."""
-    return ",".join(f"{epsilon!r}:{delta!r}" for epsilon, delta in voter.points)
+    return voter if isinstance(voter, PrivacyProfile) else PrivacyProfile(voter)
 
 
 def parse_profile(text: str) -> PrivacyProfile:
@@ -187,7 +182,7 @@ def _canonical(points: Any) -> tuple[tuple[float, float], ...]:
 def _stated(points: Any) -> Iterable[tuple[float, float]]:
     """Yield the points of a statement on the grid."""
     if isinstance(points, Privacy):
-        points = getattr(points, "points", None) or ((points.epsilon, points.delta),)
+        points = points.points
     if isinstance(points, str) or not isinstance(points, Iterable):
         raise InvalidInput("points", points, _POINTS)
     count = 0

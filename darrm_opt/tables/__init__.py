@@ -2,7 +2,7 @@
 
 Two geometries, of voters that are not private and of groups of private ones; everything else is one.
 
-    problem, groups    `Problem`: partitions, cells and edges; `Problem`: counts of groups and their cells
+    problem, groups    partitions, their cells and edges; counts of groups and their cells
     corners            the corners of voters among C classes, one of each orbit, and the sweep over all of them
     votes, priors      votes, checked and counted; how they fall
     objective          the utility of a release: `PluralityObjective`, `Truth`, `Worth`

@@ -8,6 +8,7 @@ Worth                 any numbers, by vote count and output
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -202,8 +203,9 @@ def as_table_objective(
     weigh = _weights(weights)
     if not isinstance(text, str):
         return PluralityObjective(text, ties, _price(price), weigh)
-    name, _, inside = text.strip().removesuffix(")").partition("(")
-    if name in ("truth", "shared"):
+    named = re.fullmatch(r"\s*(truth|shared)\b\s*(?:\((.*)\)\s*|.*)", text, re.DOTALL)
+    if named is not None:
+        name, inside = named[1], named[2] or ""
         accepted = "truth(a_1,…,a_G) or shared(a,b)"
         try:
             numbers = tuple(float(part) for part in inside.split(","))

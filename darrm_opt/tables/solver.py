@@ -86,7 +86,6 @@ def solve_table(
     classes and voters that are not alike.
 
     >>> from darrm_opt import Privacy
-    >>> from darrm_opt.tables.groups import Problem
     >>> problem = Problem(11, Privacy(math.inf), Privacy(1.0, 1e-5), affected=1, classes=3)
     >>> round(solve_table(problem, "favoured(0.4,0.5,0.6,0.7,0.8,0.9)").utility, 3)
     0.901
@@ -95,7 +94,7 @@ def solve_table(
     """
     start = time.perf_counter()
     if not isinstance(problem, Problem):
-        raise InvalidInput("problem", problem, "a Problem or a Problem")
+        raise InvalidInput("problem", problem, "a Problem")
     if time_limit is not None:
         real_number(time_limit, "time_limit", "seconds, above 0", above=0)
     deadline = math.inf if time_limit is None else start + time_limit

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from flint import arb, ctx
+from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import InvalidInput
@@ -69,6 +70,9 @@ def test_an_event_has_the_curve_of_its_distribution() -> None:
 
     curve = of_event(dp_event.GaussianDpEvent(2.0))
     assert gaussian(0.5).delta(0.3) <= curve.delta(0.3) <= gaussian(0.5).delta(0.3) + 1e-4
+    for compositions in (0, -5, 1.5, math.nan):  # a negative number would lower δ below what is proved
+        with refused("compositions"):
+            of_event(dp_event.GaussianDpEvent(2.0), compositions)  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize(
@@ -135,6 +139,22 @@ def test_a_file_of_points_is_read(tmp_path: Path) -> None:
 )
 def test_invalid_statements_are_rejected(statement: Any) -> None:
     with pytest.raises(InvalidInput):
+        stated_profile(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "argument", "accepted"),
+    [
+        ("gaussian(31)", "mu", "at most 30"),
+        ("gaussian(noise_multiplier=0.01)", "noise_multiplier", "at least 1/30"),
+        ("laplace(0.01)", "scale", "above 0.01"),
+        ("zcdp(101)", "rho", "at most 100"),
+        ("rdp(1000000:1)", "alpha", "below 1,000,000"),
+        ("dp_sgd(1,0.1,10000001)", "steps", "1 to 10,000,000"),
+    ],
+)
+def test_what_is_said_to_be_accepted_excludes_the_value(statement: str, argument: str, accepted: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{accepted}.*{argument}"):
         stated_profile(statement)
 
 

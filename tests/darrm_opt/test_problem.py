@@ -20,7 +20,7 @@ from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
 from darrm_opt.decimals import DELTA_GRID_FROM, GRID_DIGITS
-from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON, TargetProfile
 
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 
@@ -366,3 +366,12 @@ def test_a_number_may_be_of_any_kind(number: Any) -> None:
 def test_what_is_no_number_is_refused_whatever_holds_it(number: Any) -> None:
     with refused("epsilon"):
         Privacy(number)
+
+
+def test_targets_are_no_privacy_of_a_voter() -> None:
+    # they were rounded to the stronger guarantee: a voter that has δ = 0.01 + 1e-15 does not have 0.01
+    several = TargetProfile([(0.1, 0.01 + 1e-15), (0.4, 1e-5)])
+    with refused("voter"):
+        Problem(3, several, Privacy(0.5))
+    with refused("voter"):
+        Problem(groups=[(3, several)], target=Privacy(0.5))

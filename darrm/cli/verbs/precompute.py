@@ -246,8 +246,8 @@ def _answer_record(spec: Spec, row: Row) -> dict[str, Any]:
     """Return who votes, 5 or of groups "2 at 0.1 + 3 at 0.5:1e-5", with the utility of the answer."""
     import math
 
+    from darrm_opt.problem import profile_text
     from darrm_opt.record import DesignSpec
-    from darrm_opt.voters import profile_text
     from solver_cache.model import search_columns
 
     groups, stored = spec.problem.groups, search_columns(row.record)

@@ -273,6 +273,11 @@ def test_truth_weighs_votes_by_what_they_tell() -> None:
     chances = solve_table(problem, weighted).table.probabilities([(2, 0), (0, 1)])
     assert float(chances[1]) == pytest.approx(1.0, abs=1e-6)
     assert as_table_objective("truth(0.6,0.95)") == Truth((0.6, 0.95))
+    for text in ("truth(0.6", "truth(0.6) 1", "truth 0.6", "shared(1,1", "shared(1)"):
+        with refused("objective"):
+            as_table_objective(text)
+    with refused("shape"):  # by its place, too
+        solve(Problem(3, Privacy(0.1), Privacy(0.3), classes=3), "dirichlet(1)", "monotone")
 
 
 def test_an_objective_judges_the_whole_plurality() -> None:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from solver_cache.database.schema import MIGRATIONS, NewerSchema, migrate, schema_version
-from solver_cache.database.statements import DamagedDatabase, EngineStatements, SqliteStatements, Statements
+from solver_cache.database.statements import DamagedDatabase, SqliteStatements, Statements
 from solver_cache.location import DAMAGED, ELSEWHERE, MEMORY, CacheError, ReadOnlyCache, parse_url
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Database:
         self.in_memory = url == MEMORY
         self._turn = threading.Lock() if self.in_memory else contextlib.nullcontext()
         self._engine: Engine | None = None  # for PostgreSQL
+        self._statements: Callable[[Any], Statements] = SqliteStatements
         self._errors: type[Exception] = sqlite3.Error
         self._driver_error: type[Exception] = sqlite3.Error
         self._sockets: dict[int, Any] = {}
@@ -100,7 +101,7 @@ class Database:
             else:
                 with self._engine.connect() as connection:
                     connection.begin()  # closing ends it
-                    yield EngineStatements(connection)
+                    yield self._statements(connection)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Statements]:
@@ -114,7 +115,7 @@ class Database:
                     yield statements
             else:
                 with self._engine.begin() as connection:
-                    yield EngineStatements(connection)
+                    yield self._statements(connection)
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[Statements]:
@@ -125,7 +126,7 @@ class Database:
                 connection.execute("PRAGMA shrink_memory")
             connection.execute(begin)
             try:
-                yield SqliteStatements(connection)
+                yield self._statements(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
@@ -190,9 +191,9 @@ class Database:
     def _connect_engine(self, location: URL) -> None:
         from sqlalchemy.exc import SQLAlchemyError
 
-        from solver_cache.database.engine import open_connections, postgresql_engine
+        from solver_cache.database.engine import EngineStatements, open_connections, postgresql_engine
 
-        self._errors = SQLAlchemyError
+        self._errors, self._statements = SQLAlchemyError, EngineStatements
         self._engine = postgresql_engine(location, read_only=self.read_only)
         self._driver_error = self._engine.dialect.loaded_dbapi.Error
         self._sockets = open_connections(self._engine)

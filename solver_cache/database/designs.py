@@ -22,7 +22,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import number_of_voters
 from darrm_opt.record import CORE
 from solver_cache.database.connection import Database
-from solver_cache.database.design_clients import BESIDE_DESIGNS, IS_VISIBLE, grant
+from solver_cache.database.dependents import IS_VISIBLE, add_clients, lock, remove
 from solver_cache.database.jobs import PAGE_SIZE
 from solver_cache.database.statements import FOR_UPDATE, Statements, is_listed
 from solver_cache.model import SearchColumns, is_shape
@@ -173,11 +173,9 @@ class Designs:
             whether all of them are stored.
         """
         with self._database.writing() as statements:
-            for key in sorted(keys):
-                grant(statements, key, [client])
-            query = f"SELECT count(*) FROM darrm_solutions WHERE {is_listed(statements)}"
-            [(count,)] = statements.rows(query, keys=statements.listed(keys))
-            return int(count) == len(set(keys))
+            stored = lock(statements, keys)
+            add_clients(statements, stored, [client])
+            return len(stored) == len(set(keys))
 
     def stored_bytes(self) -> int:
         """Return the length of all records together [bytes]."""
@@ -209,7 +207,7 @@ class Designs:
         count = 0
         for page in _pages(keys):
             with self._database.writing() as statements:
-                count += _remove(statements, page, _UNTAGGED)
+                count += remove(statements, page, _UNTAGGED)
         return count
 
     def evict_of_clients(self, max_bytes: int, most: int = MAX_ROWS) -> int:
@@ -242,13 +240,10 @@ class Designs:
             }
         for client, page in ((client, page) for client, keys in chosen.items() for page in _pages(keys)):
             with self._database.writing() as statements:
-                # Locked, in one transaction: an answer that lost its last client would be everyone's.
-                listed, lock = is_listed(statements), FOR_UPDATE[statements.dialect]
-                keys = statements.listed(page)
-                statements.rows(f"SELECT key FROM darrm_solutions WHERE {listed} ORDER BY key {lock}", keys=keys)
-                count += _remove(statements, page, others, client=client)
-                deletion = f"DELETE FROM darrm_design_clients WHERE client = :client AND {listed}"
-                statements.rows(deletion, client=client, keys=keys)
+                # In one transaction, in which they are locked: an answer that lost its last client would be everyone's.
+                count += remove(statements, page, others, client=client)
+                deletion = f"DELETE FROM darrm_design_clients WHERE client = :client AND {is_listed(statements)}"
+                statements.rows(deletion, client=client, keys=statements.listed(page))
         return count
 
     def tag(self, key: str, tag: str, client: str | None = None) -> StoredDesign | None:
@@ -293,15 +288,6 @@ def _seen(client: str | None) -> str:
 
 def _tags_seen(client: str | None) -> str:
     return "true" if client is None else "client IN ('', :client)"
-
-
-def _remove(statements: Statements, keys: Sequence[str], condition: str, **values: Any) -> int:
-    """Remove the answers under ``keys`` that fulfil a condition, and what stands beside them; return how many."""
-    removal = f"DELETE FROM darrm_solutions WHERE {is_listed(statements)} AND {condition} RETURNING key"
-    removed = [str(key) for (key,) in statements.rows(removal, keys=statements.listed(keys), **values)]
-    for table in BESIDE_DESIGNS:
-        statements.rows(f"DELETE FROM {table} WHERE {is_listed(statements)}", keys=statements.listed(removed))
-    return len(removed)
 
 
 def _pages(keys: Sequence[str]) -> list[Sequence[str]]:

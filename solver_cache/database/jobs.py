@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 from darrm_opt.errors import InvalidInput
 from solver_cache.database.connection import Database
-from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row
+from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, belongs, is_listed, only_row
 from solver_cache.model import MAX_LEASE_SECONDS, check_lease
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -118,10 +118,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM darrm_jobs"
 
 _OWN = "id = :id AND owner = :owner AND state = 'running'"
 
-_BELONGS = """
-    (EXISTS (SELECT 1 FROM darrm_job_clients clients WHERE clients.id = darrm_jobs.id AND clients.client = :client)
-    OR NOT EXISTS (SELECT 1 FROM darrm_job_clients clients WHERE clients.id = darrm_jobs.id))
-"""
+_BELONGS = belongs("darrm_jobs", "darrm_job_clients", "id")
 """Condition that a job is a client's, or nobody's."""
 
 _IS_OPEN = f"id = :id AND (state IN ('queued', 'running') OR state NOT IN ({', '.join(map(repr, STATES))}))"
@@ -219,14 +216,15 @@ class Jobs:
             raise InvalidInput("state", state, "one of " + ", ".join(STATES))
         if limit < 1:
             raise InvalidInput("limit", limit, "a whole number, at least 1")
-        conditions, values = ["true"], dict[str, Any]()
+        is_seen = "true" if client is None else _BELONGS
+        conditions, values = [is_seen], dict[str, Any](client=client)
         if state is not None:
-            conditions, values = ["state = :state"], {"state": state}
-        if client is not None:
-            conditions, values = [*conditions, _BELONGS], {**values, "client": client}
+            conditions.append("state = :state")
+            values["state"] = state
         with self.database.reading() as statements:
             if after is not None:
-                last = statements.rows("SELECT created, id FROM darrm_jobs WHERE id = :id", id=after)
+                query = f"SELECT created, id FROM darrm_jobs WHERE id = :id AND {is_seen}"
+                last = statements.rows(query, id=after, client=client)
                 if not last:
                     accepted, advice = "the id of a job that is stored", "Start from the first page again."
                     raise InvalidInput("after", after, accepted, advice)

@@ -1,21 +1,12 @@
-"""Statements in plain SQL, for SQLite by its own driver and for PostgreSQL by SQLAlchemy; where their SQL differs.
-
-SQLAlchemy is imported for PostgreSQL alone: its import takes 13 MB, and twice as long as that of everything else that a
-small solve needs.
-"""
+"""Statements in plain SQL, for SQLite by its own driver; where the SQL of PostgreSQL (`engine`) differs."""
 
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, TextClause
+from typing import Any, Protocol
 
 Values = Sequence[Mapping[str, Any]]
 
@@ -59,34 +50,6 @@ class SqliteStatements:
         return json.dumps([*texts])
 
 
-class EngineStatements:
-    """Statements on a connection of an SQLAlchemy engine, for PostgreSQL."""
-
-    dialect = "postgresql"
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def rows(self, sql: str, **values: Any) -> Sequence[Sequence[Any]]:
-        result = self._connection.execute(_text(sql), values)
-        return result.all() if result.returns_rows else ()
-
-    def change(self, sql: str, values: Values) -> int:
-        return self._connection.execute(_text(sql), values).rowcount
-
-    def listed(self, texts: Collection[str]) -> Any:
-        return [*texts]
-
-
-@lru_cache(maxsize=256)
-def _text(sql: str) -> TextClause:
-    from sqlalchemy import text
-
-    # stable within a statement, so that an index can be searched by it
-    now = "CAST(extract(epoch FROM statement_timestamp()) AS double precision)"
-    return text(re.sub(r":now\b", now, sql))
-
-
 LISTED = {
     "sqlite": "json_each(:keys)",
     "postgresql": "unnest(CAST(:keys AS text[])) AS value",
@@ -107,6 +70,12 @@ def is_listed(statements: Statements, column: str = "key") -> str:
     return f"{column} = ANY(CAST(:keys AS text[]))"
 
 
+def belongs(table: str, clients: str, key: str) -> str:
+    """Return the condition that a row belongs to ``:client``, or to nobody, as a table of keys and clients says."""
+    of_row = f"SELECT 1 FROM {clients} clients WHERE clients.{key} = {table}.{key}"
+    return f"(EXISTS ({of_row} AND clients.client = :client) OR NOT EXISTS ({of_row}))"
+
+
 class DamagedDatabase(Exception):
     """The database is not what was written to it; the text says why."""
 
@@ -122,9 +91,8 @@ def storage_bytes(statements: Statements) -> int:
     """Return the disk space that the tables take [bytes]; for SQLite, that of the whole file."""
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-        "postgresql": "SELECT sum(pg_total_relation_size(name)) FROM (VALUES ('darrm_solutions'), ('darrm_jobs'), "
-        "('darrm_job_clients'), ('darrm_job_turns'), ('darrm_webhooks'), ('darrm_design_tags'), "
-        "('darrm_design_clients'), ('darrm_design_reads')) tables (name)",
+        "postgresql": "SELECT sum(pg_total_relation_size(tables.oid)) FROM pg_class tables "
+        "WHERE relkind = 'r' AND starts_with(relname, 'darrm_') AND pg_table_is_visible(tables.oid)",
     }[statements.dialect]
     [(size,)] = statements.rows(query)
     return int(size)

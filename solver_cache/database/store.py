@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from darrm_opt.record import CORE, DesignSpec
 from solver_cache.database.connection import Database
-from solver_cache.database.design_clients import BESIDE_DESIGNS, IS_VISIBLE, grant
+from solver_cache.database.dependents import IS_VISIBLE, add_clients, remove, set_clients
 from solver_cache.database.schema import fill, schema_version
 from solver_cache.database.statements import (
     FOR_UPDATE,
@@ -114,7 +114,10 @@ class DatabaseStore:
             if replacing is not None and stored == replacing:  # compared here: damaged text may not survive a query
                 statements.rows(_REPLACE, **values)
                 stored = row
-            grant(statements, row.key, clients, everyones=is_new)
+            if is_new:
+                set_clients(statements, row.key, clients)
+            else:
+                add_clients(statements, [row.key], clients)
             return row if stored is None else stored
 
     def put_many(self, rows: Sequence[Row]) -> dict[str, Row]:
@@ -165,9 +168,7 @@ class DatabaseStore:
         with self._database.writing() as statements:
             stored = _row_at(statements, row.key, FOR_UPDATE[statements.dialect])
             if stored == row:
-                statements.rows("DELETE FROM darrm_solutions WHERE key = :key", key=row.key)
-                for table in BESIDE_DESIGNS:
-                    statements.rows(f"DELETE FROM {table} WHERE key = :key", key=row.key)
+                remove(statements, [row.key])
             return stored == row
 
     def rows(self, after: str = "") -> Iterator[Row]:
@@ -196,9 +197,8 @@ class DatabaseStore:
     def candidates(self, spec: DesignSpec, client: str | None = None) -> Iterator[Row]:
         """Yield rows as `solver_cache.store.Store.candidates` says: found in an index, read a few at a time."""
         query, values = candidates_query(spec)
-        if client is not None:
-            query, values["client"] = query.replace("{after}", f"AND {IS_VISIBLE} {{after}}"), client
-        page_query = query.format(after="")
+        is_seen, values["client"] = "" if client is None else f"AND {IS_VISIBLE}", client
+        page_query = query.format(after=is_seen)
         while True:
             with self._database.reading() as statements:
                 page = statements.rows(page_query, **values)
@@ -206,7 +206,7 @@ class DatabaseStore:
             if len(page) < CANDIDATES_PER_PAGE:
                 return
             values["last_utility"], values["last_key"], *_ = page[-1]
-            page_query = query.format(after="AND (utility, key) < (:last_utility, :last_key)")
+            page_query = query.format(after=f"{is_seen} AND (utility, key) < (:last_utility, :last_key)")
 
     def stats(self) -> Stats:
         """Return what is stored, counted; of a store for reading only, the jobs that its database holds."""

@@ -299,6 +299,19 @@ def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
     assert jobs.counts() == {"queued": 4, "running": 0, "done": 1, "failed": 0, "cancelled": 0}
 
 
+def test_a_page_does_not_begin_behind_the_job_of_another_client(jobs: Jobs) -> None:
+    for id, client in (("a", "one"), ("b", "two"), ("c", "one"), ("d", "")):
+        jobs.submit(id, "gamma", "{}", client=client)
+    assert {job.id for job in jobs.list(client="one", after="d")} == {"a", "c"}  # d is nobody's
+    assert [job.id for job in jobs.list(client="one", after="c")] == ["a"]
+    refusals = []
+    for id in ("b", "gone"):  # refused alike: whether another client has a job is not to be found out
+        with pytest.raises(InvalidInput, match="the id of a job that is stored") as caught:
+            jobs.list(client="one", after=id)
+        refusals.append(str(caught.value).replace(repr(id), ""))
+    assert refusals[0] == refusals[1]
+
+
 def test_a_list_that_cannot_be(jobs: Jobs) -> None:
     with refused("after", "'gone'"):
         jobs.list(after="gone")

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 
 import pytest
@@ -15,8 +15,10 @@ from support.waiting import until
 
 from darrm_opt import Problem, verify
 from darrm_opt.record import digest
-from solver_cache import CacheError, Row, Store, cached_solve, check, open_store
+from solver_cache import CORE, CacheError, Row, Store, cached_solve, check, open_store
+from solver_cache.database import dependents, designs
 from solver_cache.database.schema import MIGRATIONS
+from solver_cache.database.statements import Statements
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 
@@ -116,6 +118,41 @@ def test_a_newer_schema_is_left_alone(database: str, store: Store) -> None:
     store.close()
     with pytest.raises(CacheError, match=r"its schema has version 99, this program knows \d+\. Upgrade darrm-opt"):
         open_store(postgres.server().url(database))
+
+
+# -------------------------------------------------------------------------------------------- transactions at once
+
+
+def test_a_client_that_shares_an_answer_keeps_it_though_the_other_gives_it_up_meanwhile(
+    database: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(Row("a", CORE, "x" * 100, digest("x" * 100)), clients=["one"])
+    removed: list[int] = []
+    with closing(open_store(postgres.server().url(database))) as other:
+        giving_up = threading.Thread(target=lambda: removed.append(other.designs.evict_of_clients(0)))
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+        def add_clients_slowly(statements: Statements, keys: Collection[str], clients: Collection[str]) -> None:
+            dependents.add_clients(statements, keys, clients)
+            giving_up.start()  # while the new client is not committed yet
+            until(lambda: not giving_up.is_alive() or postgres.server().sql(database, waiting) != "0")
+
+        monkeypatch.setattr(designs, "add_clients", add_clients_slowly)
+        assert store.designs.grant(["a"], "two")
+        giving_up.join(60)
+        assert removed == [0]
+        assert other.designs.get("a", "one") is None
+        assert other.designs.get("a", "two") is not None
+
+
+def test_the_size_of_a_store_counts_every_table(database: str, store: Store) -> None:
+    """Also those that nobody thought of when the size was asked for first."""
+    names = postgres.server().sql(
+        database, "SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = 'public'"
+    )
+    sizes = [int(postgres.server().sql(database, f"SELECT pg_total_relation_size('{name}')")) for name in names.split()]
+    assert store.stats().bytes == sum(sizes) > 0
+    assert {"darrm_solutions", "darrm_claims", "darrm_design_reads"} <= {*names.split()}
 
 
 # ------------------------------------------------------------------------------------------ connections that end

@@ -20,7 +20,7 @@ import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -90,12 +90,15 @@ class TableCertificate:
         return {**named, "corners": self.checked, "version": self.version}
 
 
+Place = TypeVar("Place", Edge, Corner)
+
+
 @dataclass(frozen=True)
-class Excess:
+class Excess(Generic[Place]):
     """The largest excess over every pair of neighbours and set of outputs, and where."""
 
     bound: float  # ≤ 0 where the table is proved private
-    worst: Edge | Corner
+    worst: Place
 
 
 def verify_table(problem: Problem, table: Table) -> TableCertificate:
@@ -154,7 +157,7 @@ def certify_table(problem: Problem, table: Table) -> tuple[Table, TableCertifica
 
 
 @lru_cache(maxsize=4)
-def _excess(problem: Problem, table: Table) -> Excess:
+def _excess(problem: Problem, table: Table) -> Excess[Any]:
     """Return the largest excess of a table; the last are kept, as what a solve has proved is proved as it is used."""
     check_arithmetic()
     return _proof_of(problem, table).excess(table)
@@ -171,7 +174,7 @@ def _proof_of(problem: Problem, table: Table) -> EdgeProof | CornerProof:
     return EdgeProof(problem) if isinstance(cells, Histograms) else CornerProof(problem)
 
 
-def _certificate(proof: EdgeProof | CornerProof, found: Excess) -> TableCertificate:
+def _certificate(proof: EdgeProof | CornerProof, found: Excess[Any]) -> TableCertificate:
     return TableCertificate(max(0.0, -found.bound), found.worst, len(proof), proof.error)
 
 
@@ -207,7 +210,7 @@ class EdgeProof:
         worst = int(np.argmax(sums))
         return Fraction(int(sums[worst]), table.denominator << EXPONENT_BITS) - delta, worst
 
-    def excess(self, table: Table) -> Excess:
+    def excess(self, table: Table) -> Excess[Edge]:
         """Return a bound on the excess at every edge and set of outputs, and the worst of them."""
         value, edge = self.largest(table)
         return Excess(float_above(value), self._edge(table, edge, self._low))
@@ -245,14 +248,13 @@ class EdgeProof:
         slack = float(np.expm1(target.epsilon)) / self._cells.outputs + target.delta
         return 1.0 - (1.0 if slack == 0 else min(1.0, bound / (bound + slack) * (1 + 2.0**-20) + 2.0**-50))
 
-    def refusal(self, table: Table, found: Excess) -> NotPrivate:
+    def refusal(self, table: Table, found: Excess[Edge]) -> NotPrivate:
         """Return the error of a table that is not proved private: refuted by an edge where no reading allows it."""
         target, bound, edge = self._problem.loosest.target, found.bound, found.worst
         _, high = exp_bounds(target.epsilon)
         value, place = self._largest(table, high, target)
         if value > 0:
             bound, edge = float(value), self._edge(table, place, high)
-        assert isinstance(edge, Edge)  # noqa: S101 - for the type checker
         outputs = ", ".join("no class" if o == ABSTENTION else f"class {o + 1}" for o in edge.released)
         place_text = f"from the counts {edge.before} to {edge.after} the chance of {{{outputs}}}"
         worst = {f"{edge.before} -> {edge.after}": self._problem.affected}
@@ -273,14 +275,14 @@ class CornerProof:
         """Bound on the rounding of the sweep."""
         return max(corners.error for corners in self._corners)
 
-    def excess(self, table: Table) -> Excess:
+    def excess(self, table: Table) -> Excess[Corner]:
         """Return a bound on the excess at every corner and set of outputs, and the worst of them.
 
         Guarantees: Never below the exact value.
         """
         return max((self._excess(corners, table) for corners in self._corners), key=lambda found: found.bound)
 
-    def _excess(self, corners: Corners, table: Table) -> Excess:
+    def _excess(self, corners: Corners, table: Table) -> Excess[Corner]:
         worst = corners.violations(table.chances, -math.inf, 1)
         multisets = [chosen[0].tolist() for chosen in corners.by_group(worst.places)]
         released = tuple(np.flatnonzero(worst.sets[0]).tolist())
@@ -297,10 +299,9 @@ class CornerProof:
         """Return by what x is to be multiplied so that an excess becomes 0, but for rounding."""
         return min(corners.private_share(bound) for corners in self._corners)
 
-    def refusal(self, table: Table, found: Excess) -> NotPrivate:
+    def refusal(self, table: Table, found: Excess[Corner]) -> NotPrivate:
         """Return the error of a table that is not proved private: refuted by a corner where no reading allows it."""
         corner, problem = found.worst, self._problem
-        assert isinstance(corner, Corner)  # noqa: S101 - for the type checker
         loosest = problem.loosest
         try:
             before, after = place_chances(problem, table, corner, loosest.voters)

@@ -21,13 +21,13 @@ from __future__ import annotations
 import copy
 import decimal
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
 from itertools import combinations, pairwise, permutations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from darrm_opt.design.separation.compiled import thread_count
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, Problem, VoterGroup
-from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds
+from darrm_opt.rounding import EXPONENT_BITS, UNIT_ROUNDOFF, exp_bounds, float_below
 from darrm_opt.tables.groups import compositions, group_cells
 from darrm_opt.tables.problem import Index
 from darrm_opt.voters import PrivacyProfile
@@ -83,6 +83,7 @@ LAW_BLOCK = 30_000
 """Probabilities of one block while laws are convolved: what a processor's cache holds."""
 
 Map = tuple[int, ...]
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,8 +364,8 @@ class Corners:
         self.target = target  # of the release, as it shall be read
         _, high = exp_bounds(target.epsilon)
         exact = Fraction(1 << EXPONENT_BITS, high)
-        self.inverse = _float_below(exact)  # e^−ε, rounded down
-        self.limit = _float_below(Fraction(target.delta) * exact)  # e^−ε·δ, rounded down
+        self.inverse = float_below(exact)  # e^−ε, rounded down
+        self.limit = float_below(Fraction(target.delta) * exact)  # e^−ε·δ, rounded down
         # bound on the error of a computed excess, rounding of the laws, products and sums
         self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
 
@@ -375,23 +376,32 @@ class Corners:
         return other
 
     def _list(self, moving: Collection[int] | None) -> None:
+        self.laws = self._listed(moving)
+        # Between two classes Pr[1] is 1 − Pr[0], and so are the losses of the second: they are not computed.
+        self._seen = 1 if self.problem.outputs == 2 else self.problem.outputs
+        self._last = np.empty((0, 0))
+        if self._others:
+            last = self._others[-1]
+            self._last = np.ascontiguousarray(np.hstack([last.before, last.after]).T)
+
+    def _listed(self, moving: Collection[int] | None, left_out: int = 0) -> list[GroupLaws]:
+        """Return the laws of each group, of the reduced one without some voters; ``moving``: as for the class."""
         problem = self.problem
-        self.laws = [
+        return [
             group_laws(
                 side,
-                group.K,
+                group.K - left_out if g == self.reduced else group.K,
                 problem.classes,
                 problem.affected if moving is None or g in moving else 0,
                 reduced=g == self.reduced,
             )
             for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
         ]
-        # Between two classes Pr[1] is 1 − Pr[0], and so are the losses of the second: they are not computed.
-        self._seen = 1 if self.problem.outputs == 2 else self.problem.outputs
-        self._last = np.empty((0, 0))
-        if len(self.laws) > 1:
-            last = [law for g, law in enumerate(self.laws) if g != self.reduced][-1]
-            self._last = np.ascontiguousarray(np.hstack([last.before, last.after]).T)
+
+    @property
+    def _others(self) -> list[GroupLaws]:
+        """The laws of the groups that are listed in full."""
+        return [law for g, law in enumerate(self.laws) if g != self.reduced]
 
     def __len__(self) -> int:
         return math.prod(len(law.multisets) for law in self.laws)
@@ -399,7 +409,7 @@ class Corners:
     def _losses(self, table: Array, start: int, rows: int) -> Array:
         """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets, of all `_seen` o."""
         lead = self.laws[self.reduced]
-        others = [law for g, law in enumerate(self.laws) if g != self.reduced]
+        others = self._others
         part = slice(start, start + rows)
         if not others:
             return np.ascontiguousarray(((lead.before[part] * self.inverse - lead.after[part]) @ table).T)
@@ -439,9 +449,8 @@ class Corners:
         if self.problem.affected >= self.problem.K or len(self.laws) == 1:
             return None
         moved = self.laws[self.reduced].moved[start : start + rows]
-        for g, law in enumerate(self.laws):
-            if g != self.reduced:
-                moved = moved[..., None] + law.moved
+        for law in self._others:
+            moved = moved[..., None] + law.moved
         return moved > self.problem.affected
 
     def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
@@ -485,13 +494,7 @@ class Corners:
             corners[:, order] = places.T
             return worst, flat.ravel()[hits], corners, sets, np.isin(hits, first, assume_unique=True)
 
-        starts = range(0, lead, rows)
-        threads = min(thread_count(), len(starts))
-        if threads > 1:
-            with ThreadPoolExecutor(threads) as pool:  # products and comparisons leave the interpreter
-                parts = list(pool.map(search, starts))
-        else:
-            parts = [search(start) for start in starts]
+        parts = _in_threads(search, range(0, lead, rows))
         largest = max(part[0] for part in parts)
         excesses, corners, sets, first = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3, 4))
         best = np.lexsort((-excesses, ~first))[:most]
@@ -538,16 +541,7 @@ class CompletedCorners(Corners):
 
     def _list(self, moving: Collection[int] | None) -> None:
         problem, lead = self.problem, self.maps[self.reduced]
-        self.laws = [
-            group_laws(
-                side,
-                group.K - 2 if g == self.reduced else group.K,
-                problem.classes,
-                problem.affected if moving is None or g in moving else 0,
-                reduced=g == self.reduced,
-            )
-            for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
-        ]
+        self.laws = self._listed(moving, left_out=2)
         parents = self.laws[self.reduced]
         last = parents.multisets[:, -1] if parents.multisets.shape[1] else np.zeros(1, dtype=np.intp)
         more = len(lead.maps) - last
@@ -565,7 +559,7 @@ class CompletedCorners(Corners):
         self._read(self.target)
 
     def __len__(self) -> int:
-        others = math.prod(len(law.multisets) for g, law in enumerate(self.laws) if g != self.reduced)
+        others = math.prod(len(law.multisets) for law in self._others)
         return len(self._parent) * len(self.maps[self.reduced].maps) * others
 
     def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
@@ -574,19 +568,13 @@ class CompletedCorners(Corners):
         values = np.moveaxis(values, self.reduced, 0)
         places, _ = _steps(self.problem.groups[self.reduced].K, self.problem.classes)
         tables = [values[place] for place in places]
-        others = math.prod(len(law.multisets) for g, law in enumerate(self.laws) if g != self.reduced)
+        others = math.prod(len(law.multisets) for law in self._others)
         rows = max(1, COMPLETED_BLOCK // (others * len(self._halves)))
-        starts = range(0, len(self._parent), rows)
 
         def search(start: int) -> tuple[float, list[Any]]:
             return self._search(tables, slice(start, start + rows), above, most)
 
-        threads = min(thread_count(), len(starts))
-        if threads > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                parts = list(pool.map(search, starts))
-        else:
-            parts = [search(start) for start in starts]
+        parts = _in_threads(search, range(0, len(self._parent), rows))
         found = sorted((one for part in parts for one in part[1]), key=lambda one: (-one[0], one[1].tobytes()))[:most]
         width = self.problem.K, self.problem.outputs
         return Violations(
@@ -600,7 +588,7 @@ class CompletedCorners(Corners):
     def _search(self, tables: list[Array], block: slice, above: float, most: int) -> tuple[float, list[Any]]:
         """Return the largest excess of a block of multisets, and the worst corners: excess, maps, set of outputs."""
         lead = self.maps[self.reduced]
-        others = [law for g, law in enumerate(self.laws) if g != self.reduced]
+        others = self._others
         moved = self.laws[self.reduced].moved[self._parent[block]] + lead.moves[self._new[block]].astype(np.intp)
         sides = self._contracted(tables, block)
         top, bottom = self._completed(sides)
@@ -647,11 +635,8 @@ class CompletedCorners(Corners):
             law = _convolved(getattr(self.laws[self.reduced], name), parents, chances[new], places, width) * scale
             for table in tables:
                 part = (law @ table.reshape(len(table), -1)).reshape(-1, *table.shape[1:])
-                axis = 1
-                for g, other in enumerate(self.laws):
-                    if g != self.reduced:
-                        part = np.moveaxis(np.tensordot(part, getattr(other, name), axes=(axis, 1)), -1, axis)
-                        axis += 1
+                for axis, other in enumerate(self._others, 1):
+                    part = np.moveaxis(np.tensordot(part, getattr(other, name), axes=(axis, 1)), -1, axis)
                 of_class.append(np.ascontiguousarray(part))
         return sides
 
@@ -695,7 +680,7 @@ class CompletedCorners(Corners):
         sets = np.vstack([self._halves, 1 - self._halves])
         values = (chances @ sets.T).reshape(*self.cells.widths, len(sets))
         ends = np.cumsum([0, *(group.K for group in problem.groups)])
-        moves = np.concatenate([side.moves[: len(side.moves)] for side in self.maps])
+        moves = np.concatenate([side.moves for side in self.maps])
         offsets = np.cumsum([0, *(len(side.maps) for side in self.maps)])[:-1]
         group_of_voter = np.repeat(np.arange(len(problem.groups)), np.diff(ends))
         maps = np.repeat(starts, len(sets), axis=0)
@@ -852,9 +837,13 @@ def _unreduced(problem: Problem) -> int:
     return sum(_fixed_multisets(identity, side.moves, problem.groups[0].K, problem.affected))
 
 
-def _float_below(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+def _in_threads(search: Callable[[int], Part], starts: range) -> list[Part]:
+    """Return what a search finds in each block: products and comparisons leave the interpreter."""
+    threads = min(thread_count(), len(starts))
+    if threads <= 1:
+        return [search(start) for start in starts]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(search, starts))
 
 
 def laws_at(problem: Problem, maps: list[VoterMaps], multisets: list[Index]) -> tuple[Array, Array]:

@@ -237,25 +237,25 @@ class ProblemOptions(VoterOptions):
 
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
-        if self.profile is None and self.targets is None:
+        targets = self.several_targets()
+        if self.profile is None and targets is None:
             return super().problem(**instead)
         from darrm_opt.errors import InvalidInput, Rule
         from darrm_opt.privacy_curves import DEFAULT_POINTS, profile_problem
         from darrm_opt.problem import Privacy, Problem
 
-        option = "--profile" if self.targets is None else "--targets"
+        option = "--profile" if targets is None else "--targets"
         if "m" in instead:
             raise InvalidInput("m", instead["m"], Rule(f"cannot be combined with {option}"), "Give --target-epsilon.")
-        given = {name: number(getattr(self, name)) for name in ("K", "target_epsilon", "delta", "affected")} | instead
-        targets = self.several_targets()
+        names = "K", "target_epsilon", "delta", "affected", "epsilon"
+        given = {name: number(getattr(self, name)) for name in names} | instead
         if self.profile is None:
-            assert targets is not None  # noqa: S101 - for the type checker
-            voter = Privacy(instead.get("epsilon", number(self.epsilon)), number(self.Delta))
-            return Problem(given["K"], voter, targets, given["affected"])
+            voter = Privacy(given["epsilon"], number(self.Delta))
+            return Problem(given["K"], voter, self.target(voter.delta), given["affected"])
         self.refuse_beside_profile()
         points = DEFAULT_POINTS if self.profile_points is None else number(self.profile_points)
-        asked = (given["K"], self.profile, given["target_epsilon"], given["delta"], given["affected"])
-        return profile_problem(*asked, points, targets)
+        numbers = given["K"], self.profile, given["target_epsilon"], given["delta"], given["affected"]
+        return profile_problem(*numbers, points, targets)
 
 
 Method = Annotated[str, declared_option("method", _DESIGN, values=methods)]

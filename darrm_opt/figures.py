@@ -218,7 +218,10 @@ def draw_legend(figure: Figure, panel: int = 0) -> None:
 
 def voters(problem: Problem) -> str:
     """Return who votes, in words."""
-    kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter, '.4g')}"
+    voter = problem.voter
+    kind = "not private" if voter.epsilon == math.inf else f"each {guarantee(voter, '.4g')}"
+    if len(voter.points) > 1:
+        kind += f", by a profile of {len(voter.points)} points"
     affected = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
     return f"K = {problem.K} voters, {kind}{affected}"
 

@@ -98,7 +98,7 @@ Profile = Callable[[Array], Array]
 
 
 def in_most(sampling: Sampling, releases: int) -> int:
-    """Return the number of so many releases that one record is in at most."""
+    """Return how many of ``releases`` releases one record is in, at most."""
     rounds, rest = divmod(releases, sampling.among or 1)
     return sampling.times * rounds + min(sampling.times, rest)
 

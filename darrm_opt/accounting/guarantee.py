@@ -186,11 +186,11 @@ class Accountable(Protocol):
     affected: int
 
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases."""
+        """Return the guarantees of ``releases`` releases."""
         ...
 
     def at_sensitivity(self, votes: int) -> ReleaseGuarantee | None:
-        """Return what is proved of one release where a record moves so many votes; None where nothing is."""
+        """Return the guarantee of one release if a record moves ``votes`` votes; None if nothing is proved."""
         ...
 
     def listed(self) -> LawPairs | None:

@@ -117,7 +117,7 @@ def _subject(released: Releasing, *, fresh: bool) -> tuple[Release | Accountable
 
 
 def _releases(mechanism: Accountable, queries: int) -> Releases:
-    """Return what is proved of so many releases beside others of the same voters."""
+    """Return the guarantees of ``queries`` releases among others of the same voters."""
     # What voters that were trained once show in their only release is less than in one of several.
     least = COMPOSED_QUERIES if queries == 1 and getattr(mechanism, "is_fixed", False) else queries
     return [(bounds, -(-count * queries // least)) for bounds, count in mechanism.bounds(least)]
@@ -296,7 +296,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
             # e^709 is the largest double: beyond, a δ above 0 becomes 1.
             if delta_one == 0 or largest > 700 or delta_one * d_in >= 1:
                 return 0.0 if delta_one == 0 else 1.0
-            ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by so many of its own
+            ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by as many of its own
             return min(1.0, up(delta_one * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
 
         return delta

@@ -45,12 +45,14 @@ class LawPairs:
 
     def __init__(self, on_data: ArrayLike, on_neighbour: ArrayLike, *, error: float = 0.0) -> None:
         self.on_data, self.on_neighbour = np.asarray(on_data, np.float64), np.asarray(on_neighbour, np.float64)
-        self.error = error  # relative error of each probability, ≥ 0, beside its rounding
+        self.error = error  # relative error of each probability, in addition to its rounding
         if self.on_data.ndim != 2 or self.on_data.shape != self.on_neighbour.shape or not self.on_data.size:
             raise InvalidInput("on_neighbour", self.on_neighbour.shape, f"laws of shape {self.on_data.shape}")
         for name, laws in (("on_data", self.on_data), ("on_neighbour", self.on_neighbour)):
             if not np.all((laws >= 0) & (laws <= 1)):
                 raise InvalidInput(name, laws.tolist(), "probabilities in [0, 1]")
+        if not 0 <= error < 1:  # with NaN, or where Q may be 0, no loss would be possible, and none charged
+            raise InvalidInput("error", error, "a relative error in [0, 1)")
 
     def delta(self, epsilon: float) -> float:
         """Return δ of one release at ``epsilon`` ≥ 0 [nats], rounded up."""

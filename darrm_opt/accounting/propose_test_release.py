@@ -254,7 +254,7 @@ class Reference:
         self._losses: dict[float, tuple[UnpublishedLoss, dict[int, float]]] = {}
 
     def renyi(self, order: float, moved: int) -> float:
-        """Return the loss of so many queries at λ [nats], with voters moved."""
+        """Return the loss of the batch's queries at λ [nats], with voters moved."""
         if order not in self._losses:
             self._losses[order] = (self._few.loss(self._counts, order), {})
         loss, known = self._losses[order]

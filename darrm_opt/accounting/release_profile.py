@@ -416,7 +416,7 @@ class NoisyMajority:
         return self if voters is self.problem else NoisyMajority(self.noise, voters)
 
     def guarantees(self, releases: int, *, fresh: bool, queries: int | None = None) -> Releases:
-        """Return what is proved of so many releases.
+        """Return the guarantees of a number of releases.
 
         Args:
             releases: how many.

@@ -101,7 +101,7 @@ def sampled_accounts(
 ) -> dict[str, Callable[[], Privacy]]:
     """Return the accounts of sampled releases, by name.
 
-    ``bounds``: what is proved of one release where a record moves so many votes. ``sampled_laws``: the laws of one
+    ``bounds``: the guarantee of one release if a record moves a number of votes. ``sampled_laws``: the laws of one
     answer with noise that is cut off with at most a chance. ``together``: ε at a δ of the labels that one sample
     serves, as if every record were in it; ``divergences``: their Rényi divergences at any orders.
     """
@@ -297,7 +297,7 @@ TAIL = 1e-14
 
 
 def direction_pld(direction: Sequence[LawPairs], missing: float, queries: int, step: float) -> Pld:
-    """Return the PLD of so many releases whose pairs are in one direction, on multiples of ``step``.
+    """Return the PLD of ``queries`` releases whose pairs are in one direction, on multiples of ``step``.
 
     ``missing``: as in `charged_noise`, of one release.
     """
@@ -333,7 +333,7 @@ def _chords(knots: Array, deltas: Array) -> Callable[[Array], Array]:
 def composed_epsilon(
     profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float
 ) -> float:
-    """Return ε of so many releases with a profile, by its PLD, on a grid that is fine for their spread."""
+    """Return ε of ``queries`` releases with a profile, by its PLD, on a grid that is fine for their spread."""
     if queries == 1:  # no grid needed: the profile itself, which is flat from its last knot on
         return epsilon_at_delta(lambda epsilon: float(profile(np.array([epsilon]))[0]), delta, float(knots[-1]), LEAK)
     largest = _largest_loss(knots, deltas, queries, RARE_SHARE * delta)
@@ -348,7 +348,7 @@ def composed_epsilon(
 
 
 def _largest_loss(knots: Array, deltas: Array, queries: int, rare: float) -> float:
-    """Return a loss beyond which those of so many releases have at most a chance ``rare``."""
+    """Return a loss that ``queries`` releases together exceed with chance ``rare`` at most."""
     # Losses above the largest count as infinite, and those below its negative as that: either has to be rare.
     above = knots[(deltas - deltas[-1]) * queries <= rare]
     below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
@@ -356,7 +356,7 @@ def _largest_loss(knots: Array, deltas: Array, queries: int, rare: float) -> flo
 
 
 def _of_both_directions(knots: Array, deltas: Array, queries: int, delta: float) -> Privacy:
-    """Return ε of so many releases of which δ is known at losses from 0 on, for both orders of the neighbours."""
+    """Return ε of ``queries`` releases whose δ is known at losses from 0 on, for both orders of the neighbours."""
     both, all_knots = symmetric_profile(_chords(knots, deltas)), np.concatenate([-knots[:0:-1], knots])
     return Privacy(composed_epsilon(both, all_knots, both(all_knots), queries, delta), delta)
 

@@ -90,7 +90,7 @@ class Effort(NamedTuple):
     convolved: int = 100_000  # most releases of a γ whose profile is convolved, if the recursion is too long
 
     def for_search(self, releases: int, *, quick: bool = False) -> Effort:
-        """Return what one of many totals of so many releases may take: about a second, or next to nothing."""
+        """Return the effort of one account of ``releases`` releases in a search: about a second, or next to nothing."""
         if releases > (MIN_TOO_MANY if quick else MAX_BY_BITS):
             return Effort(self.points, 0.0, 0)
         return Effort(min(self.points, max(MIN_SEARCHED, MAX_GRID // max(1, releases))), self.updates)
@@ -480,12 +480,12 @@ def cost(
     skip: Collection[str] = (),
     enough: float = -math.inf,
 ) -> ReleaseTotal:
-    """Return what so many releases of a mechanism cost together.
+    """Return what a number of releases of a mechanism cost together.
 
     Each release may be chosen freely in view of the earlier answers. ``skip``: accounts that are not asked, where a
     first estimate is enough or they take long. ``enough``: as of `total_of`.
 
-    Guarantees: Sound for every adaptive sequence of up to so many releases, for voters that are not private; ε is
+    Guarantees: Sound for every adaptive sequence of up to ``releases`` releases, for voters that are not private; ε is
     rounded up.
     Source: each account has its own (docs/accounting.md).
     """
@@ -551,7 +551,7 @@ def _sampled_total(
 def _with_unsampled(
     mechanism: Accountable, all_in: int, accounts: dict[str, Callable[[], Privacy]], delta: float, skip: Collection[str]
 ) -> ReleaseTotal:
-    """Return the least of accounts and of those of so many releases that every record is in, 0 for none."""
+    """Return the least of accounts and of those of ``all_in`` releases that include every record, 0 for none."""
     found = ReleaseTotal(delta, *evaluate(accounts, skip))
     if not all_in:
         return found

@@ -198,7 +198,7 @@ def _recommended(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privac
 
 
 def _proved_total(mechanism: VoteMechanism, releases: int, total: Privacy | None, sampling: Sampling | None) -> Privacy:
-    """Return the total of so many releases, proved here; where none is named, at `SINGLE_DELTA`."""
+    """Return the total of a number of releases, proved here; at `SINGLE_DELTA` if no total is named."""
     if total is None:
         return Privacy(mechanism.epsilon(releases, SINGLE_DELTA, sampling), SINGLE_DELTA)
     if not mechanism.fits(total, releases, sampling):

@@ -185,14 +185,14 @@ class VoteMechanism(ABC):
 
     @abstractmethod
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases, for every account (`darrm_opt.accounting.total`).
+        """Return the guarantees of a number of releases, for every account (`darrm_opt.accounting.total`).
 
         Args:
             releases: how many.
         """
 
     def at_sensitivity(self, votes: int) -> ReleaseGuarantee | None:
-        """Return what is proved of one release where a record moves so many votes; None where nothing is.
+        """Return the guarantee of one release if a record moves a number of votes; None if nothing is proved.
 
         Args:
             votes: 1..K.
@@ -352,7 +352,7 @@ class VoteMechanism(ABC):
         estimate: Callable[[Self], float | None] | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Self:
-        """Return the mechanism at the most useful value of its parameter at which so many releases fit in a total.
+        """Return the mechanism at the most useful value of its parameter at which a number of releases fit in a total.
 
         Args:
             K: voters.
@@ -478,7 +478,7 @@ class VoteMechanism(ABC):
         return NoiseFunction.from_upper_half((2 * chances - 1).clip(0.0, 1.0), self.K)
 
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> ReleaseTotal:
-        """Return what so many releases cost together at δ, by the least of all accounts.
+        """Return what a number of releases cost together at δ, by the least of all accounts.
 
         Args:
             releases: how many.
@@ -488,7 +488,7 @@ class VoteMechanism(ABC):
         return cost(self, releases, delta, sampling)
 
     def epsilon(self, releases: int, delta: float, sampling: Sampling | None = None) -> float:
-        """Return ε of so many releases together at δ, proved, rounded up [nats].
+        """Return ε of a number of releases together at δ, proved, rounded up [nats].
 
         Args:
             releases: how many.
@@ -498,7 +498,7 @@ class VoteMechanism(ABC):
         return self.cost(releases, delta, sampling).epsilon
 
     def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        """Return whether so many releases are proved to fit in a total (ε, δ).
+        """Return whether a number of releases are proved to fit in a total (ε, δ).
 
         Args:
             budget: the total.

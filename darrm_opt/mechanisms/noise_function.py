@@ -145,7 +145,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
         return (self.problem.voter,) if self.problem.voter.epsilon < math.inf else ()
 
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases: the target of each and its exact profile, or the models."""
+        """Return the guarantees of the releases: the target of each and its exact profile, or the models."""
         return self.release.guarantees(releases, fresh=self.fresh)
 
     def record(self) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class NoisyMaximum(VoteMechanism):
         return rho
 
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases: their checks, if there are any, and up to the cap their labels."""
+        """Return the guarantees of the releases: their checks, if there are any, and up to the cap their labels."""
         labels = releases if self.cap is None else min(releases, self.cap)
         laws = None
         # Without a check two classes are one bit, whose pairs are few enough to be listed.

@@ -54,7 +54,7 @@ class PlainVote(VoteMechanism):
         return leaders(counts, source)
 
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many trainings: r models each."""
+        """Return the guarantees of a number of trainings: of r models each."""
         return [(ReleaseGuarantee(self.model), releases * self.affected)]
 
     def leader_chances(self, counts: CountTable) -> Array:

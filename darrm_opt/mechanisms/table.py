@@ -100,13 +100,13 @@ class RuleMechanism(TableMechanism):
         return f"a table, each released class {guarantee(self.problem.target)}"
 
     def bounds(self, releases: int) -> Releases:
-        """Return what is proved of so many releases: the target, and the laws of all edges."""
+        """Return the guarantees of the releases: the target, and the laws of all edges."""
         # With δ > 0 the linear program uses it up on every edge: the target is then the better account among classes.
         exact = self.classes == 2 or self.problem.target.delta == 0 or releases == 1
         return [(ReleaseGuarantee(self.problem.target, (lambda: self._laws) if exact else None), releases)]
 
     def at_sensitivity(self, votes: int) -> ReleaseGuarantee:
-        """Return what is proved of one release where a record moves so many votes."""
+        """Return the guarantee of one release if a record moves ``votes`` votes."""
         return ReleaseGuarantee(
             self.problem.target if votes <= self.affected else None, lambda: table_laws(self.table, votes)
         )
@@ -238,7 +238,7 @@ class GroupTableMechanism(TableMechanism):
         return [(ReleaseGuarantee(None if once else reach.event, shown, models=models), releases)]
 
     def group_cost(self, number: int, releases: int, delta: float) -> ReleaseTotal:
-        """Return what so many releases cost the records of one group, 0..G−1, at δ.
+        """Return what a number of releases cost the records of one group, 0..G−1, at δ.
 
         Guarantees: for neighbours that differ in one record, which moves at most ``affected`` voters of that group and
         no other voter, the releases together are (ε, δ)-indistinguishable.
@@ -246,7 +246,7 @@ class GroupTableMechanism(TableMechanism):
         return self.reach_cost(self.group(number), releases, delta)
 
     def reach_cost(self, reach: VoterReach, releases: int, delta: float) -> ReleaseTotal:
-        """Return what so many releases cost those whom a record reaches, at δ."""
+        """Return what a number of releases cost the voters that a record reaches, at δ."""
         return total_of(self._bounds(reach, releases), delta)
 
     def leader_chances(self, counts: CountTable) -> Array:

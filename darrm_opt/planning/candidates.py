@@ -110,7 +110,7 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
 def best_target_of(
     question: Question, voters: Problem, queries: int, total: Privacy, *, quick: bool = False
 ) -> BestTarget:
-    """Return the best target for so many queries to some voters within a total, as a question wants its γ."""
+    """Return the best target for a number of queries to some voters within a total, as a question wants its γ."""
     asked = (voters.K, voters.voter, queries, total, voters.affected, question.gamma_objective)
     return best_target(*asked, fresh=question.fresh, quick=quick, stop=question.stop)
 

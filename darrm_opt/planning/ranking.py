@@ -81,7 +81,7 @@ def plan(
             once, (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
         least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: `MIN_ACCURACY` between two
             classes, and as far from a guess among more.
-        mechanisms: those to compare, of `MECHANISMS`; those that are not for so many classes are left out.
+        mechanisms: those to compare, of `MECHANISMS`; those that are not for this number of classes are left out.
         bags: how subsamples are drawn (`darrm_opt.bagging.Bags`), where each voter is a model trained on one of its
             own; neighbours replace one record, the voters' (ε, Δ) must hold with the subsample given, and ``affected``
             is not given.

@@ -91,7 +91,7 @@ def _cheapest(proposals: list[_Proposal], question: Question) -> list[_Proposal]
 
 
 def _quick_design(question: Question, queries: int, total: Privacy) -> Solution:
-    """Return γ_opt of the best target of so many queries within a total, as `plan` finds it."""
+    """Return γ_opt of the best target of a number of queries within a total, as `plan` finds it."""
     return best_target_of(question, question.released, queries, total, quick=True).solution
 
 

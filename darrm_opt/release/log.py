@@ -170,7 +170,7 @@ class ReleaseLog:
                 What is certified is proved private first.
             budget: total (ε, δ) of all releases; how many fit is proved by the least of all accounts.
             queries: or this many releases, whose total cost is then for the caller to know; with a budget, it is
-                proved that so many fit.
+                proved that this many fit.
             fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
                 answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
                 (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another
@@ -348,7 +348,7 @@ class ReleaseLog:
         return _in_words(self._budget, self.limit)
 
     def cost(self, releases: int, delta: float) -> ReleaseTotal:
-        """Return what so many releases of its mechanism cost together, as `VoteMechanism.cost`.
+        """Return what a number of releases of its mechanism cost together, as `VoteMechanism.cost`.
 
         Args:
             releases: how many.
@@ -363,7 +363,7 @@ class ReleaseLog:
         return self._mechanism.cost(releases, delta, self._sampling)
 
     def group_costs(self, releases: int, delta: float) -> list[ReleaseTotal]:
-        """Return what so many releases cost the records of each group of a table of groups, in their order.
+        """Return what a number of releases cost the records of each group of a table of groups, in their order.
 
         Args:
             releases: how many; as for `cost`.

@@ -52,7 +52,7 @@ def cheapest(accounts: Accounts) -> tuple[float, str]:
 
 
 def event_accounts(events: Iterable[tuple[Privacy, int]], delta: float) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of releases of which each is (ε, δ)-DP, and so many of each kind: by sums, and optimal."""
+    """Return the accounts of (ε, δ)-DP releases, a number of each kind: by sums, and optimal."""
     counts: Counter[Privacy] = Counter()
     for privacy, count in events:
         counts[privacy] += count

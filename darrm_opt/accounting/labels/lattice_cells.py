@@ -24,6 +24,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.labels.noisy_bit import (
     GRID_END,
     GRID_STEP,
@@ -268,7 +269,7 @@ def _quick_bounds(p: Array, q: Array, orders: Array) -> Array:
         rounding = QUICK_ERROR / abs(order * b)
         above[place] = terms.sum(axis=0) * (1 / (order * b) + margin + rounding) + on_neighbour / order
         above[place] += margin + rounding * (2 * order + 1) - on_data / b
-    return above
+    return upper_bound(above)
 
 
 def pair_divergences(p: Array, q: Array, orders: Array) -> Array:

@@ -186,7 +186,7 @@ def counts_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
 
 
 def _gains(votes: int, largest: int, counts: int) -> list[tuple[int, ...]]:
-    """Return the ways in which up to ``counts`` counts gain so many votes, at most ``largest`` each, decreasing."""
+    """Return the ways in which up to ``counts`` counts gain a number of votes, at most ``largest`` each, decreasing."""
     if not votes:
         return [()]
     if not counts:

@@ -214,7 +214,7 @@ MAX_STEPS = 10**6
 """Most values of noise that are listed for one bound: σ up to some 20,000."""
 
 MANY_STEPS = 10_000
-"""Values from which they are summed at once; the errors of their exponents are within those of so many steps."""
+"""Values from which they are summed at once; the errors of their exponents are within those of as many steps."""
 
 MIN_EXPONENT = -700.0
 """Least logarithm of a chance that is a normal double."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vo
 from darrm_opt import Privacy
 from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
-from darrm_opt.accounting.guarantee import ReleaseGuarantee
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, estimated_shift
+from darrm_opt.accounting.labels import lattice_cells
 from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
 from darrm_opt.accounting.labels.data_dependent import LogTails
+from darrm_opt.accounting.labels.noisy_bit import values_on_grid
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
@@ -41,6 +44,24 @@ def test_what_is_not_a_number_bounds_nothing() -> None:
     assert (
         ReleaseTotal(0.1, {}).or_less({"none": math.nan}).epsilon == EpsilonBound(math.nan, "none").epsilon == math.inf
     )
+
+
+@for_each("error", [math.nan, 1.0, math.inf, -0.5])
+def test_laws_of_unknown_error_are_rejected(error: float) -> None:
+    with pytest.raises(InvalidInput, match="error"):  # they would cost nothing at a delta of 0
+        LawPairs([[0.5, 0.5]], [[0.25, 0.75]], error=error)
+
+
+def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() -> None:
+    orders = np.linspace(1.5, 4, 6)
+    p, q = np.array([[0.5, 0.3, 0.2], [0.6, 0.2, 0.2]]), np.array([[0.4, 0.35, 0.25], [0.3, 0.4, 0.3]])
+    assert np.all(lattice_cells._largest(p, q, orders) > 0)
+    p[1] = math.nan
+    bits = np.array([[0.25, 0.75], [0.5, 0.5], [math.nan, 0.5], [0.75, 0.25]])
+    for lost in (lattice_cells._largest(p, q, orders), values_on_grid(bits, bits[:, ::-1], 0.0, 0.1, orders)):
+        bound = partial(PowerDivergence, orders, lost, math.inf, "lost")
+        assert np.all(bound().at(orders) == math.inf)
+        assert 0 < (estimated_shift([(ReleaseGuarantee(divergence=bound), 2)]) or 0.0) < math.inf
 
 
 def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:

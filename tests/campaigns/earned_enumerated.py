@@ -18,13 +18,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
-from pathlib import Path
 from random import Random
 
 import numpy as np
 
 from campaigns.enumerated import Law, checked_law, gaussian_masses, noisy_law
-from campaigns.pages import listed, numbered, origin, publish, read_options
+from campaigns.pages import CASES, listed, numbered, publish_cases, read_options, show_finding
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, Proposal, VoteBatch
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -152,9 +151,7 @@ def examine(case: Case) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if anything is wrong."""
-    options = read_options(
-        __doc__, arguments, batches=5000, seed=1, minutes=(math.inf, "time after which it ends"), write=(Path, "page")
-    )
+    options = read_options(__doc__, arguments, batches=5000, **CASES)
     shapes, orders, wrong = Counter[str](), set[float](), 0
     for number in numbered(options.batches, options.minutes):
         case = random_case(Random(f"{options.seed} {number}"))
@@ -163,21 +160,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         orders.add(case.proposal.order)
         for each in examine(case):
             wrong += 1
-            sys.stdout.write(f"{each}: {case}\n")
-            sys.stdout.flush()
-    text = [
-        HEADING,
-        "",
+            show_finding(f"{each}: {case}")
+    lines = [
         "Batches of two queries whose test leaves nothing in hand, against all data sets, all neighbours of each and all",
         "transcripts: the total (ε, δ), the Rényi loss by the votes, and the losses of neighbours.",
         "",
         f"{shapes.total()} batches at {len(orders)} orders from {min(orders)} to {max(orders)}: {wrong} wrong. By size:",
         listed(shapes),
-        "",
-        origin(f"make earned-enumerated ARGS='--batches {shapes.total()} --seed {options.seed}'"),
-        "",
     ]
-    publish("\n".join(text), options.write, HEADING)
+    command = f"make earned-enumerated ARGS='--batches {shapes.total()} --seed {options.seed}'"
+    publish_cases(lines, command, options.write, HEADING)
     return min(wrong, 1)
 
 

@@ -17,13 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from campaigns.pages import listed, numbered, origin, publish, read_options
+from campaigns.pages import CASES, listed, numbered, publish_cases, read_options, show_finding
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, cost
 from darrm_opt.mechanisms import VoteMechanism
@@ -236,30 +235,23 @@ def examine(case: Case, *, tight: bool) -> tuple[ReleaseTotal, list[Finding]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = read_options(
-        __doc__, arguments, totals=5000, seed=1, minutes=(math.inf, "time after which it ends"), write=(Path, "page")
-    )
+    options = read_options(__doc__, arguments, totals=5000, **CASES)
     accounts, wrong = Counter[str](), 0
     for number in numbered(options.totals, options.minutes):
         found, findings = examine(random_case(Random(f"{options.seed} {number}")), tight=True)
         accounts[found.account] += 1
         for each in findings:
             wrong += 1
-            sys.stdout.write(f"{each.kind}: stated {each.stated}, exact {each.exact}: {each.case}\n")
-            sys.stdout.flush()
-    text = [
-        HEADING,
-        "",
+            show_finding(f"{each.kind}: stated {each.stated}, exact {each.exact}: {each.case}")
+    lines = [
         "Random mechanisms of up to six voters among up to three classes, sampled or not, for up to three releases, against",
         "an adaptive adversary who is enumerated: laws of noise from their definitions, all pairs of votes. Each account's",
         f"ε is held against the δ that is attained there, the least also against the least that is true, to {TIGHT - 1:.0%}.",
         "",
         f"{accounts.total()} totals, {wrong} wrong. The least by account: {listed(accounts)}",
-        "",
-        origin(f"make enumerated ARGS='--totals {accounts.total()} --seed {options.seed}'"),
-        "",
     ]
-    publish("\n".join(text), options.write, HEADING)
+    command = f"make enumerated ARGS='--totals {accounts.total()} --seed {options.seed}'"
+    publish_cases(lines, command, options.write, HEADING)
     return min(wrong, 1)
 
 

@@ -15,13 +15,12 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from campaigns.pages import listed, numbered, origin, publish, read_options
+from campaigns.pages import CASES, listed, numbered, publish_cases, read_options, show_finding
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling
 from darrm_opt.accounting.calibrate import epsilon_each
@@ -324,34 +323,22 @@ def _kind(wrong: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask, and print what is wrong."""
-    options = read_options(
-        __doc__,
-        arguments,
-        questions=50_000,
-        seed=1,
-        minutes=(math.inf, "time after which it ends"),
-        write=(Path, "page"),
-    )
+    options = read_options(__doc__, arguments, questions=50_000, **CASES)
     done, kinds = 0, Counter[str]()
     for wrong in random_questions(numbered(options.questions, options.minutes), options.seed):
         done += 1
         if wrong:
             kinds[_kind(wrong)] += 1
-            sys.stdout.write(f"{wrong}\n")
-            sys.stdout.flush()
-    text = [
-        HEADING,
-        "",
+            show_finding(wrong)
+    lines = [
         f"{len(QUESTIONS)} kinds of questions to accounts, bounds and calibrations, at orders up to 1e300, σ from 1e-3 to 1e6",
         "votes, ε from 1e-12 to 500, δ from 1e-300 to 0.999: each ends in a number or ∞, or in an error with its reason, and",
         "costs no less with more releases, less noise or a smaller δ.",
         "",
         f"{done} questions, {kinds.total()} wrong{': ' + listed(kinds) if kinds else '.'}",
-        "",
-        origin(f"make extremes ARGS='--questions {done} --seed {options.seed}'"),
-        "",
     ]
-    publish("\n".join(text), options.write, HEADING)
+    command = f"make extremes ARGS='--questions {done} --seed {options.seed}'"
+    publish_cases(lines, command, options.write, HEADING)
     return int(bool(kinds))
 
 

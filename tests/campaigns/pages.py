@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import math
 import re
 import sys
 import time
@@ -17,13 +18,17 @@ from darrm_opt import __version__
 
 
 def read_options(doc: str | None, arguments: Sequence[str] | None, **options: Any) -> argparse.Namespace:
-    """Read a campaign's options, each given by its default, or by its type if it has none; beside it perhaps a help."""
+    """Read a campaign's options, each given by its default, or by its type if it has none, alone or with a help text."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, option in options.items():
         value, text = option if isinstance(option, tuple) else (option, None)
         kind, default = (value, None) if isinstance(value, type) else (type(value), value)
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
     return parser.parse_args(arguments)
+
+
+CASES: dict[str, Any] = {"seed": 1, "minutes": (math.inf, "time after which it ends"), "write": (Path, "page")}
+"""Options of a campaign of numbered cases."""
 
 
 def numbered(count: int, minutes: float) -> Iterator[int]:
@@ -44,6 +49,17 @@ def origin(command: str, *packages: str) -> str:
 def listed(counts: Counter[str]) -> str:
     """Return counts as the end of a sentence, the most frequent first."""
     return ", ".join(f"{name} {count}" for name, count in counts.most_common()) + "."
+
+
+def show_finding(text: str) -> None:
+    """Print what is wrong with a case at once: a campaign may run for hours."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def publish_cases(lines: Sequence[str], command: str, path: Path | None, heading: str) -> None:
+    """Publish what a campaign of numbered cases found, and the ``command`` that repeats it."""
+    publish("\n".join([heading, "", *lines, "", origin(command), ""]), path, heading)
 
 
 def publish(text: str, path: Path | None, heading: str) -> None:

@@ -49,7 +49,7 @@ def test_what_is_not_a_number_bounds_nothing() -> None:
 @for_each("error", [math.nan, 1.0, math.inf, -0.5])
 def test_laws_of_unknown_error_are_rejected(error: float) -> None:
     with pytest.raises(InvalidInput, match="error"):  # they would cost nothing at a delta of 0
-        LawPairs([[0.5, 0.5]], [[0.25, 0.75]], error=error)
+        LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]), error=error)
 
 
 def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() -> None:

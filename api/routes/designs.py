@@ -1,8 +1,7 @@
 """Routes of stored designs: list, read, tag, and compare two.
 
-Tags are shared names of the server: whoever may have designs made here may give and take them, and all see the same;
-with private designs, tags and designs are each client's own. Tags stand beside the answers, in a table of their own,
-and change no answer.
+All clients share the tags: each may add and remove any, unless designs are private; then each client sees the tags that
+it added, and those that were added for all. Tags are stored in a table of their own and change no answer.
 """
 
 from __future__ import annotations

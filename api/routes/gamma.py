@@ -136,7 +136,7 @@ async def _design(params: DesignRequest, form: str, request: Request, query: tup
             return table_response(GammaAnswer.model_validate(answer), form, "gamma", gamma_columns(answer))
         body = _encode_and_cache(answer, form, cache, query)
     else:
-        await service.grant(task, {})
+        await service.grant(task, {"id": task.key})
         service.store.reads.add(task.key)
         audit.mention_question(task.key)
         metrics.count_lookups("memory")

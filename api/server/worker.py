@@ -154,6 +154,10 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
             _stop_workers([slot.process for slot in slots if slot.has_started], settings.stop_seconds + KILL_SECONDS)
 
 
+LONG_PATH = "AF_UNIX path too long"
+"""Python's error if the name of TMPDIR is too long for the socket of the process that workers are forked from."""
+
+
 class _WorkerSlot:
     """One worker slot and its present process."""
 
@@ -181,7 +185,10 @@ class _WorkerSlot:
             try:
                 self.process = ForkServerProcess(target=run_worker, args=self._arguments)
                 self.process.start()
-            except OSError:  # its socket's path would be too long: TMPDIR has a long name
+            except (OSError, EOFError) as err:
+                was_killed = isinstance(err, ConnectionError | EOFError)  # that process, just now
+                if not (was_killed or str(err) == LONG_PATH):
+                    raise
                 self.process = SpawnProcess(target=run_worker, args=self._arguments)
                 self.process.start()
         self._start_time = time.monotonic()

@@ -280,12 +280,17 @@ LONG_SECONDS = 60.0
 """Time, expected or taken so far, from which a job is long [s]: `JobWorker` may keep a place free of such jobs."""
 
 MAX_ATTEMPTS = 5
-"""Attempts after which a job is failed because it takes its server down with it.
+"""Attempts after which a job that never ended is failed.
 
 This is not about a solver process that crashes: the pool notices, and begins its task once more
-(`solver_cache.process_pool`). Here the whole server was gone, which on a machine that is restarted again and again
-is seldom the job's fault.
+(`solver_cache.process_pool`). Here the whole server was gone, or its store, which on a machine that is restarted again
+and again is seldom the job's fault.
 """
+
+_MANY_ATTEMPTS = "It was begun {} times and never ended: each time the server died, or its store failed."
+
+STORE_FAILED = "The store of answers cannot be used. Try again later; the server's log says what is wrong."
+"""Reason of a job for its subscribers, who do not learn where the store is."""
 
 SAVE_DELAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses before each attempt to record how a job ended [s]. After the last one its lease runs out."""
@@ -410,7 +415,7 @@ class JobWorker:
             self._events.publish(job)
             # A job that kills its worker comes back from the queue each time: it ends here, with the reason.
             if job.attempts > MAX_ATTEMPTS:
-                await self._fail(job, f"It was begun {job.attempts - 1} times, and each time the server died.", None)
+                await self._fail(job, _MANY_ATTEMPTS.format(job.attempts - 1), None)
             else:
                 with traces.job_span(job) as set_outcome:
                     set_outcome(await self._handle(job, stop_event))
@@ -452,9 +457,9 @@ class JobWorker:
         except PoolClosed:  # the server stops, which is not the job's fault: another worker takes it up at once
             await self._abandon(job)
             return "abandoned"
-        except CacheError as err:  # the store's fault: who waits here is told, and when its lease is over it is redone
+        except CacheError as err:  # not the job's fault: subscribers get the error, and after its lease it is retaken
             _LOG.warning("job %s: %s", job.id, err)
-            self._events.publish(replace(job, state="failed", reason=str(err)), error=err)
+            self._events.publish(replace(job, state="failed", reason=STORE_FAILED), error=err)
             return "abandoned"
         except DarrmError as err:
             await self._fail(job, str(err), err)

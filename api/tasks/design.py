@@ -125,9 +125,9 @@ class DesignTask:
                 "method",
             )
 
-    def design_keys(self, answer: dict[str, Any]) -> Collection[str]:  # noqa: ARG002 - the protocol's
-        """Return its own key."""
-        return [self.key]
+    def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
+        """Return the key of the γ."""
+        return [answer["id"]]
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the stored answer, proved again, or None."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -48,6 +52,32 @@ def test_a_worker_that_dies_is_replaced(
     assert supervised(worker_lives.dies_once, tmp_path, monkeypatch)
     assert len(list(tmp_path.iterdir())) == 2
     assert "ended (-9) and is replaced" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "is_started"),
+    [
+        (OSError("AF_UNIX path too long"), True),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), True),  # the process to fork from was killed
+        (EOFError("unexpected EOF"), True),
+        (OSError(errno.EMFILE, "Too many open files"), False),
+    ],
+)
+def test_a_worker_that_cannot_be_forked_is_started_anew_unless_processes_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, is_started: bool
+) -> None:
+    anew: list[str] = []
+
+    def fail(_: ForkServerProcess) -> None:
+        raise error
+
+    monkeypatch.setattr(ForkServerProcess, "start", fail)
+    monkeypatch.setattr(SpawnProcess, "start", lambda process: anew.append(process.name))
+    with socket.socket() as listening:
+        slot = worker._WorkerSlot(Settings(cache_url="memory"), listening)
+        with nullcontext() if is_started else pytest.raises(OSError, match="Too many open files"):
+            slot.start()
+    assert slot.has_started == bool(anew) == is_started
 
 
 def test_files_in_the_current_folder_are_not_imported_by_a_worker(

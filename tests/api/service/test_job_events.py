@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api.errors.problem_details import ShuttingDown
-from api.service.jobs import LONG_SECONDS, JobEvents, JobWorker
-from solver_cache import open_store
+from api.service.jobs import LONG_SECONDS, STORE_FAILED, JobEvents, JobWorker
+from solver_cache import CacheError, open_store
 from solver_cache.database.jobs import Job
 
 
@@ -58,6 +58,37 @@ def test_a_job_that_is_followed_is_known_without_a_look_at_the_store_until_it_is
         events.publish(replace(job, state="done"))
         assert events.followed("a") is None  # its row says more, and it may have been submitted again
         await follower.aclose()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_a_job_that_meets_a_failing_store_is_done_once_the_store_is_back() -> None:
+    async def test() -> None:
+        jobs = open_store("memory").jobs
+        queued = jobs.submit("a", "gamma", "{}")
+        events, begun = JobEvents(jobs, directly), list[int]()
+
+        async def handle(job: Job, _: Any) -> tuple[str, Any]:
+            begun.append(job.attempts)
+            if job.attempts == 1:
+                raise CacheError("postgresql://secret/place", "gone, nowhere to be found", "")
+            return '{"answer":1}', {"answer": 1}
+
+        worker = JobWorker(jobs, events, directly, {"gamma": handle}, size=1, lease=1e-3)
+        worker.start()
+        *_, last = [update async for update in events.subscribe(queued)]
+        assert (last.job.state, last.job.reason) == ("failed", STORE_FAILED)  # no word of the place
+        assert isinstance(last.error, CacheError)  # for a request that waits: 503
+        stored = jobs.get("a")
+        assert stored is not None
+        assert stored.state in {"running", "done"}
+        if not stored.over:
+            *_, last = [update async for update in events.subscribe(stored)]
+        await worker.close()
+        assert begun == [1, 2]
+        done = jobs.get("a")
+        assert done is not None
+        assert (done.state, done.result) == ("done", '{"answer":1}')
 
     asyncio.run(asyncio.wait_for(test(), 60))
 

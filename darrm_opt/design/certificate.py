@@ -151,14 +151,16 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
     if len(constraints) == 1:
         (constraint,) = constraints
         return repair(noise, worst_case(noise, constraint), constraint)
-    return _repair_for_all(noise, constraints)
+    return repair_for_all(noise, constraints)
 
 
-def _repair_for_all(noise: NoiseFunction, constraints: list[PrivacyConstraint]) -> tuple[NoiseFunction, Certificate]:
+def repair_for_all(
+    noise: NoiseFunction, constraints: list[PrivacyConstraint], deadline: float = math.inf
+) -> tuple[NoiseFunction, Certificate]:
     """Scale γ until the search of every target proves it; the certificate is that of the least margin."""
     step, scaled = 2.0**-44, noise
     while step < 1:
-        pairs = [(worst_case(scaled, constraint), constraint) for constraint in constraints]
+        pairs = [(worst_case(scaled, constraint, deadline=deadline), constraint) for constraint in constraints]
         if all(worst.bound <= constraint.limit for worst, constraint in pairs):
             return scaled, _tightest(pairs)
         room = min(

@@ -9,18 +9,15 @@ targets, in the loosest reading of each.
 
 from __future__ import annotations
 
-import math
-import time
-
 import numpy as np
 
-from darrm_opt.design.certificate import certify
+from darrm_opt.design.certificate import certify, repair_for_all
 from darrm_opt.design.constraint import Counts, PrivacyConstraint, cached_rows
-from darrm_opt.design.cutting_planes import CUT_TOLERANCE, MAX_ROUNDS
+from darrm_opt.design.cutting_planes import CUT_TOLERANCE, MAX_ROUNDS, no_release
 from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram, dual_bound, in_increments
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.schedule import binding_family
+from darrm_opt.design.schedule import SolveClock, binding_family
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import TimeLimitReached, search_error
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
@@ -41,12 +38,11 @@ class TargetsSolver:
         objective: AnyObjective,
         shape: str,
         backend: str,
-        time_limit: float | None = None,
+        clock: SolveClock,
         watcher: Watcher | None = None,
     ) -> None:
         self._problem, self._objective, self._shape, self._backend = problem, objective, shape, backend
-        self._watcher, self._start = watcher, time.perf_counter()
-        self._deadline = self._start + (math.inf if time_limit is None else time_limit)
+        self._clock, self._watcher = clock, watcher
         self._constraints = [PrivacyConstraint.of(one) for one in problem.each_target]
         self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraints[0].entries)
         if self._goal.goal.rows.size:
@@ -62,32 +58,41 @@ class TargetsSolver:
         family = binding_family(self._constraints[0])
         for place in range(len(self._constraints)):
             self._add(place, family)
-        status, noise = Status.ITERATION_LIMIT, NoiseFunction(np.zeros(self._problem.K + 1))
+        status, noise = Status.ITERATION_LIMIT, no_release(self._problem.K)
         best = noise
         try:
             for _ in range(MAX_ROUNDS):
-                status, noise = self._program.maximise(self._goal.weights, self._remaining)
+                self._clock.check()
+                status, noise = self._program.maximise(self._goal.weights, self._clock.remaining)
                 if status is not Status.OPTIMAL:
                     break
                 self._rounds += 1
                 scale, is_violated = 1.0, False
                 for place, constraint in enumerate(self._constraints):
                     above = constraint.limit + min(CUT_TOLERANCE, 2 * search_error(constraint, 1.0))
-                    worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, deadline=self._deadline)
+                    worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, deadline=self._clock.deadline)
                     is_violated |= self._add(place, worst.cuts)
                     scale = min(scale, constraint.limit / max(worst.value, constraint.limit, 1e-300))
                 scaled = NoiseFunction(noise.values * scale)
                 best = max(best, scaled, key=self._goal.value)
-                self._tell(best, scale)
+                self._report(best, scale)
                 if not is_violated:
                     break
                 status = Status.ITERATION_LIMIT
         except TimeLimitReached:
             status = Status.TIME_LIMIT
-        certified, certificate = certify(self._problem, best if status is not Status.OPTIMAL else noise)
+        self._clock.begin_proof()
+        try:
+            if status is Status.OPTIMAL:
+                best = noise
+            elif not best.values.any():
+                best = self._closed_form()
+            certified, certificate = repair_for_all(best, self._constraints, self._clock.proof_deadline)
+        except TimeLimitReached:
+            status, (certified, certificate) = Status.TIME_LIMIT, certify(self._problem, no_release(self._problem.K))
         utility, upper_bound = self._goal.utility(certified), self._upper_bound()
         self._program.close()
-        seconds = {"total": time.perf_counter() - self._start}
+        seconds = {"total": self._clock.elapsed}
         return Solution(
             problem=self._problem,
             objective=self._objective,
@@ -102,18 +107,19 @@ class TargetsSolver:
             statistics=Statistics(self._program.rows, self._rounds, self._program.iterations, seconds),
         )
 
-    def _tell(self, best: NoiseFunction, scale: float) -> None:
-        if self._watcher is not None:
-            seconds, violation = time.perf_counter() - self._start, 1 / max(scale, 1e-300) - 1
-            utility = self._goal.utility(best)
-            self._watcher(Progress(self._rounds, self._program.rows, utility, 1.0, violation, seconds, best))
+    def _closed_form(self) -> NoiseFunction:
+        """Return the closed form of the target that allows least, where no round came to an end."""
+        from darrm_opt.design.closed_forms import best_closed_form
 
-    @property
-    def _remaining(self) -> float | None:
-        seconds = self._deadline - time.perf_counter()
-        if seconds <= 0:
-            raise TimeLimitReached
-        return None if seconds == math.inf else seconds
+        utility, deadline = self._goal.goal.utility, self._clock.proof_deadline
+        each = zip(self._problem.each_target, self._constraints, strict=True)
+        return min((best_closed_form(*one, utility, deadline)[0] for one in each), key=self._goal.utility)
+
+    def _report(self, best: NoiseFunction, scale: float) -> None:
+        if self._watcher is not None:
+            utility, violation = self._goal.utility(best), 1 / max(scale, 1e-300) - 1
+            rows = self._program.rows
+            self._watcher(Progress(self._rounds, rows, utility, 1.0, violation, self._clock.elapsed, best))
 
     def _add(self, place: int, multisets: Counts) -> bool:
         """Add the rows of a target that are new; return whether there are any."""
@@ -129,8 +135,8 @@ class TargetsSolver:
     def _upper_bound(self) -> float:
         """Return the bound by the last multipliers, with every row and limit in its target's loosest reading."""
         # The loop maximises the canonical goal; the multipliers for the utility itself prove the closer bound.
-        if time.perf_counter() < self._deadline:
-            self._program.maximise(self._goal.goal.weights, None if self._deadline == math.inf else 1.0)
+        if self._clock.remaining is None or self._clock.remaining > 0:
+            self._program.maximise(self._goal.goal.weights, None if self._clock.limit is None else 1.0)
         loosest = [PrivacyConstraint.loosest(problem) for problem in self._problem.each_target]
         rows = [cached_rows(loosest[place], multisets) for place, multisets in self._multisets]
         limits = [np.full(len(multisets), loosest[place].limit) for place, multisets in self._multisets]

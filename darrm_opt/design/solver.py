@@ -113,7 +113,10 @@ def solve(
 
         if method == "enumerate":
             raise InvalidInput("method", method, "'auto' or 'cuts', where there are several targets")
-        return TargetsSolver(asked, as_objective(objective), shape, backend, time_limit, progress).solve()
+        clock = SolveClock(time_limit)
+        for one in asked.each_target:
+            check_time_limit(one, clock)
+        return TargetsSolver(asked, as_objective(objective), shape, backend, clock, progress).solve()
     return Solver(asked, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
 
 

@@ -29,7 +29,7 @@ MAX_CELLS = 4000
 """Most cells of a table that is designed: rows are dense."""
 
 
-def cells_of(problem: Problem) -> Histograms | GroupCells:
+def cells_of(problem: Problem) -> AnyCells:
     """Return the cells of a problem's tables: partitions where the voters are not private, else counts of all groups.
 
     Raises:
@@ -147,3 +147,7 @@ class GroupCells(Cells):
         factorials = np.array([math.lgamma(n + 1) for n in range(max(self.sizes) + 1)])
         total = sum(factorials[K] for K in self.sizes)
         return np.asarray(total - factorials[self.counts].sum(axis=(1, 2)))
+
+
+AnyCells = Histograms | GroupCells
+"""The cells of a table."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import Array
 from darrm_opt.problem import Problem, real_number
-from darrm_opt.tables.groups import GroupCells, cells_of, group_cells
+from darrm_opt.tables.groups import AnyCells, GroupCells, cells_of, group_cells
 from darrm_opt.tables.priors import FORMS, Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import Histograms, histograms
 from darrm_opt.tables.table import Table
@@ -241,7 +241,7 @@ def counts_alike(objective: TableObjective) -> bool:
     return isinstance(objective, PluralityObjective) and objective.weights is None
 
 
-def question_cells(problem: Problem, objective: TableObjective) -> Histograms | GroupCells:
+def question_cells(problem: Problem, objective: TableObjective) -> AnyCells:
     """Return the cells of the tables that answer a question."""
     return cells_of(problem) if is_plurality(problem, objective) else group_cells(problem)
 
@@ -270,7 +270,6 @@ def utility(table: Table, objective: TableObjective) -> float:
     """
     if isinstance(table.cells, GroupCells):
         return expected(table, objective.worth(table.cells))
-    assert isinstance(table.cells, Histograms)  # noqa: S101 - for the type checker: there are no other cells
     weights, constant = plurality_of(objective).cell_weights(table.cells)
     return weighted_sum(table, weights) + constant
 

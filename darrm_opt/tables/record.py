@@ -24,7 +24,7 @@ from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, TargetProfile, Vote
 from darrm_opt.record import content_key
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, place_chances, verify_table
-from darrm_opt.tables.groups import GroupCells, cells_of, group_cells
+from darrm_opt.tables.groups import AnyCells, cells_of, group_cells
 from darrm_opt.tables.objective import (
     PluralityObjective,
     TableObjective,
@@ -35,7 +35,7 @@ from darrm_opt.tables.objective import (
     utility,
 )
 from darrm_opt.tables.priors import PluralityPrior, parse_prior
-from darrm_opt.tables.problem import Cells, Histograms
+from darrm_opt.tables.problem import Histograms
 from darrm_opt.tables.solver import TableSolution, TableStatistics
 from darrm_opt.tables.table import Table
 from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typed
@@ -50,7 +50,7 @@ FORMAT = 1
 """Version of the records."""
 
 
-def kind_of(cells: Cells) -> str:
+def kind_of(cells: AnyCells) -> str:
     """Return what the records of tables over such cells say they are."""
     return KIND if isinstance(cells, Histograms) else GROUP_KIND
 
@@ -324,7 +324,7 @@ def _checked_problem(record: Any) -> Problem:
     return problem
 
 
-def _cells(problem: Problem, kind: str) -> Histograms | GroupCells:
+def _cells(problem: Problem, kind: str) -> AnyCells:
     return group_cells(problem) if kind == GROUP_KIND else cells_of(problem)
 
 

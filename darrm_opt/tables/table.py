@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.tables.problem import Cells
+from darrm_opt.tables.groups import AnyCells
 
 Integers = NDArray[np.object_]
 
@@ -48,7 +48,7 @@ class Table:
     (0.5, 0.5)
     """
 
-    def __init__(self, cells: Cells, values: Any) -> None:
+    def __init__(self, cells: AnyCells, values: Any) -> None:
         self.cells = cells
         accepted = f"{cells.owners.size} numbers in [0, 1], one for each cell"
         try:
@@ -72,7 +72,7 @@ class Table:
             )
 
     @classmethod
-    def normalised(cls, cells: Cells, values: Any) -> Table:
+    def normalised(cls, cells: AnyCells, values: Any) -> Table:
         """Return the table nearest to real numbers that meet the sums up to rounding, or a solver's tolerance.
 
         Args:
@@ -84,7 +84,7 @@ class Table:
         return cls(cells, np.minimum(table * shrink[cells.owners], 1.0))
 
     @classmethod
-    def constants(cls, cells: Cells) -> list[Table]:
+    def constants(cls, cells: AnyCells) -> list[Table]:
         """Return releases that ignore the votes, private at any target, other than the uniform one: x = 0.
 
         Any class, and never ⊥; and ⊥ alone. Without ⊥ there is none that treats the classes alike.

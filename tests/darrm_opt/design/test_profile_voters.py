@@ -25,6 +25,7 @@ from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.separation.arcs import search_jointly
 from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
+from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import TargetProfile
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
@@ -212,6 +213,18 @@ def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: in
     assert monotone.noise.is_monotone
     assert monotone.utility <= found.upper_bound
     assert monotone.gap < 1e-7
+
+
+@pytest.mark.parametrize("voter", [Privacy(0.1, 1e-5), PrivacyProfile(TWO)], ids=["point", "profile"])
+def test_several_targets_have_a_release_to_fall_back_on(voter: Privacy) -> None:
+    asked = Problem(11, voter, TargetProfile([(0.2, 0.03), (0.4, 1e-3)]))
+    found = solve(asked, time_limit=1e-9)  # no round comes to an end
+    assert found.status is Status.TIME_LIMIT
+    assert 0.05 < found.utility < solve(asked).utility < found.upper_bound
+    assert verify(asked, found.gamma).margin >= 0
+    vast = Problem(100_001, Privacy(0.1, 1e-5), asked.target, 50_000)
+    with refused("time_limit"):  # as of one target: proving anything takes longer
+        solve(vast, time_limit=1)
 
 
 def test_invalid_targets_are_rejected() -> None:

@@ -157,14 +157,10 @@ class GroupPlanRequest(BudgetFields):
 
     def alike(self) -> ReleasePlanRequest | PluralityOptionsRequest | None:
         """Return the same request by K and epsilon where the voters are all alike, and count alike; else None."""
-        total, abstention = self.total(), self.price > 0
         check_accuracy(self.least_accuracy, self.classes)
         if len({group.weight for group in self.groups}) > 1:
             return None
-        voters = voter_groups(self.groups)
-        found = Problem(
-            groups=voters, target=total, affected=self.affected, classes=self.classes, abstention=abstention
-        ).merged
+        found = self.problem().merged
         given = self.model_dump(exclude_none=True, exclude={"groups", "classes", "ties", "price", "fresh"})
         if found.is_binary:
             voter: dict[str, Any] = {"profile": [list(point) for point in found.voter.points]}

@@ -137,22 +137,16 @@ OptionalVoterEpsilon = Annotated[
     _Nats | Literal["inf"] | None, about("epsilon", otherwise="needed unless a profile is given")
 ]
 
-StatedProfile = Annotated[
+_Curve = (
     list[Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
     | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
     | str
-    | None,
-    about("profile"),
-    read_by(remote_curve),
-]
+    | None
+)
 
-StatedTargets = Annotated[
-    list[Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
-    | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
-    | str
-    | None,
-    about("targets"),
-]
+StatedProfile = Annotated[_Curve, about("profile"), read_by(remote_curve)]
+
+StatedTargets = Annotated[_Curve, about("targets")]
 
 TargetsAnswer = Annotated[
     list[list[FiniteFloat]] | None,

@@ -27,7 +27,7 @@ from api.tasks.task import UNREADABLE, Task
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, State
-from solver_cache.location import CacheError
+from solver_cache.location import CacheError, ReadOnlyCache
 from solver_cache.process_pool import TaskTimeout
 from solver_cache.store import Store
 
@@ -345,7 +345,13 @@ class DesignService:
         if owner is None or (owner, task.key) in self._granted:
             return
         keys = task.design_keys(answer)
-        if not keys or await self.run_in_thread(self.store.designs.grant, keys, owner):
+        try:
+            is_granted = not keys or await self.run_in_thread(self.store.designs.grant, keys, owner)
+        except CacheError as err:  # the answer is there all the same
+            if not isinstance(err, ReadOnlyCache):
+                _LOG.warning("a client of the answer to %s cannot be stored: %s", task.key, err)
+            return
+        if is_granted:
             self._granted[owner, task.key] = None
             if len(self._granted) > MAX_GRANTED:
                 self._granted.popitem(last=False)

@@ -200,10 +200,12 @@ class Designs:
         query = f"{chosen} ORDER BY used, key LIMIT :most"
         with self._database.reading() as statements:
             [(total,)] = statements.rows(_TOTAL)
-            excess = 0 if max_bytes is None or total <= max_bytes else total - min(max_bytes, down_to or max_bytes)
+            excess = 0
+            if max_bytes is not None and total > max_bytes:
+                excess = int(total) - (max_bytes if down_to is None else min(max_bytes, down_to))
             if excess <= 0 and before is None:
                 return 0
-            keys = [str(key) for (key,) in statements.rows(query, excess=int(excess), before=before or "", most=most)]
+            keys = [str(key) for (key,) in statements.rows(query, excess=excess, before=before or "", most=most)]
         count = 0
         for page in _pages(keys):
             with self._database.writing() as statements:

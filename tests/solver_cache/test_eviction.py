@@ -96,6 +96,12 @@ def test_what_was_not_read_for_long_leaves(store: Store, clock: type[Clock]) -> 
     assert keys(store) == "b"
 
 
+def test_a_store_can_be_evicted_down_to_nothing(store: Store) -> None:
+    for key in "ab":
+        store.put(row(key))
+    assert store.designs.evict(max_bytes=SIZE, down_to=0) == 2
+
+
 def test_an_answer_that_leaves_takes_its_marks_and_clients_along(store: Store) -> None:
     store.put(row("a"), clients=["one"])
     read(store, "a")

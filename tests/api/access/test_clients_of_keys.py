@@ -142,6 +142,47 @@ def test_the_nearest_answer_of_another_client_is_not_offered(private: dict[str, 
     assert readers["two"].ask("/v1/gamma", "POST", **weaker)[0] == 404
 
 
+def test_a_private_job_is_seen_by_its_client_alone(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    texts = [create_key(path, name)[1] for name in ("one", "two")]
+    settings = {
+        "DARRM_KEYS": "keys.json",
+        "DARRM_PRIVATE_DESIGNS": "true",
+        "DARRM_SHORT_SECONDS": "0",  # every design is a job
+        "DARRM_WEBHOOK_SECRET": SECRET,
+    }
+    with serving(tmp_path, **settings) as service:
+        one, two = (Caller(service, text) for text in texts)
+        job = one.design(FIRST)
+        for end in ("", "/result", "/webhooks"):
+            assert (one.ask(f"/v1/jobs/{job}{end}")[0], two.ask(f"/v1/jobs/{job}{end}")[0]) == (200, 404)
+        assert two.ask(f"/v1/jobs/{job}/events")[0] == 404
+        assert two.ask(f"/v1/jobs/{job}/webhooks", "POST", url="https://example.com/end")[0] == 404
+        assert two.ask(f"/v1/jobs/{job}/stop", "POST")[0] == two.ask(f"/v1/jobs/{job}", "DELETE")[0] == 404
+        # Nor is it found out by the page behind it.
+        for path_of_list in ("jobs", "designs"):
+            assert one.ask(f"/v1/{path_of_list}?after={job}")[0] == 200
+            assert (
+                two.ask(f"/v1/{path_of_list}?after={job}")[0]
+                == two.ask(f"/v1/{path_of_list}?after={'0' * 64}")[0]
+                == 422
+            )
+
+
+def test_private_designs_are_shared_from_a_store_for_reading_only_too(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    first, second = (create_key(path, name)[1] for name in ("one", "two"))
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    of_all: dict[str, Any] = {"keys": path, "private_designs": True, "wait_seconds": 60}
+    with TestClient(create_app(Settings(cache_url=url, **of_all))) as client:
+        id_ = client.post("/v1/gamma", headers={"X-API-Key": first}, json=FIRST).json()["id"]
+    with TestClient(create_app(Settings(cache_url=f"{url}?mode=ro", solve="off", **of_all))) as client:
+        answer = client.post("/v1/gamma", headers={"X-API-Key": second}, json=FIRST)
+        assert (answer.status_code, answer.json()["id"]) == (200, id_)
+        seen = [client.get(f"/v1/gamma/{id_}", headers={"X-API-Key": text}).status_code for text in (first, second)]
+        assert seen == [200, 404]  # nobody could note that the second asked
+
+
 def test_private_designs_need_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_PRIVATE_DESIGNS", "true")
     with refused("DARRM_PRIVATE_DESIGNS", "'true'"):

@@ -25,13 +25,14 @@ from darrm_opt.answers.verification import (
     verify_profile,
     verify_tradeoff,
 )
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design.sweep import DIGITS, Parameter
 from darrm_opt.errors import DarrmError, InvalidInput, Rule, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
 
 if TYPE_CHECKING:

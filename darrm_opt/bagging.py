@@ -51,8 +51,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.mixture import AffectedDistribution
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.rounding import as_written, float_above, log_above, one_minus_power
 from darrm_opt.search import largest_count

@@ -19,9 +19,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down, multiple_up, ratio_below
 
 Composition = Callable[[float, float, int], Privacy]

@@ -19,9 +19,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, check_unmasked
-from darrm_opt.problem import real_number, whole_number
 
 MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
 """Range of the parameters of a Beta prior: below, p is 0 or 1; above, p is a known number; in between the

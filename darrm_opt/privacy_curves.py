@@ -26,10 +26,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.decimals import number_in
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target, real_number, whole_number
+from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target
 from darrm_opt.rounding import ULP, up
 from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_points, parse_profile
 

@@ -13,14 +13,12 @@ problem has a better one.
 from __future__ import annotations
 
 import math
-import numbers
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
+from darrm_opt.arguments import field_number, real_number, whole_number
 from darrm_opt.decimals import (
     DELTA_GRID,
     DOWN,
@@ -32,9 +30,8 @@ from darrm_opt.decimals import (
     grid_delta,
     grid_point,
     grid_step,
-    out_of_range,
 )
-from darrm_opt.errors import InvalidInput, UnsafeArithmetic
+from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 
 MAX_TARGET_EPSILON = float(FIELDS["target_epsilon"].limits["most"])
@@ -64,14 +61,6 @@ MANY_CLASSES = (
     "the parameter that fits in a total."
 )
 """What is done for more."""
-
-_ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
-_LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
-
-_REMEDY = (
-    "Some library has changed the processor's floating-point mode (as -ffast-math does, or "
-    "torch.set_flush_denormal), and no proof holds in it. Restore the default, or call from another process."
-)
 
 
 @dataclass(frozen=True)
@@ -480,88 +469,6 @@ def number_of_voters(value: Any) -> int:
     if K > MAX_VOTERS:
         raise InvalidInput("K", K, f"at most {MAX_VOTERS} voters")
     return K
-
-
-def whole_number(
-    value: Any, argument: str, accepted: str, *, least: int = 1, most: float = math.inf, advice: str = ""
-) -> int:
-    """Return ``value`` as an int in ``least``..``most``; refuse booleans, floats and text.
-
-    An array without axes is its number. ``advice`` is what the error adds for a number outside the range.
-    """
-    if type(value) is int and least <= value <= most:
-        return value
-    number = _number_of(value)
-    if isinstance(number, bool) or not isinstance(number, numbers.Integral):
-        raise InvalidInput(argument, number, accepted)
-    whole = int(number)
-    if not least <= whole <= most:
-        raise InvalidInput(argument, number, accepted, advice)
-    return whole
-
-
-def check_arithmetic() -> None:
-    """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers."""
-    # Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
-    # bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
-    # (`real_number`), in a fraction of a microsecond.
-    if _ONE + _BELOW_HALF_ULP != _ONE or _ONE + _ABOVE_HALF_ULP == _ONE or -_ONE - _BELOW_HALF_ULP != -_ONE:
-        raise UnsafeArithmetic(f"sums are not rounded to nearest in this thread. {_REMEDY}")
-    if _LEAST_NORMAL / _TWO * _TWO != _LEAST_NORMAL:
-        raise UnsafeArithmetic(f"subnormal numbers count as zero in this thread. {_REMEDY}")
-
-
-def real_number(
-    value: Any,
-    argument: str,
-    accepted: str,
-    *,
-    least: float = -math.inf,
-    above: float | None = None,
-    most: float = math.inf,
-    below: float | None = None,
-    advice: str = "",
-) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float between two bounds: closed, or open where given so.
-
-    Booleans, NaN, text, and what would become 0 or infinite are refused. Every account takes its numbers through here,
-    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`). ``advice`` is what the error adds for a
-    number outside the range.
-    """
-    check_arithmetic()
-    number = value if type(value) is float else _as_float(value, argument, accepted)  # the abstract classes take time
-    if math.isnan(number):
-        raise InvalidInput(argument, value, accepted)
-    at_an_open_end = (above is not None and number <= above) or (below is not None and number >= below)
-    if at_an_open_end or not least <= number <= most:
-        raise InvalidInput(argument, value, accepted, advice)
-    return number
-
-
-def field_number(value: Any, name: str, **changes: Any) -> Any:
-    """Return the number of a declared field (`darrm_opt.fields`) in its range; ``changes`` narrow it (`Field.of`)."""
-    field = FIELDS[name].of(**changes)
-    check: Any = whole_number if field.kind == "whole" else real_number
-    return check(value, name, field.accepted, **field.limits)
-
-
-def _as_float(value: Any, argument: str, accepted: str) -> float:
-    """Return a number of another type as a float, unless that would make it 0 or infinite."""
-    value = _number_of(value)
-    if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
-        raise InvalidInput(argument, value, accepted, out_of_range(value) if isinstance(value, str) else "")
-    try:
-        number = float(value)
-    except (OverflowError, ValueError) as err:  # a whole number beyond every double; a signalling NaN
-        raise InvalidInput(argument, value, accepted) from err
-    if number in {0.0, math.inf, -math.inf} and number != value:
-        raise InvalidInput(argument, value, accepted)
-    return number
-
-
-def _number_of(value: Any) -> Any:
-    """Return what an array without axes holds; anything else as it is."""
-    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _epsilon(value: Any, argument: str) -> float:

@@ -23,13 +23,14 @@ from functools import cached_property
 from typing import Any
 
 from darrm_opt._version import __version__
+from darrm_opt.arguments import real_number
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem, TargetProfile, check_binary, real_number
+from darrm_opt.problem import Privacy, Problem, TargetProfile, check_binary
 from darrm_opt.untrusted import check_written, field, typed
 from darrm_opt.voters import PrivacyProfile
 

@@ -1,6 +1,6 @@
 """Directed rounding: doubles and fractions that are never below (or never above) the value they stand for.
 
-Every rounding bound supposes IEEE 754's default mode in this thread, which `problem.check_arithmetic` verifies.
+Every rounding bound supposes IEEE 754's default mode in this thread, which `check_arithmetic` verifies.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 import sys
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from typing import TYPE_CHECKING
+
+from darrm_opt.errors import UnsafeArithmetic
 
 if TYPE_CHECKING:
     from fractions import Fraction  # loaded where one is made: a small design does without
@@ -30,6 +32,26 @@ EXPONENT_BITS = 80
 
 GUARD = 1.0 + 2.0**-46
 """Factor that covers the rounding of a double computed by fewer than 60 operations on positive numbers."""
+
+
+_ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54
+_LEAST_NORMAL, _TWO = sys.float_info.min, 2.0  # variables: Python would compute with literals when it compiles
+
+_REMEDY = (
+    "Some library has changed the processor's floating-point mode (as -ffast-math does, or "
+    "torch.set_flush_denormal), and no proof holds in it. Restore the default, or call from another process."
+)
+
+
+def check_arithmetic() -> None:
+    """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers."""
+    # Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a
+    # bound that was computed so proves nothing. Every proof asks, every account, and every number that comes in
+    # (`real_number`), in a fraction of a microsecond.
+    if _ONE + _BELOW_HALF_ULP != _ONE or _ONE + _ABOVE_HALF_ULP == _ONE or -_ONE - _BELOW_HALF_ULP != -_ONE:
+        raise UnsafeArithmetic(f"sums are not rounded to nearest in this thread. {_REMEDY}")
+    if _LEAST_NORMAL / _TWO * _TWO != _LEAST_NORMAL:
+        raise UnsafeArithmetic(f"subnormal numbers count as zero in this thread. {_REMEDY}")
 
 
 def up(value: float, ulps: int) -> float:

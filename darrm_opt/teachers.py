@@ -29,9 +29,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import check_unmasked
-from darrm_opt.problem import whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, shuffled
 
 

@@ -17,9 +17,9 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.decimals import double_in
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.problem import real_number, whole_number
 
 Kind = TypeVar("Kind")
 

@@ -24,9 +24,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from darrm_opt.arguments import real_number
 from darrm_opt.decimals import EPSILON_NOISE, MAX_DELTA, UP, delta_noise, delta_step, grid_delta, grid_point, number_in
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, real_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 
 if TYPE_CHECKING:

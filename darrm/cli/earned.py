@@ -26,7 +26,7 @@ def read_batch(path: str, K: str | None, classes: str, queries: str, missing: st
     import numpy as np
 
     from darrm.cli.vote_files import blocks, missing_votes
-    from darrm_opt.problem import whole_number
+    from darrm_opt.arguments import whole_number
     from darrm_opt.tables.votes import count_votes
 
     voters = whole_number(number(K), "K", "a whole number of voters, at least 1")

@@ -480,9 +480,10 @@ class GroupOptions:
 
     def voters(self) -> tuple[list[VoterGroup], list[float]]:
         """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
+        from darrm_opt.arguments import real_number
         from darrm_opt.errors import InvalidInput
         from darrm_opt.privacy_curves import GROUP_POINTS, stated_profile
-        from darrm_opt.problem import VoterGroup, as_group, real_number
+        from darrm_opt.problem import VoterGroup, as_group
 
         accepted = (
             "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
@@ -570,7 +571,8 @@ def options_named(**options: str) -> Iterator[None]:
 
 def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: bool = True) -> Privacy:
     """Return the (ε, δ) of all releases together, as typed."""
-    from darrm_opt.problem import Privacy, field_number, real_number
+    from darrm_opt.arguments import field_number, real_number
+    from darrm_opt.problem import Privacy
 
     nats = "a finite number of nats, at least 0"
     zero = {} if allow_zero_delta else {"least": None, "above": 0}

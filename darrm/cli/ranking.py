@@ -42,8 +42,8 @@ def question_named(*, sampled: bool = False) -> Iterator[None]:
 
 def class_count(options: QuestionOptions, *, sampled: bool = False) -> int:
     """Return the number of classes; ``sampled``: voters share a sample of the records, where a record reaches one."""
+    from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import whole_number
 
     accepted = "a whole number of classes, at least 2"
     classes = whole_number(number(options.classes), "classes", accepted, least=2)
@@ -114,7 +114,7 @@ def past_votes(options: WorthOptions, K: str | None, classes: int) -> PastVotes:
 
 
 def _voters(K: str | None) -> int:
-    from darrm_opt.problem import whole_number
+    from darrm_opt.arguments import whole_number
 
     return whole_number(number(K), "K", "a whole number of voters, at least 1")
 

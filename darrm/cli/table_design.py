@@ -35,7 +35,8 @@ LONG = 60.0
 def table_problem(options: ProblemOptions, table: TableOptions, objective: str) -> Problem:
     """Return the problem that the options name, voters that are alike, and count alike, in one group."""
     from darrm.cli.ranking import DISJOINT
-    from darrm_opt.problem import Problem, VoterGroup, whole_number
+    from darrm_opt.arguments import whole_number
+    from darrm_opt.problem import Problem, VoterGroup
 
     classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
     if not table.group:

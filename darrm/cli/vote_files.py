@@ -89,7 +89,7 @@ class Missing:
 
 def missing_votes(text: str | None) -> Missing | None:
     """Return what becomes of missing votes, as typed; None: they are refused."""
-    from darrm_opt.problem import whole_number
+    from darrm_opt.arguments import whole_number
 
     if text is None:
         return None

@@ -13,9 +13,10 @@ from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
+from darrm_opt.arguments import whole_number
 from darrm_opt.decimals import floor_delta, floor_point
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down
 from darrm_opt.search import largest_count_between, largest_fitting
 

@@ -14,8 +14,8 @@ import math
 
 from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition.optimal import least_epsilon, nats
+from darrm_opt.arguments import real_number
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.problem import real_number
 from darrm_opt.rounding import ULP, up
 
 ERFCX_ULPS = 64

@@ -33,10 +33,10 @@ from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling, amplify_by_subsampling
 from darrm_opt.accounting.total import refuse_samples
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by, require
-from darrm_opt.problem import whole_number
 from darrm_opt.rounding import ULP, up
 
 if TYPE_CHECKING:

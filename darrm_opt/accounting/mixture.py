@@ -34,9 +34,10 @@ from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.guarantee import estimated_shift
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, release_profile
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import float_above, up
 
 NEGLECTED_SHARE = 4e-3

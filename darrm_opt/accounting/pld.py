@@ -29,10 +29,11 @@ import numpy as np
 
 from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, epsilon_at_delta, nats
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, float_above, multiple_up, up
 
 if TYPE_CHECKING:

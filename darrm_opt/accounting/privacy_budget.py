@@ -34,9 +34,10 @@ from typing import Any, Literal, NoReturn, SupportsIndex
 
 from darrm_opt.accounting.composition import is_composed_within, sums_as_written
 from darrm_opt.accounting.composition.optimal import checked_mechanisms
+from darrm_opt.arguments import whole_number
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, InvalidInput
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.process import process_identity
 from darrm_opt.rounding import decimal_above
 from darrm_opt.search import largest_count

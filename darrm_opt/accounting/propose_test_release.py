@@ -28,8 +28,9 @@ from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.accounting.rdp import ORDERS, rdp_delta, rdp_epsilon
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
 from darrm_opt.search import largest_count_between

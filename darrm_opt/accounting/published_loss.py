@@ -26,7 +26,8 @@ from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLos
 from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, TRIED_ORDERS, Reference, VoteBatch
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_epsilon
-from darrm_opt.problem import Privacy, real_number
+from darrm_opt.arguments import real_number
+from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.gaussian import positive_delta
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, multiple_up, up
 
 Conversion = Literal["tight", "standard"]

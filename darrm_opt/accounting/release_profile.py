@@ -39,8 +39,8 @@ from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
-from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, check_arithmetic
-from darrm_opt.rounding import ULP, up
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
+from darrm_opt.rounding import ULP, check_arithmetic, up
 
 MAX_LINES = 240
 """Most slopes searched; beyond, the region is sound but may exceed the tolerance."""

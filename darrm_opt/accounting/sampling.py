@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import DarrmError, InvalidInput, Rule
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, float_above, one_minus_power, up
 from darrm_opt.untrusted import UNREADABLE, check_written
 from darrm_opt.voters import PrivacyProfile

@@ -68,11 +68,12 @@ from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released, ReleaseProfile
 from darrm_opt.accounting.sampled import convolved_epsilon, renyi_sums, sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
-from darrm_opt.problem import Privacy, Problem, check_arithmetic, real_number, whole_number
-from darrm_opt.rounding import ULP, decimal_above, float_above
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.rounding import ULP, check_arithmetic, decimal_above, float_above
 from darrm_opt.search import largest_count
 
 MAX_RELEASES = 10**9

@@ -22,9 +22,10 @@ from darrm_opt.answers import (
     voters_body,
 )
 from darrm_opt.answers.verification import verify_plan
+from darrm_opt.arguments import whole_number
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
-from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record, problem_record
 
 if TYPE_CHECKING:

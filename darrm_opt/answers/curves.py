@@ -10,6 +10,7 @@ import numpy as np
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.answers import Report
 from darrm_opt.answers.verification import verify_least
+from darrm_opt.arguments import whole_number
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.design.solution import Solution
@@ -17,7 +18,7 @@ from darrm_opt.design.sweep import least_parameter
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines, reasons_left_out
-from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters, whole_number
+from darrm_opt.problem import MAX_TARGET_EPSILON, number_of_voters
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
 from darrm_opt.voters import PrivacyProfile
 

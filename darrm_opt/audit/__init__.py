@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.audit.black_box import Draws, command_draws, explored_pairs, sampled_bound
 from darrm_opt.audit.claim import Audit, Claim, Counterexample, Counts, SampledBound, Verdict
 from darrm_opt.audit.exact import Laws, mechanism_laws, of_voters, proved_epsilon, read_table, table_laws, worst_event
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.randomness import SystemRandomness
 
 __all__ = ["Audit", "Claim", "Counterexample", "SampledBound", "audit", "command_draws", "read_table"]

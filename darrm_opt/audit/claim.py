@@ -9,9 +9,10 @@ from itertools import combinations_with_replacement
 from typing import Any, Literal
 
 from darrm_opt.accounting.sampling import Neighbours
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.base import checked_shape
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 
 Counts = tuple[int, ...]
 """Votes for each class."""

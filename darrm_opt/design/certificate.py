@@ -18,8 +18,8 @@ from darrm_opt.design.separation.oracle import ERRORS_BELOW_LIMIT, worst_case
 from darrm_opt.design.separation.result import WorstCase, search_error
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Problem, check_arithmetic, check_binary
-from darrm_opt.rounding import UNIT_ROUNDOFF
+from darrm_opt.problem import Problem, check_binary
+from darrm_opt.rounding import UNIT_ROUNDOFF, check_arithmetic
 
 Arithmetic = Literal["float", "ball"]
 

@@ -50,12 +50,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from darrm_opt.arguments import whole_number
 from darrm_opt.design.kernel.library import DONE, kernel
 from darrm_opt.design.polar_form import MAX_STEPWISE_K, mass
 from darrm_opt.design.profile_vertices import ProfileVertices, profile_vertices
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, Integers
-from darrm_opt.problem import Problem, whole_number
+from darrm_opt.problem import Problem
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 STEP_ERROR = 16 * UNIT_ROUNDOFF

@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.goal import LinearGoal
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
-from darrm_opt.problem import real_number, whole_number
 
 if TYPE_CHECKING:
     from darrm_opt.design.scenarios import ScenarioObjective

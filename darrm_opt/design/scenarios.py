@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.goal import LinearGoal
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import poisson_binomial
-from darrm_opt.problem import real_number, whole_number
 
 MAX_SCENARIOS = 10_000
 """Each scenario is a variable and two rows of the program."""

@@ -16,6 +16,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
+from darrm_opt.arguments import real_number
 from darrm_opt.design.backends import BACKENDS, MIN_TOLERANCE
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
@@ -29,7 +30,7 @@ from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Problem, check_binary, real_number
+from darrm_opt.problem import Problem, check_binary
 
 MAX_ENUMERATED_ROWS = 2_000_000
 """Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""

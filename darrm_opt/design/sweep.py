@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from darrm_opt.accuracy import disagreement
+from darrm_opt.arguments import field_number, real_number
 from darrm_opt.design.constraint import Counts
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.design.solution import Solution
@@ -30,7 +31,7 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem, field_number, real_number
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import up
 from darrm_opt.search import largest_count_between
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.arguments import whole_number
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_plan import (
@@ -38,7 +39,7 @@ from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem, VoterGroup, whole_number
+from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between

@@ -24,8 +24,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
+from darrm_opt.arguments import real_number
 from darrm_opt.errors import InvalidInput, SolveFailed
-from darrm_opt.problem import Privacy, real_number
+from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.search import least_fitting
 

@@ -39,6 +39,7 @@ from darrm_opt.accounting.calibrate import epsilon_each
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, check_that_it_pays, propose
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.solution import Solution, Status
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
@@ -49,7 +50,7 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.noise import check_unmasked
 from darrm_opt.planning import design_within_total
-from darrm_opt.problem import MAX_GROUP_CLASSES, Privacy, Problem, VoterGroup, real_number, whole_number
+from darrm_opt.problem import MAX_GROUP_CLASSES, Privacy, Problem, VoterGroup
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample
 from darrm_opt.tables.corners import count_bound
 from darrm_opt.tables.groups import MAX_CELLS, MAX_COUNTS, group_cells

@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.arguments import whole_number
 from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.moments_accountant import (
@@ -49,7 +50,7 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.optional_packages import require
 from darrm_opt.planning.sequence_design import design_sequence
-from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.teachers import Estimator, Partition, collect_votes, slot_partition, train_teachers
 

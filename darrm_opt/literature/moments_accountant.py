@@ -41,11 +41,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.bagging import PerInstanceLoss
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import positive_fraction
 from darrm_opt.noise import check_unmasked
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD, float_above, multiple_up
 from darrm_opt.teachers import Partition, checked_chunks
 

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.moments_accountant import (
     checked_epsilon,
@@ -44,7 +45,6 @@ from darrm_opt.literature.moments_accountant import (
     moment_increment,
 )
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, checked_counts, positive_fraction
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import GUARD
 
 GRID_END = 500.0

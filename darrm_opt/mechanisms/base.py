@@ -33,10 +33,11 @@ from darrm_opt.accounting.total import (
     estimated_epsilon,
     most_releases,
 )
+from darrm_opt.arguments import field_number, real_number, whole_number
 from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.problem import Privacy, field_number, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource
 from darrm_opt.tables.record import USE_FIELDS
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type

@@ -34,6 +34,7 @@ from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import estimated_epsilon
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.mechanisms.base import CUT, FINER, PRECISION, CountTable, VoteMechanism, checked_parameter, checked_shape
 from darrm_opt.mechanisms.vote_noise import (
@@ -48,7 +49,7 @@ from darrm_opt.mechanisms.vote_noise import (
     noisy_leaders,
 )
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.inversion import MAX_SCALE, gaussian_law, laplace_law
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each, discrete_gaussian, discrete_laplace
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable, label_type

@@ -25,6 +25,7 @@ from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import PLANNED, SLOW, STATED, estimated_epsilon, total_of
+from darrm_opt.arguments import whole_number
 from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -32,7 +33,7 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
 """Points of the curve that are proved: how many, and how far apart their δ are, as a share."""

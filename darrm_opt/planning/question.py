@@ -27,6 +27,7 @@ from darrm_opt.accounting.calibrate import never_stop
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.arguments import field_number, real_number
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective, histogram
 from darrm_opt.errors import InvalidInput, Rule
@@ -35,7 +36,7 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.best_target import check_total
 from darrm_opt.priors import Prior
-from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, field_number, real_number
+from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import PastVotes, PluralityPrior, Ties, is_class_prior, parse_prior, sample_counts
 from darrm_opt.tables.problem import Histograms, has_table, histograms

@@ -32,6 +32,7 @@ from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import SEARCHED, estimated_epsilon, exact_epsilon
+from darrm_opt.arguments import whole_number
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
 from darrm_opt.design.goal import CanonicalGoal
@@ -44,7 +45,7 @@ from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, likely_pairs, sum_of_epsilons
-from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.problem import Privacy, Problem
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
 """Most lines if Δ > 0 and there are more voters than that, because every line is searched in every round."""

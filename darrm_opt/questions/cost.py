@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import Report
+from darrm_opt.arguments import field_number
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
-from darrm_opt.problem import Privacy, field_number
+from darrm_opt.problem import Privacy
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
 

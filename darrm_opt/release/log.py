@@ -33,6 +33,7 @@ from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import (
     BudgetSpent,
     BudgetUnreadable,
@@ -45,7 +46,7 @@ from darrm_opt.errors import (
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.problem import ABSTENTION, Histograms

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.sampling import ALLOCATION, BY_COINS, Sampling
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import InvalidInput, SampleUsed
 from darrm_opt.inversion import binomial_law
-from darrm_opt.problem import whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
 

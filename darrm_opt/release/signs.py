@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.arguments import real_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import check_unmasked
 from darrm_opt.optional_packages import require
-from darrm_opt.problem import real_number
 from darrm_opt.randomness import ExactCoins, RandomSource, SystemRandomness
 from darrm_opt.release.vote import PrivateVote
 from darrm_opt.rounding import down

@@ -26,8 +26,8 @@ import numpy as np
 
 from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
-from darrm_opt.problem import Privacy, Problem, check_arithmetic
-from darrm_opt.rounding import EXPONENT_BITS, exp_bounds, float_above
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.rounding import EXPONENT_BITS, check_arithmetic, exp_bounds, float_above
 from darrm_opt.tables.corners import Corners, VoterMaps, corners_of, voter_maps
 from darrm_opt.tables.groups import GroupCells, cells_of, compositions, group_cells
 from darrm_opt.tables.problem import ABSTENTION, Histograms, Partition, partition_cells

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.arguments import real_number
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import Array
-from darrm_opt.problem import Problem, real_number
+from darrm_opt.problem import Problem
 from darrm_opt.tables.groups import AnyCells, GroupCells, cells_of, group_cells
 from darrm_opt.tables.priors import FORMS, Dirichlet, FavouredBeta, PluralityPrior, Ties, parse_prior
 from darrm_opt.tables.problem import Histograms, histograms

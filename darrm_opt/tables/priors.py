@@ -23,9 +23,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.tables.problem import Histograms, Partition
 from darrm_opt.tables.votes import VoteTable, count_votes
 

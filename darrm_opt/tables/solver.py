@@ -9,9 +9,10 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from darrm_opt.arguments import real_number
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Problem, real_number
+from darrm_opt.problem import Problem
 from darrm_opt.tables.certificate import TableCertificate, certify_table
 from darrm_opt.tables.objective import TableObjective, is_plurality, objective_for, plurality_of, question_cells
 from darrm_opt.tables.priors import PluralityPrior

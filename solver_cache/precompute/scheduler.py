@@ -20,9 +20,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.solver import check_backend
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import real_number, whole_number
 from solver_cache.location import CacheError
 from solver_cache.model import MAX_LEASE_SECONDS, ClaimResult, Spec
 from solver_cache.precompute.executor import AssignmentLost, AssignmentReport, End, Executor

@@ -30,6 +30,7 @@ LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
     {
         "_version",
+        "arguments",
         "decimals",
         "durable_file",
         "errors",

@@ -93,7 +93,7 @@ def curve(
 
 
 def _values(text: str) -> list[float]:
-    from darrm_opt.problem import real_number
+    from darrm_opt.arguments import real_number
 
     values = [number(word) for word in text.split(",")]
     for value in values:

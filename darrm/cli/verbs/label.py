@@ -131,8 +131,8 @@ def label(
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
     from darrm.cli.vote_files import missing_votes
+    from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.problem import whole_number
     from darrm_opt.release import PrivateVote, ReleaseLog
     from darrm_opt.release.log import mechanism_of
 
@@ -219,9 +219,9 @@ def _label_samples(
     """Release labels of queries that have a fresh sample of the records each."""
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import answering, label_asked, sampled_mechanism
+    from darrm_opt.arguments import whole_number
     from darrm_opt.design.report import count_text
     from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.problem import whole_number
 
     if ask is None:
         raise InvalidInput("ask", None, "the command that answers samples", "A file of votes shows no sample.")
@@ -472,8 +472,9 @@ def open_log(
     ``queries``, ``total_epsilon`` and ``total_delta`` are the budget as typed; ``planned``, the queries and the total
     that the mechanism was designed for, where nothing was.
     """
+    from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy, whole_number
+    from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
 
     if total_delta is not None and total_epsilon is None and queries is None:

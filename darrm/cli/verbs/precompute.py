@@ -363,8 +363,8 @@ def _too_large(grid: str, problems: Grid, store: Store) -> str:
 
 def make_executor(workers: Any, scheduler: str | None) -> Executor:
     """Return what solves."""
+    from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import whole_number
 
     processes = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
     if scheduler is None:

@@ -20,8 +20,9 @@ import numpy as np
 
 from darrm_opt.accounting.bits.backward_step import Parts, grid_spacing
 from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.arguments import whole_number
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 
 POINTS = 2001

@@ -34,10 +34,11 @@ from darrm_opt.accounting.bits.backward_step import (
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition.optimal import least_epsilon, nats
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy, check_arithmetic, whole_number
-from darrm_opt.rounding import down, up
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import check_arithmetic, down, up
 
 POINTS = 40_001
 """Grid points by default: the error they leave in ε is measured in the tests, 1e-3 and less."""

@@ -18,8 +18,8 @@ from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
 from darrm_opt.accounting.composition.optimal import optimal_composition_of_sequence, optimal_delta_of_sequence
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, TooMuchWork
-from darrm_opt.problem import Privacy, check_arithmetic
-from darrm_opt.rounding import as_written, decimal_above
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import as_written, check_arithmetic, decimal_above
 
 Accounts = Mapping[str, Callable[[], Privacy]]
 """Accounts by name; each computes its total (ε, δ) when it is called."""

@@ -30,8 +30,9 @@ from darrm_opt.accounting.composition.optimal import (
     nats,
     total_loss,
 )
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, down, multiple_up, up
 
 CLOSED_FORM_ULPS = 32

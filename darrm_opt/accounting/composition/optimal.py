@@ -38,9 +38,10 @@ from functools import lru_cache
 import numpy as np
 
 from darrm_opt.accounting.bounds import is_within
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, float_above, multiple_up, up
 from darrm_opt.search import least_fitting
 

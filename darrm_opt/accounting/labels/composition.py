@@ -18,9 +18,9 @@ from darrm_opt.accounting.labels.gaussian_comparison import gaussian_cost
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, largest_loss_term
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, up
 
 SLACK_SHARE = 0.01

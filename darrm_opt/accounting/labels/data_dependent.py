@@ -34,9 +34,9 @@ from darrm_opt.accounting.labels.lattice_cells import (
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, largest_loss_term
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP
 
 REACH = 9.0

@@ -40,9 +40,9 @@ from darrm_opt.accounting.labels.noisy_bit import bit_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_counts
 from darrm_opt.accounting.labels.three_cells import label_divergence
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, down, up
 
 MIN_DISCRETE_SIGMA = 1.0

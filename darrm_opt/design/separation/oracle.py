@@ -23,7 +23,7 @@ from darrm_opt.design.separation.compiled import search_columns
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase, search_error
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.problem import check_arithmetic
+from darrm_opt.rounding import check_arithmetic
 
 ERRORS_BELOW_LIMIT = 100
 """How many rounding errors below the limit a search for a proof goes: a solver's answer leaves

@@ -19,8 +19,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import whole_number
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.accounting.gaussian import positive_delta
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, up
 
 Sides = Literal["two", "one"]

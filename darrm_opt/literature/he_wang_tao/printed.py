@@ -24,9 +24,10 @@ from typing import Literal
 from darrm_opt.accounting.composition.closed_forms import check_slack, kov_branches
 from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, optimal_delta_of_sequence
 from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
+from darrm_opt.arguments import whole_number
 from darrm_opt.errors import Counterexample, InvalidInput, UnsoundBound
 from darrm_opt.literature.he_wang_tao.training import positive
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.gaussian import gaussian_epsilon, gaussian_epsilon_tail
 from darrm_opt.accounting.sampling import amplify_by_subsampling
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.problem import Privacy
 from darrm_opt.rounding import up
 
 StepBound = Literal["exact", "tail"]

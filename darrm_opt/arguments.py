@@ -1,0 +1,84 @@
+"""Arguments: numbers from callers, as Python's own ones in the range that is accepted, or refused by name."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from typing import Any
+
+from darrm_opt.decimals import out_of_range
+from darrm_opt.errors import InvalidInput
+from darrm_opt.fields import FIELDS
+from darrm_opt.rounding import check_arithmetic
+
+
+def whole_number(
+    value: Any, argument: str, accepted: str, *, least: int = 1, most: float = math.inf, advice: str = ""
+) -> int:
+    """Return ``value`` as an int in ``least``..``most``; refuse booleans, floats and text.
+
+    An array without axes is its number. ``advice`` is what the error adds for a number outside the range.
+    """
+    if type(value) is int and least <= value <= most:
+        return value
+    number = _number_of(value)
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+        raise InvalidInput(argument, number, accepted)
+    whole = int(number)
+    if not least <= whole <= most:
+        raise InvalidInput(argument, number, accepted, advice)
+    return whole
+
+
+def real_number(
+    value: Any,
+    argument: str,
+    accepted: str,
+    *,
+    least: float = -math.inf,
+    above: float | None = None,
+    most: float = math.inf,
+    below: float | None = None,
+    advice: str = "",
+) -> float:
+    """Return ``value``, a real number or a ``Decimal``, as a float between two bounds: closed, or open where given so.
+
+    Booleans, NaN, text, and what would become 0 or infinite are refused. Every account takes its numbers through here,
+    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`). ``advice`` is what the error adds for a
+    number outside the range.
+    """
+    check_arithmetic()
+    number = value if type(value) is float else _as_float(value, argument, accepted)  # the abstract classes take time
+    if math.isnan(number):
+        raise InvalidInput(argument, value, accepted)
+    at_an_open_end = (above is not None and number <= above) or (below is not None and number >= below)
+    if at_an_open_end or not least <= number <= most:
+        raise InvalidInput(argument, value, accepted, advice)
+    return number
+
+
+def field_number(value: Any, name: str, **changes: Any) -> Any:
+    """Return the number of a declared field (`darrm_opt.fields`) in its range; ``changes`` narrow it (`Field.of`)."""
+    field = FIELDS[name].of(**changes)
+    check: Any = whole_number if field.kind == "whole" else real_number
+    return check(value, name, field.accepted, **field.limits)
+
+
+def _as_float(value: Any, argument: str, accepted: str) -> float:
+    """Return a number of another type as a float, unless that would make it 0 or infinite."""
+    value = _number_of(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
+        raise InvalidInput(argument, value, accepted, out_of_range(value) if isinstance(value, str) else "")
+    try:
+        number = float(value)
+    except (OverflowError, ValueError) as err:  # a whole number beyond every double; a signalling NaN
+        raise InvalidInput(argument, value, accepted) from err
+    if number in {0.0, math.inf, -math.inf} and number != value:
+        raise InvalidInput(argument, value, accepted)
+    return number
+
+
+def _number_of(value: Any) -> Any:
+    """Return what an array without axes holds; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value

@@ -252,6 +252,10 @@ class SearchColumns:
 SHAPES: dict[str, tuple[str, ...]] = {"free": ("free", "monotone"), "monotone": ("monotone",)}
 """Shapes of the answers that have the shape that is asked."""
 
+COUNTS = ("voters", "affected")
+
+NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
+
 LARGEST = 2**31 - 1
 """Largest whole number that the columns hold."""
 
@@ -265,9 +269,8 @@ def search_columns(record: str) -> SearchColumns | None:
     try:
         content = json_value(record)
         asked = kind_of_record(content).asked(content)
-        names = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
-        numbers = {name: _real(asked[name]) for name in names}
-        counts = {name: _positive_integer(asked[name]) for name in ("voters", "affected")}
+        numbers = {name: _real(asked[name]) for name in NUMBERS}
+        counts = {name: _positive_integer(asked[name]) for name in COUNTS}
         objective = asked["objective"]
         if not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
             return None

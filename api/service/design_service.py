@@ -54,6 +54,9 @@ MISJUDGED_SECONDS = 600.0
 MAX_GRANTED = 100_000
 """Designs of clients that are remembered as their own: some 20 MB."""
 
+GRANTED_SECONDS = 60.0
+"""Time for which that is remembered [s]: eviction may have taken one from its client, which then asks for it anew."""
+
 MAX_MISJUDGED = 1000
 """Clients and kinds of work of which that is remembered."""
 
@@ -136,7 +139,7 @@ class DesignService:
         self._events, self._workers, self._context = resources.events, resources.workers, resources.context
         self._flights = SingleFlight()
         self._misjudged = MisjudgedWork()
-        self._granted: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._granted: OrderedDict[tuple[str, str], float] = OrderedDict()  # until when
         streams = self.settings.max_streams or max(1, self.settings.max_connections // 4)
         self._streams = ClientQuota(streams, "event streams")
 
@@ -335,14 +338,14 @@ class DesignService:
     async def may_see(self, key: str) -> bool:
         """Tell whether the client of the present request may see an answer, if it is stored, by its id."""
         viewer = self.viewer
-        if viewer is None or (viewer, key) in self._granted:
+        if viewer is None or self._is_granted(viewer, key):
             return True
         return await self.run_in_reader(self.store.designs.get, key, viewer) is not None
 
     async def grant(self, task: Task, answer: dict[str, Any]) -> None:
         """Make the designs in an answer, which the client asked for in full, ones that it may see by their ids."""
         owner = designs_owner() if self.settings.private_designs else None
-        if owner is None or (owner, task.key) in self._granted:
+        if owner is None or self._is_granted(owner, task.key):
             return
         keys = task.design_keys(answer)
         try:
@@ -352,9 +355,13 @@ class DesignService:
                 _LOG.warning("a client of the answer to %s cannot be stored: %s", task.key, err)
             return
         if is_granted:
-            self._granted[owner, task.key] = None
+            self._granted[owner, task.key] = time.monotonic() + GRANTED_SECONDS
+            self._granted.move_to_end((owner, task.key))
             if len(self._granted) > MAX_GRANTED:
                 self._granted.popitem(last=False)
+
+    def _is_granted(self, client: str, key: str) -> bool:
+        return time.monotonic() < self._granted.get((client, key), 0.0)
 
     @property
     def open_streams(self) -> int:

@@ -25,7 +25,7 @@ from solver_cache.database.connection import Database
 from solver_cache.database.dependents import IS_VISIBLE, add_clients, lock, remove
 from solver_cache.database.jobs import PAGE_SIZE
 from solver_cache.database.statements import FOR_UPDATE, Statements, is_listed
-from solver_cache.model import SearchColumns, is_shape
+from solver_cache.model import COUNTS, NUMBERS, SearchColumns, is_shape
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Form of a tag."""
@@ -44,8 +44,6 @@ MAX_EVICTED_AT_ONCE = 500
 
 CLOSE = 1e-9
 """Relative difference up to which ε and m are what a filter asks for: 0.3/0.1 is 3."""
-
-_NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 
 _NAMES = ("key", "created", *SearchColumns.__dataclass_fields__)
 
@@ -367,8 +365,8 @@ def problem_points(text: str) -> dict[str, Any]:
 def _columns(values: Any) -> SearchColumns | None:
     """Return what the columns of a row say, which in SQLite can be of any type; None where they do not say."""
     columns = {name: values[name] for name in SearchColumns.__dataclass_fields__}
-    numbers = all(isinstance(columns[name], float | int) for name in _NUMBERS)
-    counts = all(isinstance(columns[name], int) for name in ("voters", "affected"))
+    numbers = all(isinstance(columns[name], float | int) for name in NUMBERS)
+    counts = all(isinstance(columns[name], int) for name in COUNTS)
     if not (numbers and counts and isinstance(columns["objective"], str) and is_shape(columns["shape"])):
         return None
-    return SearchColumns(**columns | {name: float(columns[name]) for name in _NUMBERS})
+    return SearchColumns(**columns | {name: float(columns[name]) for name in NUMBERS})

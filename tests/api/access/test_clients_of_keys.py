@@ -183,6 +183,29 @@ def test_private_designs_are_shared_from_a_store_for_reading_only_too(tmp_path: 
         assert seen == [200, 404]  # nobody could note that the second asked
 
 
+def test_a_design_that_eviction_took_from_a_client_is_its_own_again_once_it_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.service.design_service.GRANTED_SECONDS", 0.0)
+    path = tmp_path / "keys.json"
+    one, two = ({"X-API-Key": create_key(path, name)[1]} for name in ("one", "two"))
+    app = create_app(Settings(keys=path, cache_url="memory", private_designs=True, wait_seconds=60))
+    with TestClient(app) as client:
+
+        def listed() -> set[str]:
+            return {design["id"] for design in client.get("/v1/designs", headers=one).json()["designs"]}
+
+        first, *_ = [client.post("/v1/gamma", headers=header, json=FIRST).json()["id"] for header in (one, two)]
+        designs = app.state.service.store.designs
+        size = designs.stored_bytes()
+        second = client.post("/v1/gamma", headers=one, json=SECOND).json()["id"]
+        assert designs.evict_of_clients(designs.stored_bytes() - size) == 0  # the other client has it still
+        assert listed() == {second}
+        assert client.get(f"/v1/gamma/{first}", headers=one).status_code == 404
+        assert client.post("/v1/gamma", headers=one, json=FIRST).json()["cached"] is True
+        assert listed() == {first, second}
+
+
 def test_private_designs_need_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_PRIVATE_DESIGNS", "true")
     with refused("DARRM_PRIVATE_DESIGNS", "'true'"):

@@ -169,8 +169,9 @@ def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, ret
 
 
 class DesignsClient:
-    """Stored designs, as `DarrmClient.designs`. Tags are shared by all who use the service, unless its
-    designs are private.
+    """Stored designs, as `DarrmClient.designs`.
+
+    Tags are shared by all who use the service, unless its designs are private.
     """
 
     def __init__(self, backend: ClientBackend, timeout: float | None) -> None:

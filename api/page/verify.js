@@ -83,6 +83,7 @@ function contentOf(text) {
   const content = parsed(text);
   const found = [content, content.mechanism, content.design].find((part) => Array.isArray(part?.gamma));
   if (!found || !found.gamma.every(Number.isFinite)) throw new Error("The file contains no γ. darrm verify FILE proves tables, plans, statements and logs.");
+  if (found.problem?.targets) throw new Error("The file claims several (ε, δ) at once: darrm verify FILE proves them all.");
   return { gamma: found.gamma, problem: found.problem };
 }
 

@@ -749,9 +749,16 @@ def test_a_dropped_file_is_verified_and_another_claim_audited(visit: Visit, tmp_
         ("table.json", '{"table": []}', "The file contains no γ."),
         ("cut.json", '{"gamma": [1, 0', "it may be cut off"),
         ("words.txt", "hello", "The file contains no γ"),
+        (
+            "several.json",  # the first alone would be a weaker claim
+            json.dumps({"gamma": [1, 0.2, 0.2, 1], "problem": {"K": 3, "targets": [[0.1, 0.01], [0.2, 0.0]]}}),
+            "darrm verify FILE proves them all",
+        ),
     ],
 )
-def test_a_file_that_claims_nothing_is_told(visit: Visit, tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_a_file_whose_claim_cannot_be_read_is_refused(
+    visit: Visit, tmp_path: Path, name: str, content: str, said: str
+) -> None:
     file = tmp_path / name
     file.write_text(content, encoding="utf-8")
     visit.tab.goto(f"{visit.server}/?tab=verify")

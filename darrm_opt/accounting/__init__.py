@@ -11,7 +11,7 @@ The pipeline: what is proved of one release (`guarantee`; of a γ `release_profi
 accounts: `composition` (closed forms, and the exact optimum over all adaptive compositions of (ε, δ)-DP mechanisms),
 `bits` (the exact adaptive composition of releases that are single bits), `adaptive` (the same of any listed laws),
 `pld` (privacy loss distributions), `rdp`, `labels` and `gaussian` (power divergences), `sampled` and `allocation`
-(records drawn anew), `mixture` (one draw for all) → `total`, the list of all accounts and the least of them →
+(records drawn anew), `mixture` (one draw for all) → `accounts`, the list of them → `total`, the least of them →
 `calibrate`: the largest parameter, or number of releases, that fits.
 
 Design under a total budget is in `darrm_opt.planning`; theorems of papers that nothing here uses are

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from darrm_opt.accounting.accounts import MAX_RELEASES
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
+from darrm_opt.accounting.total import probability, total_delta_of, total_privacy
 from darrm_opt.answers import (
     Report,
     budget_body,

@@ -20,19 +20,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.accounts import SEARCHED, Effort
 from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value, never_stop
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.accounting.total import (
-    SEARCHED,
-    Effort,
-    ReleaseTotal,
-    cost,
-    estimated_epsilon,
-    most_releases,
-)
+from darrm_opt.accounting.total import ReleaseTotal, cost, estimated_epsilon, most_releases
 from darrm_opt.arguments import field_number, real_number, whole_number
 from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
@@ -186,7 +180,7 @@ class VoteMechanism(ABC):
 
     @abstractmethod
     def bounds(self, releases: int) -> Releases:
-        """Return the guarantees of a number of releases, for every account (`darrm_opt.accounting.total`).
+        """Return the guarantees of a number of releases, for every account (`darrm_opt.accounting.accounts`).
 
         Args:
             releases: how many.

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.accounts import MAX_RELEASES, STATED
 from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import MAX_RELEASES, STATED
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.report import guarantee

@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from darrm_opt.accounting.accounts import PLANNED, SLOW, STATED
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.release_profile import Release
-from darrm_opt.accounting.total import PLANNED, SLOW, STATED, estimated_epsilon, total_of
+from darrm_opt.accounting.total import estimated_epsilon, total_of
 from darrm_opt.arguments import whole_number
 from darrm_opt.decimals import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.constraint import Counts, PrivacyConstraint

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.mixture import (
@@ -22,8 +23,8 @@ from darrm_opt.accounting.mixture import (
     with_affected,
 )
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import PLANNED, SLOW, estimated_epsilon, total_of
 from darrm_opt.accounting.total import cost as account_cost
+from darrm_opt.accounting.total import estimated_epsilon, total_of
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.report import guarantee

@@ -39,7 +39,7 @@ class Option:
         queries: answers allowed; None: without limit.
         spent: (ε, δ) of all of them together, proved; None if it does not fit.
         account: the account that proves ``spent``: "post-processing" of the models, "votes" (the composition of all
-            votes), or an account of `darrm_opt.accounting.total`. "none" if it does not fit.
+            votes), or an account of `darrm_opt.accounting.accounts`. "none" if it does not fit.
         parameters: what was chosen, by name: the mechanism's parameter; the (ε, δ) of each release of a table; of
             checked noise sigma, check_sigma, threshold [votes] and cap.
         mechanism: what releases, its cap included; None for a plain majority, and where the voters' own privacy or a

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.freshness import compose_models, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import PLANNED, SLOW, total_of
+from darrm_opt.accounting.total import total_of
 from darrm_opt.baselines import plain_majority_sharp, subsampling
 from darrm_opt.design.report import guarantee, text_above
 from darrm_opt.errors import DeltaTooSmall

@@ -26,12 +26,13 @@ from functools import partial
 
 import numpy as np
 
+from darrm_opt.accounting.accounts import SEARCHED
 from darrm_opt.accounting.bits.region import MAX_LINES, region_lines
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import SEARCHED, estimated_epsilon, exact_epsilon
+from darrm_opt.accounting.total import estimated_epsilon, exact_epsilon
 from darrm_opt.arguments import whole_number
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release

@@ -58,7 +58,7 @@ def _searches(*names: str) -> tuple[str, ...]:
 ACCOUNTS = (
     *("accounting.bounds", "accounting.guarantee", "accounting.adaptive"),
     *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
-    *("accounting.release_profile", "accounting.mixture", "accounting.total"),
+    *("accounting.release_profile", "accounting.mixture", "accounting.accounts", "accounting.total"),
     *("accounting.pld", "accounting.privacy_budget", "accounting.freshness"),
     *("accounting.calibrate", "accounting.composition"),
     *("accounting.bits.region", "accounting.bits.backward_step"),

@@ -341,8 +341,9 @@ def _gamma_proof(question: Question, arithmetic: str) -> Proof:
     """Return the proof of a γ by this program's own search, and of the total that its file names."""
     from darrm_opt import NotPrivate
     from darrm_opt import verify as prove
+    from darrm_opt.accounting.accounts import SEARCHED, STATED
     from darrm_opt.accounting.release_profile import Release
-    from darrm_opt.accounting.total import SEARCHED, STATED, total_of
+    from darrm_opt.accounting.total import total_of
     from darrm_opt.design.report import certificate_text, guarantee, problem_text
     from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
     from darrm_opt.problem import Privacy

@@ -12,7 +12,7 @@ import pytest
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.accounting import mixture, pld, total
+from darrm_opt.accounting import accounts, mixture, pld, total
 from darrm_opt.accounting.bits import recursion
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
@@ -198,7 +198,7 @@ def test_profiles_compose_on_the_grid_of_the_longest() -> None:
     voters = Problem(3, Privacy(0.3), Privacy(0.3))
     short, long = (Release(NoiseFunction(np.full(4, gamma)), voters) for gamma in (0.05, 0.1))
     assert short.profile.max_loss < long.profile.max_loss
-    composed = total.compose_profiles([(short.profile, 1), (long.profile, 2)])
+    composed = accounts.compose_profiles([(short.profile, 1), (long.profile, 2)])
     assert composed.discretisation == long.profile.discretisation(3)
 
 
@@ -388,14 +388,14 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
         asked.append(points)
         return compose_bits_any_order(parts, points=101)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(total, "compose_bits_any_order", composed)
-    monkeypatch.setattr(total, "GRID_PRECISION", -1.0)  # no coarser grid will do
+    monkeypatch.setattr(accounts, "compose_bits_any_order", composed)
+    monkeypatch.setattr(accounts, "GRID_PRECISION", -1.0)  # no coarser grid will do
     vertices = release.profile.outer.moves.shape[0]
-    bits = total.NAMES - {"bits"}
+    bits = accounts.NAMES - {"bits"}
     for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
-        total.total_of([(release.guarantee, 6)], 1e-6, effort=total.STATED._replace(updates=limit), skip=bits)
+        total.total_of([(release.guarantee, 6)], 1e-6, effort=accounts.STATED._replace(updates=limit), skip=bits)
         assert asked[-1] == points
-    short = total.STATED._replace(updates=vertices * 6 * 1001 - 1)
+    short = accounts.STATED._replace(updates=vertices * 6 * 1001 - 1)
     refusal = total.total_of([(release.guarantee, 6)], 1e-6, effort=short, skip=bits).refused["bits"]
     assert "each on 1001 points or more, take too long" in str(refusal)
 
@@ -403,7 +403,7 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
 def test_the_least_account_where_the_recursion_is_too_long() -> None:
     release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     parts = [(release.guarantee, 40)]
-    by_bits = total.total_of(parts, 1e-6, effort=total.STATED)
+    by_bits = total.total_of(parts, 1e-6, effort=accounts.STATED)
     without = total.total_of(parts, 1e-6, skip=("bits",)).epsilons
     assert by_bits.epsilon <= without["points"] <= without["optimal"] <= without["profile"] < without["simple"]
 

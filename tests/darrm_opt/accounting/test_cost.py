@@ -16,21 +16,13 @@ from support.enumeration import adaptive_bits_delta, vote_pairs
 from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, solve
+from darrm_opt.accounting.accounts import CHEAP, SEARCHED
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, estimated_shift
 from darrm_opt.accounting.labels import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.accounting.total import (
-    CHEAP,
-    SEARCHED,
-    cost,
-    most_releases,
-    refuse_samples,
-    renyi_divergences,
-    total_of,
-    total_privacy,
-)
+from darrm_opt.accounting.total import cost, most_releases, refuse_samples, renyi_divergences, total_of, total_privacy
 from darrm_opt.errors import TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism

@@ -16,18 +16,10 @@ from support.paths import ROOT
 from support.transcripts import shown_pairs
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
+from darrm_opt.accounting.accounts import GRID_PRECISION, SEARCHED, STATED
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile, release_profile
-from darrm_opt.accounting.total import (
-    GRID_PRECISION,
-    SEARCHED,
-    STATED,
-    ReleaseTotal,
-    total_delta_of,
-    total_of,
-    total_privacy,
-    total_privacy_of_sequence,
-)
+from darrm_opt.accounting.total import ReleaseTotal, total_delta_of, total_of, total_privacy, total_privacy_of_sequence
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array, NoiseFunction

@@ -13,11 +13,11 @@ from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.accounting import total
+from darrm_opt.accounting import accounts, total
+from darrm_opt.accounting.accounts import STATED, Effort
 from darrm_opt.accounting.bits.recursion import MIN_POINTS
 from darrm_opt.accounting.guarantee import Releases
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
-from darrm_opt.accounting.total import STATED, Effort
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 
 VOTERS = Problem(3, Privacy(0.3), Privacy(0.3))
@@ -35,7 +35,7 @@ def parts(release: NoisyMajority, count: int, other: int = 0) -> Releases:
 
 def by(account: str, of: Releases, delta: float, effort: Effort = STATED) -> Privacy:
     """Return the total of one account, or raise why it has none."""
-    found = total.total_of(of, delta, effort=effort, skip=total.NAMES - {account})
+    found = total.total_of(of, delta, effort=effort, skip=accounts.NAMES - {account})
     if account in found.refused:
         raise found.refused[account]
     return found.totals[account]
@@ -98,8 +98,8 @@ def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
         made.append(points)
         return Curve(next(values))
 
-    monkeypatch.setattr(total, "compose_bits_any_order", composed)
-    monkeypatch.setattr(total, "GRID_PRECISION", STEP)
+    monkeypatch.setattr(accounts, "compose_bits_any_order", composed)
+    monkeypatch.setattr(accounts, "GRID_PRECISION", STEP)
     assert by("bits", parts(RELEASE, 6), 0.1, STATED._replace(points=most)) == Privacy(found[-1], 0.1)
     assert points == asked
 
@@ -137,7 +137,7 @@ def test_an_account_whose_epsilon_is_no_number_states_none(found: float) -> None
 
 
 def test_limits_of_a_total_are_those_of_the_documentation() -> None:
-    assert (total.MAX_RELEASES, total.MAX_FOUND, total.SEARCHED.convolved) == (10**9, 10**7, 100_000)
+    assert (accounts.MAX_RELEASES, total.MAX_FOUND, accounts.SEARCHED.convolved) == (10**9, 10**7, 100_000)
     assert STATED.updates == 2e9
     assert total.MAX_ADVERSARY_WORK == 2e8
     assert total.ReleaseTotal(0.1, {"bits": Privacy(1.0)}).best == Privacy(1.0)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.labels import gaussian_comparison
 from darrm_opt.accounting.labels.gaussian_comparison import _increment
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import PLANNED, SLOW, estimated_epsilon, total_of
+from darrm_opt.accounting.total import estimated_epsilon, total_of
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.best_target import best_target

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem
+from darrm_opt.accounting.accounts import NAMES, PLANNED
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import NAMES, PLANNED, total_of
+from darrm_opt.accounting.total import total_of
 from darrm_opt.planning.plain_majority import answers_total, plain_majority_total, private_model_count
 
 

@@ -15,10 +15,11 @@ from support.refusals import refused
 
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.accounting import TooMuchWork
+from darrm_opt.accounting.accounts import SLOW
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.mixture import mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import SLOW, exact_epsilon, total_of
+from darrm_opt.accounting.total import exact_epsilon, total_of
 from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.mechanisms import mechanism_class

@@ -1,0 +1,327 @@
+"""Accounts: theorems about many releases together, in any order and each chosen in view of the earlier answers.
+
+What is released states a guarantee (`guarantee.ReleaseGuarantee`): a γ, a table, a mechanism, a plain vote, samples.
+Every account below is a theorem about the same releases, so the least ε is a proof too (`total`). An account says what
+it needs of each kind of release, and does not apply where that is not known:
+
+    account   needs                sums up
+    models    models trained once  all answers are post-processing of these, however many there are
+    simple    (ε, δ)               the sums of ε and of δ
+    optimal   (ε, δ)               the exact optimum over all (ε, δ)-DP mechanisms
+    profiles  a profile of models  privacy loss distributions of models that state several (ε, δ)
+    general   (ε, δ)               the closed form of Kairouz, Oh and Viswanath; all δ that is left is slack
+    pld       (ε, δ)               the optimum by privacy loss distributions, plus a guard for rounding
+    laws      all pairs of laws    one release, or the adaptive recursion on the pairs
+    bits      pairs of a bit       the exact adaptive recursion on the pairs that a bit can show
+    points    lines around these   `optimal`, at the best (ε, δ) of the exact profile
+    profile   laws, or lines       the privacy loss distribution of the exact profile
+    moments   all pairs of laws    sums of Rényi divergences of the pairs
+    renyi     power divergences    the same of bounds on all orders
+    gaussian  power divergences    the Gaussian comparison: no more than one Gaussian mechanism
+
+Each rests on a finer description of the release than those that it makes superfluous (`Account.finer`): (ε, δ) is one
+point of the profile, the profile bounds a pair (P, Q), and the recursion uses that a release is one bit. `laws`,
+`bits` and `profile` hold while the answer is the whole transcript of a query.
+
+Private voters that were trained once are taken as not private, or charged as models (`freshness`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from darrm_opt.accounting.adaptive import adaptive_epsilon
+from darrm_opt.accounting.bits.recursion import MIN_POINTS, compose_bits_any_order, updates_of
+from darrm_opt.accounting.bounds import is_within, upper_bound
+from darrm_opt.accounting.composition import sums_as_written
+from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
+from darrm_opt.accounting.composition.optimal import (
+    least_possible_delta_of_sequence,
+    optimal_composition,
+    optimal_composition_of_sequence,
+    optimal_delta,
+    total_loss,
+)
+from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.accounting.guarantee import Laws, Models, ReleaseGuarantee
+from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
+from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.law_pairs import LEAK, LawPairs
+from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
+from darrm_opt.accounting.release_profile import ReleaseProfile
+from darrm_opt.accounting.sampled import convolved_epsilon, renyi_sums
+from darrm_opt.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import decimal_above, float_above
+
+MAX_RELEASES = 10**9
+"""Most releases in one account."""
+
+
+class Effort(NamedTuple):
+    """How long accounts may take."""
+
+    points: int  # grid points of the recursion on bits: sound for any number
+    updates: float  # of a grid point by a vertex, in that recursion; the grid is coarser where more would be needed
+    convolved: int = 100_000  # most releases of a γ whose profile is convolved, if the recursion is too long
+
+    def for_search(self, releases: int, *, quick: bool = False) -> Effort:
+        """Return the effort of one account of ``releases`` releases in a search: about a second, or next to nothing."""
+        if releases > (MIN_TOO_MANY if quick else MAX_BY_BITS):
+            return Effort(self.points, 0.0, 0)
+        return Effort(min(self.points, max(MIN_SEARCHED, MAX_GRID // max(1, releases))), self.updates)
+
+
+MAX_BY_BITS, MIN_TOO_MANY = 20_000, 100
+"""Most releases for which a search asks `bits`: beyond, it would take minutes. The second where it is to be quick."""
+
+MAX_GRID, MIN_SEARCHED = 40_000_000, 2_001
+"""Grid points × releases of one step of such a search, about a second, and the least grid."""
+
+STATED = Effort(40_001, 2e9, MAX_RELEASES)
+"""Of a total that is stated: some seconds."""
+
+SEARCHED = Effort(8_001, 4e8)
+"""Of one of the many totals of a search: a second. A finer grid would change the fourth digit of ε."""
+
+PLANNED = STATED._replace(points=SEARCHED.points, convolved=SEARCHED.convolved)
+"""Of a γ in a plan."""
+
+SLOW = ("laws", "bits", "profile", "moments", "pld")
+"""Accounts whose time grows with the releases, or that convolve."""
+
+GRID_PRECISION = 1e-6
+"""What a grid of `bits` with half as many points may add to ε, as a share of it, before a finer one is used."""
+
+MAX_PROFILE_POINTS = 12
+"""Most (ε, δ) of a profile whose optimal composition is computed: each takes some milliseconds."""
+
+PROFILE_PRECISION = 1e-4
+"""Share of ε by which one (ε, δ) of a profile has to be better than another to be used instead."""
+
+CHEAP = ("simple", "optimal")
+"""Accounts that take next to no time."""
+
+COMPARED = ("general", "pld", "profile")
+"""Accounts that are shown for comparison, though a finer one is known."""
+
+
+T = TypeVar("T")
+
+Parts = Sequence[tuple[T, int]]
+"""What an account needs of each kind of release, and how many there are of it at most."""
+
+
+@dataclass(frozen=True)
+class Account(Generic[T]):
+    """A theorem about releases of several kinds, in any order and each chosen in view of the earlier answers."""
+
+    name: str
+    needs: Callable[[ReleaseGuarantee], T | None]  # of each kind of release; None where that is not known
+    total: Callable[[Parts[T], float, Effort], Privacy | None]  # raises `NotApplicable`; None where it says nothing
+    finer: tuple[str, ...] = ()  # accounts that are never above it: where one of them is exact, it is not asked
+    is_exact: Callable[[Parts[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
+
+
+def _bound(epsilon: float, delta: float) -> Privacy:
+    """Return an ε that an account found, ∞ where it is no number."""
+    return Privacy(float(upper_bound(epsilon)), delta)
+
+
+def _by_models(parts: Parts[Models], delta: float, _: Effort) -> Privacy:
+    models: Counter[Privacy] = Counter()
+    for _K, reached in {voters for voters, _count in parts}:
+        models.update(dict(reached))
+    total = compose_models(models, delta)
+    if total.epsilon == math.inf:
+        floor = least_possible_delta_of_sequence((model.delta, count) for model, count in models.items())
+        raise DeltaTooSmall(delta, floor, "each model that a record reaches may leak with its own Delta")
+    return total
+
+
+def _by_sums(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy:
+    """Return the sums of ε and δ, of the numbers as written or as stored: this δ does not depend on ``delta``."""
+    events = _counted(parts)
+    written, written_delta = sums_as_written(events)
+    stored = float_above(sum((count * Fraction(event.delta) for event, count in events.items()), Fraction(0)))
+    total_delta = min(decimal_above(written_delta), stored)
+    if total_delta >= 1:
+        raise DeltaTooSmall(delta, 1.0, "the deltas of the releases add up to 1 or more")
+    return Privacy(min(decimal_above(written), total_loss(events)), total_delta)
+
+
+def _by_model_profiles(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy | None:
+    events = _counted(parts)
+    return compose_models(events, delta) if any(len(event.points) > 1 for event in events) else None
+
+
+def _of_one_law(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+    (shown, count), *others = parts
+    if others or not isinstance(shown, LawPairs) or (count > 1 and (shown.is_bit or not delta)):
+        return None
+    return _bound(shown.epsilon(delta) if count == 1 else adaptive_epsilon([shown], count, delta), delta)
+
+
+def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
+    """Return the total by the exact adaptive recursion, on as many grid points as are affordable."""
+    if not delta:  # the largest losses add up, which no grid finds more exactly
+        losses = [(bounds.largest_loss(), count) for bounds, count in parts]
+        if any(loss == math.inf for loss, _ in losses):
+            raise DeltaTooSmall(0.0, max(_leak(bounds.shown) for bounds, _ in parts), LEAK)
+        return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))))
+    if _is_single(parts):  # no grid needed
+        return _bound(parts[0][0].shown.epsilon(delta), delta)
+    # The recursion over several kinds has a state for every way to have used some of each, as the adversary chooses the
+    # order.
+    regions = [(bounds.shown.region, count) for bounds, count in parts]
+    points = min(effort.points, int(effort.updates / updates_of(regions)))
+    if points < MIN_POINTS:
+        raise TooMuchWork(
+            f"{updates_of(regions):.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, "
+            "take too long. The accounts profile and optimal handle longer sequences."
+        )
+    previous = math.inf
+    # a coarser grid is as sound: a finer one only lowers the total
+    for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
+        with suppress(DeltaTooSmall):
+            epsilon = compose_bits_any_order(regions, points=coarse_points).epsilon(delta)
+            if previous - epsilon <= GRID_PRECISION * epsilon:
+                return _bound(epsilon, delta)
+            previous = epsilon
+    return _bound(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
+
+
+def _has_full_grid(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> bool:
+    """Return whether the recursion on bits has its full grid, so that no account of the same pairs is below it."""
+    regions = [(bounds.shown.region, count) for bounds, count in parts]
+    return not delta or _is_single(parts) or effort.points * updates_of(regions) <= effort.updates
+
+
+def _is_single(parts: Parts[Any]) -> bool:
+    return sum(count for _, count in parts) == 1
+
+
+def _by_points(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+    """Return the exact optimum over all mechanisms with an (ε, δ) of the profile of a release.
+
+    As cheap for a million releases as for a hundred. Where the same pair of neighbours is the worst throughout, which
+    is so for private voters whose γ is small, it is the total of `bits`; else some per cent above it.
+    """
+    ((profile, queries), *others) = parts
+    if others or not isinstance(profile, ReleaseProfile):
+        return None
+    lines = profile.epsilons[np.linspace(0, len(profile.epsilons) - 1, MAX_PROFILE_POINTS).astype(int)]
+    epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
+    best, errors = None, []
+    for epsilon in epsilons:
+        # A plain majority of votes that are not private has a δ of 1 everywhere: nothing is proved of it.
+        if (each := profile.delta(epsilon)) == 1 or (
+            best is not None and optimal_delta(epsilon, each, queries, (1 - PROFILE_PRECISION) * best.epsilon) > delta
+        ):
+            continue  # hardly better, if at all
+        try:
+            best = optimal_composition(epsilon, each, queries, delta)
+        except DeltaTooSmall as err:
+            errors.append(err)
+    if best is None:
+        raise min(errors, key=lambda err: err.floor, default=DeltaTooSmall(delta, 1.0, LEAK))
+    return best
+
+
+def _by_profile(parts: Parts[Laws], delta: float, effort: Effort) -> Privacy | None:
+    """Return the total by the privacy loss distribution of the exact profiles."""
+    profiles = [(shown, count) for shown, count in parts if isinstance(shown, ReleaseProfile)]
+    if len(profiles) < len(parts):
+        (shown, count), *others = parts
+        if others or not isinstance(shown, LawPairs) or not delta:
+            return None
+        return _bound(convolved_epsilon([shown], count, delta), delta)
+    floor = max(_leak(profile) for profile, _ in profiles)
+    # All of them leak no less; where one leaks nearly all, no distribution is left to compose.
+    if not is_within(floor, delta):
+        raise DeltaTooSmall(delta, floor, LEAK)
+    if sum(count for _, count in parts) > effort.convolved:
+        raise TooMuchWork("The convolution of profiles takes too long.")
+    return _bound(compose_profiles(profiles).epsilon(delta), delta)
+
+
+def compose_profiles(parts: Parts[ReleaseProfile]) -> Pld:
+    """Return the PLD of the exact profiles of releases, on the grid of the longest."""
+    longest = max((profile for profile, _ in parts), key=lambda profile: profile.max_loss)
+    step = longest.discretisation(sum(count for _, count in parts))
+    plds = [
+        pld_from_profile(profile, discretisation=step, max_loss=profile.max_loss).repeated(count)
+        for profile, count in parts
+    ]
+    return reduce(Pld.then, plds)
+
+
+def _by_moments(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+    (shown, count), *others = parts
+    if others or not isinstance(shown, LawPairs) or not delta or count == 1:
+        return None
+    return _bound(renyi_sums([shown], count, delta), delta)
+
+
+def _leak(shown: Laws) -> float:
+    """Return the δ of one release beyond its largest finite loss."""
+    return float(shown(np.array([shown.max_loss]))[0])
+
+
+def _counted(parts: Parts[Privacy]) -> Counter[Privacy]:
+    events: Counter[Privacy] = Counter()
+    for event, count in parts:
+        events[event] += count
+    return events
+
+
+def _laws(bounds: ReleaseGuarantee) -> Laws | None:
+    return None if bounds.laws is None else bounds.shown
+
+
+def _bit(bounds: ReleaseGuarantee) -> ReleaseGuarantee | None:
+    return bounds if bounds.laws is not None and bounds.shown.is_bit else None
+
+
+def _of_events(
+    account: Callable[[Counter[Privacy], float], Privacy],
+) -> Callable[[Parts[Privacy], float, Effort], Privacy]:
+    return lambda parts, delta, _: account(_counted(parts), delta)
+
+
+def _of_divergences(
+    account: Callable[[Parts[PowerDivergence], float], EpsilonBound],
+) -> Callable[[Parts[PowerDivergence], float, Effort], Privacy | None]:
+    return lambda parts, delta, _: _bound(account(parts, delta).epsilon, delta) if delta else None
+
+
+_EVENT, _BOUND = ReleaseGuarantee.event, ReleaseGuarantee.bound
+_PAIRS = "laws", "bits"
+
+ACCOUNTS: tuple[Account[Any], ...] = (
+    Account("models", lambda bounds: bounds.models, _by_models),
+    Account("simple", _EVENT, _by_sums),
+    Account("optimal", _EVENT, _of_events(optimal_composition_of_sequence)),
+    Account("profiles", _EVENT, _by_model_profiles),
+    Account("general", _EVENT, _of_events(kov_composition_at_delta), ("optimal",)),
+    Account("laws", _laws, _of_one_law, is_exact=lambda parts, *_: _is_single(parts)),
+    Account("bits", _bit, _by_bits, ("laws",), _has_full_grid),
+    Account("pld", _EVENT, _of_events(lambda *of: pld_composition_of_sequence(*of).privacy), ("optimal", *_PAIRS)),
+    Account("points", _laws, _by_points, _PAIRS),
+    Account("profile", _laws, _by_profile, _PAIRS),
+    Account("moments", _laws, _by_moments, _PAIRS),
+    Account("renyi", _BOUND, _of_divergences(renyi_epsilon), _PAIRS),
+    Account("gaussian", _BOUND, _of_divergences(compared_epsilon), _PAIRS),
+)
+"""All accounts of releases, the quick ones of one description before those of a finer one."""
+
+NAMES = frozenset(account.name for account in ACCOUNTS)

@@ -52,7 +52,7 @@ MISJUDGED_SECONDS = 600.0
 """How long work of a client counts as long after an estimate of it proved wrong [s]."""
 
 MAX_GRANTED = 100_000
-"""Designs of clients that are remembered as their own: some 20 MB."""
+"""Designs of clients that are remembered as theirs to see: some 20 MB."""
 
 GRANTED_SECONDS = 60.0
 """Time for which that is remembered [s]: eviction may have taken one from its client, which then asks for it anew."""
@@ -340,7 +340,10 @@ class DesignService:
         viewer = self.viewer
         if viewer is None or self._is_granted(viewer, key):
             return True
-        return await self.run_in_reader(self.store.designs.get, key, viewer) is not None
+        is_visible = await self.run_in_reader(self.store.designs.get, key, viewer) is not None
+        if is_visible:
+            self._remember(viewer, key)
+        return is_visible
 
     async def grant(self, task: Task, answer: dict[str, Any]) -> None:
         """Make the designs in an answer, which the client asked for in full, ones that it may see by their ids."""
@@ -355,10 +358,13 @@ class DesignService:
                 _LOG.warning("a client of the answer to %s cannot be stored: %s", task.key, err)
             return
         if is_granted:
-            self._granted[owner, task.key] = time.monotonic() + GRANTED_SECONDS
-            self._granted.move_to_end((owner, task.key))
-            if len(self._granted) > MAX_GRANTED:
-                self._granted.popitem(last=False)
+            self._remember(owner, task.key)
+
+    def _remember(self, client: str, key: str) -> None:
+        self._granted[client, key] = time.monotonic() + GRANTED_SECONDS
+        self._granted.move_to_end((client, key))
+        if len(self._granted) > MAX_GRANTED:
+            self._granted.popitem(last=False)
 
     def _is_granted(self, client: str, key: str) -> bool:
         return time.monotonic() < self._granted.get((client, key), 0.0)

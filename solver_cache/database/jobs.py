@@ -267,12 +267,10 @@ class Jobs:
         if kinds is not None and not kinds:
             return None
         more, values = take_conditions(kinds, max_seconds)
+        values["max_running"] = MAX_RUNNING if max_running is None else max_running
         waiting = _WAITING if max_running is None else _CLIENTS_IN_TURN
-        turns = values | {"max_running": MAX_RUNNING if max_running is None else max_running}
         with self.database.reading() as statements:  # who polls an empty queue takes no writer's lock
-            if not statements.rows(_ABANDONED.format(more=more, lock=""), **values) and not statements.rows(
-                waiting.format(more=more, lock=""), **(values if max_running is None else turns)
-            ):
+            if not any(statements.rows(query.format(more=more, lock=""), **values) for query in (_ABANDONED, waiting)):
                 return None
         with self.database.writing() as statements:
             if max_running is not None and statements.dialect == "postgresql":
@@ -281,7 +279,7 @@ class Jobs:
             # Skipped where another transaction has it: who takes jobs never waits for another who does.
             lock = f"{FOR_UPDATE[statements.dialect]} {SKIP_LOCKED[statements.dialect]}"
             found = statements.rows(_ABANDONED.format(more=more, lock=lock), **values)
-            found = found or _lock_waiting(statements, more, turns, lock)
+            found = found or _lock_waiting(statements, more, values, lock)
             if not found:
                 return None
             taking = (
@@ -417,9 +415,8 @@ def _lock_waiting(statements: Statements, more: str, values: dict[str, Any], loc
     """
     waiting = _WAITING.format(more=f"{more} AND client = :client", lock=lock)
     for (client,) in statements.rows(_CLIENTS_IN_TURN.format(more=more), **values):
-        if found := statements.rows(
-            waiting, **values, client=str(client)
-        ):  # else others take the rest of this client's
+        found = statements.rows(waiting, **values, client=str(client))
+        if found:  # else others take the rest of this client's
             return found
     return ()
 

@@ -3,6 +3,7 @@
 Two geometries, of voters that are not private and of groups of private ones; everything else is one.
 
     problem, groups    partitions, their cells and edges; counts of groups and their cells
+    group_laws         the maps of one voter, multisets of them, and the laws of a group's counts
     corners            the corners of voters among C classes, one of each orbit, and the sweep over all of them
     votes, priors      votes, checked and counted; how they fall
     objective          the utility of a release: `PluralityObjective`, `Truth`, `Worth`

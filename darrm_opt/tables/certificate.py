@@ -28,7 +28,8 @@ from darrm_opt._version import __version__
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import EXPONENT_BITS, check_arithmetic, exp_bounds, float_above
-from darrm_opt.tables.corners import Corners, VoterMaps, corners_of, voter_maps
+from darrm_opt.tables.corners import Corners, corners_of
+from darrm_opt.tables.group_laws import VoterMaps, voter_maps
 from darrm_opt.tables.groups import GroupCells, cells_of, compositions, group_cells
 from darrm_opt.tables.problem import ABSTENTION, Histograms, Partition, partition_cells
 from darrm_opt.tables.table import Table

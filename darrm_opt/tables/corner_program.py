@@ -24,8 +24,9 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 from darrm_opt.rounding import UNIT_ROUNDOFF
-from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, corners_of, laws_at, voter_maps
+from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, corners_of
 from darrm_opt.tables.edge_program import STEP_INWARD, VIOLATION, Optimum
+from darrm_opt.tables.group_laws import laws_at, voter_maps
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
 from darrm_opt.tables.objective import TableObjective, expected
 from darrm_opt.tables.problem import Index

@@ -125,7 +125,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "planning.plain_majority": ("test_plain_majority.py",),
     "planning.ranking": ("planning",),
     **dict.fromkeys(("tables.edge_program", "tables.corner_program", "tables.objective"), ("tables",)),
-    **dict.fromkeys(("tables.certificate", "tables.corners"), ("tables", "mechanisms")),
+    **dict.fromkeys(("tables.certificate", "tables.corners", "tables.group_laws"), ("tables", "mechanisms")),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 

@@ -21,7 +21,8 @@ from darrm_opt.problem import NOT_PRIVATE, VoterGroup, as_group
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables import corner_program
 from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table
-from darrm_opt.tables.corners import check_reach, corner_count, corners_of, voter_maps
+from darrm_opt.tables.corners import check_reach, corner_count, corners_of
+from darrm_opt.tables.group_laws import voter_maps
 from darrm_opt.tables.groups import group_cells
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective, utility
 from darrm_opt.tables.priors import Dirichlet

@@ -160,14 +160,17 @@ class ServiceResources:
         In the end, jobs under way go back into the queue, every process ends, and the store is closed.
         """
         resources = cls(store, settings, ring)
-        background: list[asyncio.Task[None]] = []
+        # The stop as soon as it is asked for: event streams that stay open would keep the server from ending.
+        works = [
+            resources.admission.prune(resources.run_in_thread, store.url),
+            Upkeep(store, settings, resources.run_in_thread).run(),
+            resources._drain_on(shutdown),
+            *([] if resources.webhooks is None else [resources.webhooks.deliver()]),
+        ]
+        background = [asyncio.create_task(work) for work in works]
         try:
-            background.append(asyncio.create_task(resources.admission.prune(resources.run_in_thread, store.url)))
-            background.append(asyncio.create_task(Upkeep(store, settings, resources.run_in_thread).run()))
-            # As soon as a stop is asked for: event streams that stay open would keep the server from ending.
-            background.append(asyncio.create_task(resources._drain_on(shutdown)))
-            if resources.webhooks is not None:
-                background.append(asyncio.create_task(resources.webhooks.deliver()))
+            for task in background:
+                task.add_done_callback(_log_failure)
             if settings.solve == "on" and settings.prestart:
                 pools = resources.solvers, resources._computers, resources._quick
                 # Before the first request, which would wait for an interpreter to start.
@@ -239,6 +242,12 @@ class ServiceResources:
     def stalled(self) -> str:
         """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
         return next((worker.stalled for worker in self.workers if worker.stalled), "")
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log the error that ended work in the background, which nobody waits for."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.error("work in the background ended", exc_info=error)
 
 
 async def _own_client() -> list[str]:

@@ -25,6 +25,7 @@ from api.schemas.design import DesignRequest
 from api.service import jobs as service_jobs
 from api.service.design_service import DesignService, Pending
 from api.service.jobs import MAX_ATTEMPTS, JobAdmission
+from api.service.upkeep import Upkeep
 from api.settings import Settings
 from api.tasks import design
 from darrm_opt import verify
@@ -94,6 +95,22 @@ def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -
             assert await opened.resources.solvers.run(tasks.niceness, None) == min(here + 15, 19)
 
     run(test)
+
+
+def test_work_in_the_background_that_fails_is_logged_while_the_service_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with service(settings(solve="off")) as opened:
+            await until_in_loop(lambda: "work in the background ended" in caplog.text)
+            assert await opened.get_job("a") is None
+
+    def fail(_: Upkeep) -> int:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Upkeep, "do_round", fail)
+    run(test)
+    assert "ZeroDivisionError: a bug" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------ single flight

@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,8 @@ def test_an_answer_is_stored_and_found_without_what_it_does_not_need(tmp_path: P
     loaded += told_at_exit("*sys.modules", tmp_path, ["solve", *SMALL], place).split()  # the file exists by now
     assert not {name.split(".")[0] for name in loaded} & {"sqlalchemy", "platformdirs", "psycopg"}
     assert not [name for name in loaded if name.startswith("darrm_opt.tables.")]
-    [row] = sqlite3.connect(tmp_path / "cache.sqlite").execute("SELECT count(*) FROM darrm_solutions")
-    assert row == (1,)
+    with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:
+        assert plain.execute("SELECT count(*) FROM darrm_solutions").fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize(

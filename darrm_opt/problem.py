@@ -416,7 +416,7 @@ class Problem:
         return _loosest(self)
 
     def with_allowance(self, m: float, delta: float | None = None) -> Problem:
-        """Return the problem of the same voters at another target.
+        """Return the problem at another target, of voters that are alike.
 
         Args:
             m: privacy allowance, > 0; the target ε itself [nats] where m has no meaning.
@@ -431,10 +431,11 @@ class Problem:
         epsilon, Delta = self.voter.epsilon, self.voter.delta
         if len(self.voter.points) > 1:
             target = Privacy(_epsilon(m, "target_epsilon"), Delta if delta is None else _probability(delta, "delta"))
-            return Problem(self.K, self.voter, target, self.affected)
-        if self.m is None:
-            return Problem.from_allowance(self.K, None, epsilon, Delta, delta, self.affected, target_epsilon=m)
-        return Problem.from_allowance(self.K, m, epsilon, Delta, delta, self.affected)
+        elif self.m is None:
+            target = Problem.from_allowance(self.K, None, epsilon, Delta, delta, target_epsilon=m).target
+        else:
+            target = Problem.from_allowance(self.K, m, epsilon, Delta, delta).target
+        return replace(self, target=target)
 
     def warnings(self, gamma: Iterable[float]) -> tuple[str, ...]:
         """Return sentences about what the user should reconsider, judged by the γ that was found; usually none.

@@ -27,7 +27,7 @@ from darrm_opt.arguments import real_number
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution, Statistics, Status
-from darrm_opt.design.solver import Shape
+from darrm_opt.design.solver import SHAPES, Shape, check_choice
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, TargetProfile, check_binary
@@ -195,8 +195,7 @@ class DesignSpec:
     def __init__(self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free") -> None:
         problem = check_binary(problem)
         goal = as_objective(objective)
-        if shape not in ("free", "monotone"):
-            raise InvalidInput("shape", shape, "'free' or 'monotone'")
+        check_choice("shape", shape, SHAPES)
         goal.check_voters(problem.K)
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "objective", goal)

@@ -13,6 +13,7 @@ the best monotone γ. Every search stops at the deadline; what may follow is one
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
@@ -148,10 +149,8 @@ def check_choices(
     time_limit: float | None = None,
 ) -> None:
     """Refuse choices that `solve` does not accept, before any work."""
-    for argument, value, choices in (("shape", shape, SHAPES), ("method", method, METHODS)):
-        if value not in choices:
-            *others, last = (f"'{choice}'" for choice in choices)
-            raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
+    check_choice("shape", shape, SHAPES)
+    check_choice("method", method, METHODS)
     check_backend(backend, time_limit)
     real_number(tolerance, "tolerance", "a gap in (0, 1)", above=0, below=1)
     # The count has a closed form: refused without listing anything.
@@ -160,9 +159,16 @@ def check_choices(
         raise InvalidInput("method", method, f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors", advice)
 
 
+def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
+    """Refuse a value that is not one of several texts."""
+    if value not in tuple(choices):  # also what has no hash
+        *others, last = (f"'{choice}'" for choice in choices)
+        raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
+
+
 def check_backend(backend: str, time_limit: float | None) -> None:
     """Refuse a backend or a time limit that `solve` does not accept for any problem."""
-    if backend not in BACKENDS:
+    if backend not in tuple(BACKENDS):
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     if time_limit is not None:
         real_number(time_limit, "time_limit", "seconds above 0", above=0)

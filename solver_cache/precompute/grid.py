@@ -47,7 +47,7 @@ from typing import Any, cast
 
 from darrm_opt.decimals import double_in
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.design.solver import Shape
+from darrm_opt.design.solver import SHAPES, Shape, check_choice
 from darrm_opt.errors import InvalidInput
 from darrm_opt.privacy_curves import GROUP_POINTS, PrivacyCurve, profile_problem, stated_curve, stated_profile
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
@@ -68,7 +68,6 @@ _NOT_OF_TABLES = ("epsilon", "Delta", "m", "profile")
 
 _OTHERS = ("profile", "objective", "shape", "where", "prior", "ties", "abstention", "groups")
 _OF_GROUPS = ("classes", "affected", "price", "target_epsilon", "delta")
-SHAPES = ("free", "monotone")
 
 
 @dataclass(frozen=True)
@@ -363,8 +362,7 @@ def _where(content: Mapping[str, Any], path: str, names: set[str]) -> Expression
 def _shapes(content: Mapping[str, Any], path: str) -> tuple[Shape, ...]:
     shapes = read_texts(content.get("shape", "free"), _join(path, "shape"))
     for shape in shapes:
-        if shape not in SHAPES:
-            raise InvalidInput(_join(path, "shape"), shape, "'free' or 'monotone'")
+        check_choice(_join(path, "shape"), shape, SHAPES)
     return cast("tuple[Shape, ...]", shapes)
 
 

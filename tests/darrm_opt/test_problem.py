@@ -20,7 +20,7 @@ from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
 from darrm_opt.decimals import DELTA_GRID_FROM, GRID_DIGITS
-from darrm_opt.problem import MAX_TARGET_EPSILON, TargetProfile
+from darrm_opt.problem import MAX_TARGET_EPSILON, NOT_PRIVATE, TargetProfile
 
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 
@@ -375,3 +375,11 @@ def test_targets_are_no_privacy_of_a_voter() -> None:
         Problem(3, several, Privacy(0.5))
     with refused("voter"):
         Problem(groups=[(3, several)], target=Privacy(0.5))
+
+
+def test_another_target_keeps_all_else_of_a_problem() -> None:
+    asked = Problem(5, Privacy(0.1, 1e-4), Privacy(0.3, 1e-3), 2, classes=3, abstention=True)
+    other = asked.with_allowance(2, 1e-3)
+    assert other == dataclasses.replace(asked, target=Privacy(0.2, 1e-3))
+    public = Problem(5, NOT_PRIVATE, Privacy(0.3, 1e-3), 2, classes=4)
+    assert public.with_allowance(0.4, 1e-3) == dataclasses.replace(public, target=Privacy(0.4, 1e-3))

@@ -442,9 +442,9 @@ def test_what_no_problem_is_solved_with_is_refused() -> None:
         {"problem": Problem.from_allowance(11, 3, 0.1)},
         problem=[3],
         objective=["best"],
-        shape=["round"],
-        method=["guess"],
-        backend=["abacus"],
+        shape=["round", ["free"]],
+        method=["guess", {}],
+        backend=["abacus", ["highs"]],
         time_limit=[0, -1.0, math.nan],
         tolerance=[0.0, 1, math.nan],
     )

@@ -209,14 +209,15 @@ def test_voters_that_are_not_private_have_todays_table(
 
 def test_problems_of_classes_and_groups_come_from_one_constructor_and_are_solved() -> None:
     voters = [(2, 0.1), (1, 0.5, 1e-4)]
-    problem: Any = Problem(groups=[(2, 0.1), (1, 0.5, 1e-4)], target=TARGET, classes=3, abstention=True).merged
-    general = Problem(groups=voters, target=TARGET, classes=3, abstention=True)
-    assert problem == general
-    alike: Any = Problem(groups=[(3, 0.5)], target=TARGET, classes=3).merged
-    assert alike == Problem(groups=[(3, 0.5)], target=TARGET, classes=3)
-    assert solve(problem).utility == solve(general).utility == solve_table(general).utility
-    plain: Any = Problem(groups=[(4, math.inf)], target=Privacy(1.0, 0.01), affected=1, classes=3).merged
-    assert solve(plain).utility == solve_table(plain).utility
+    problem: Any = Problem(groups=voters, target=TARGET, classes=3, abstention=True)
+    assert problem.merged is problem
+    assert solve(problem) == solve_table(problem)
+    alike: Any = Problem(groups=[(2, 0.5), (1, 0.5)], target=TARGET, classes=3)
+    one = Problem(3, Privacy(0.5), TARGET, classes=3)
+    assert alike.merged == one != alike
+    assert solve(alike) == solve_table(one)
+    plain: Any = Problem(groups=[(3, math.inf), (1, math.inf)], target=Privacy(1.0, 0.01), affected=1, classes=3)
+    assert solve(plain) == solve_table(Problem(4, NOT_PRIVATE, Privacy(1.0, 0.01), 1, classes=3))
     groups: list[list[Any]] = [[(3,)], []]
     for none in groups:
         with refused("groups"):

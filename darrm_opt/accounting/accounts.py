@@ -35,7 +35,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -52,13 +52,14 @@ from darrm_opt.accounting.composition.optimal import (
     total_loss,
 )
 from darrm_opt.accounting.freshness import compose_models
-from darrm_opt.accounting.guarantee import Laws, Models, ReleaseGuarantee
+from darrm_opt.accounting.guarantee import Laws, LawTriples, Models, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.release_profile import ReleaseProfile
 from darrm_opt.accounting.sampled import convolved_epsilon, renyi_sums
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import decimal_above, float_above
@@ -113,6 +114,38 @@ CHEAP = ("simple", "optimal")
 
 COMPARED = ("general", "pld", "profile")
 """Accounts that are shown for comparison, though a finer one is known."""
+
+
+class Accountable(Protocol):
+    """What can be accounted for: a mechanism."""
+
+    K: int
+    affected: int
+    takes_samples: bool  # whether totals are known where records are drawn anew for every release
+
+    @property
+    def effort(self) -> Effort:
+        """How long its accounts may take."""
+        ...
+
+    def bounds(self, releases: int) -> Releases:
+        """Return the guarantees of ``releases`` releases."""
+        ...
+
+    def at_sensitivity(self, votes: int) -> ReleaseGuarantee | None:
+        """Return the guarantee of one release if a record moves ``votes`` votes; None if nothing is proved."""
+        ...
+
+    def listed(self) -> LawPairs | None:
+        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise."""
+        ...
+
+    def sampled_laws(self, sampling: Sampling, cut: float = ...) -> Sequence[LawTriples] | None:
+        """Return the laws of one answer without a record and with it, in one of two values; None if not known.
+
+        ``cut``: chance of noise that may be cut off: the laws are then those given that none is.
+        """
+        ...
 
 
 T = TypeVar("T")

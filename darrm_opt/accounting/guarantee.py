@@ -19,7 +19,6 @@ from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
-from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
@@ -177,29 +176,3 @@ class LawTriples:
             return [LawPairs(self.off, on, error=error), LawPairs(on, self.off, error=error)]
         other = np.minimum((1 - rate) * self.off + rate * self.other, 1.0)
         return [LawPairs(on, other, error=error)]
-
-
-class Accountable(Protocol):
-    """What can be accounted for: a mechanism."""
-
-    K: int
-    affected: int
-
-    def bounds(self, releases: int) -> Releases:
-        """Return the guarantees of ``releases`` releases."""
-        ...
-
-    def at_sensitivity(self, votes: int) -> ReleaseGuarantee | None:
-        """Return the guarantee of one release if a record moves ``votes`` votes; None if nothing is proved."""
-        ...
-
-    def listed(self) -> LawPairs | None:
-        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise."""
-        ...
-
-    def sampled_laws(self, sampling: Sampling, cut: float = ...) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it, in one of two values; None if not known.
-
-        ``cut``: chance of noise that may be cut off: the laws are then those given that none is.
-        """
-        ...

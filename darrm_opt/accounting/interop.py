@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from darrm_opt.accounting.accounts import Accountable
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import nats
 from darrm_opt.accounting.freshness import check_fresh
-from darrm_opt.accounting.guarantee import Accountable, Releases
+from darrm_opt.accounting.guarantee import Releases
 from darrm_opt.accounting.labels.composition import MAX_RANGE, table_divergence
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of

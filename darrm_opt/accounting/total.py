@@ -25,6 +25,7 @@ from darrm_opt.accounting.accounts import (
     NAMES,
     SEARCHED,
     STATED,
+    Accountable,
     Effort,
     Parts,
 )
@@ -39,7 +40,7 @@ from darrm_opt.accounting.composition import NotApplicable, evaluate
 from darrm_opt.accounting.composition.closed_forms import kov_delta
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.gaussian import gaussian_epsilon
-from darrm_opt.accounting.guarantee import Accountable, ReleaseGuarantee, Releases, estimated_shift
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases, estimated_shift
 from darrm_opt.accounting.labels.composition import composed_epsilon
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
@@ -206,7 +207,7 @@ def cost(
     """
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
     delta = probability(delta, "delta")
-    effort: Effort = getattr(mechanism, "effort", SEARCHED)
+    effort = mechanism.effort
     if effort is STATED and enough > -math.inf:
         effort = effort.for_search(releases)
     if sampling is not None:
@@ -223,12 +224,11 @@ def cost(
     return found.or_less(total_of(parts, delta, effort=effort, skip=skip, enough=enough).epsilons)
 
 
-def refuse_samples(mechanism: object, sampling: Sampling | None) -> None:
+def refuse_samples(released: Accountable | Released | Release, sampling: Sampling | None) -> None:
     """Refuse samples where totals are those of releases that every record is in."""
-    if sampling is not None and not getattr(mechanism, "takes_samples", True):
-        raise InvalidInput(
-            "sampling", sampling, "None for a mechanism of private voters", "Its accounts are those of all voters."
-        )
+    if sampling is not None and not getattr(released, "takes_samples", False):
+        accepted = "None for a γ with its voters, or a mechanism of private voters"
+        raise InvalidInput("sampling", sampling, accepted, "Its accounts are those of all voters.")
 
 
 def _sampled_total(
@@ -444,7 +444,7 @@ def most_releases(
         fresh: of a γ, True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
             answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
             (`freshness.FRESH`).
-        quick: leave out the accounts whose time grows with the count.
+        quick: of a γ, leave out the accounts whose time grows with the count.
 
     Returns:
         A count that fits; up to 1 % more may.
@@ -453,7 +453,7 @@ def most_releases(
         That many releases, each chosen freely in view of the earlier answers, are together (ε, δ)-DP; so are fewer.
 
     Raises:
-        InvalidInput: the budget is not valid.
+        InvalidInput: the budget is not valid, or samples are named for a γ or private voters.
         NotPrivate: a bare γ is not private for its problem.
 
     Source: `largest_quota`, by all accounts.
@@ -469,7 +469,7 @@ def most_releases(
     if isinstance(released, Release | Solution | tuple):
         bounds, effort = partial(Release.of(released).guarantees, fresh=fresh), STATED
     else:
-        bounds, effort = released.bounds, getattr(released, "effort", SEARCHED)
+        bounds, effort = released.bounds, released.effort
     most = MAX_RELEASES if effort is STATED else MAX_FOUND
     if total_of(bounds(most), budget.delta, skip=NAMES - {"models"}).epsilon <= budget.epsilon:
         return Quota(most, "models")

@@ -160,12 +160,15 @@ def test_where_the_grid_is_coarse_the_divergences_are_asked_too() -> None:
 
 def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where_nothing_is_released() -> None:
     sampling = Sampling(20, 5)
-    private = CertifiedNoiseFunction(Release.of(solve(Problem(3, Privacy(0.5, 0.01), Privacy(0.6, 0.02)))))
+    solution = solve(Problem(3, Privacy(0.5, 0.01), Privacy(0.6, 0.02)))
+    private = CertifiedNoiseFunction(Release.of(solution))
     with refused("sampling"):
         cost(private, 2, 1e-3, sampling)
+    with refused("sampling"):
+        most_releases(solution, Privacy(1.0, 0.1), sampling)
     refuse_samples(private, None)
-    refuse_samples(object(), sampling)
     mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
+    refuse_samples(mechanism, sampling)
     nothing = cost(mechanism, 0, 1e-3, sampling)
     assert (nothing.epsilon, nothing.account, nothing.epsilons) == (
         0.0,
@@ -185,7 +188,7 @@ def test_accounts_without_samples_hold_for_samples() -> None:
 
 def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
     mechanism: Any = SimpleNamespace(
-        bounds=lambda releases: [(ReleaseGuarantee(Privacy(2.0**-10)), releases)], listed=lambda: None
+        bounds=lambda releases: [(ReleaseGuarantee(Privacy(2.0**-10)), releases)], listed=lambda: None, effort=SEARCHED
     )
     most = most_releases(mechanism, Privacy(300.5 * 2.0**-10))
     assert (most.queries, most.account in CHEAP) == (300, True)

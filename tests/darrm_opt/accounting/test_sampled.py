@@ -20,7 +20,8 @@ from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, sh
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled
-from darrm_opt.accounting.guarantee import Accountable, LawTriples, ReleaseGuarantee, Releases
+from darrm_opt.accounting.accounts import SEARCHED, Accountable
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels import sampled_cells as sampled_cells_module
 from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
 from darrm_opt.accounting.law_pairs import LawPairs
@@ -72,6 +73,9 @@ MECHANISMS = {
 
 class KnownBy:
     """What is proved of a mechanism, and other laws of samples than its own, or none."""
+
+    takes_samples = True
+    effort = SEARCHED
 
     def __init__(self, mechanism: Accountable, triples: Sequence[LawTriples] | None) -> None:
         self.K, self.affected, self.at_sensitivity = mechanism.K, mechanism.affected, mechanism.at_sensitivity

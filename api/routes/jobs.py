@@ -103,7 +103,10 @@ async def get_job(id: JobId, service: Service) -> JobAnswer:
 
 @router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
 async def cancel_job(id: JobId, service: Service) -> JobAnswer:
-    """Stop the solve, wherever it runs, for everyone who waits for it. A finished job is unchanged."""
+    """Stop the work, wherever it runs. If other clients with keys submitted it too, it goes on, for them alone.
+
+    A finished job is unchanged.
+    """
     job = await service.cancel(id)
     if job is None:
         raise _unknown(id)

@@ -135,8 +135,9 @@ class TargetsSolver:
     def _upper_bound(self) -> float:
         """Return the bound by the last multipliers, with every row and limit in its target's loosest reading."""
         # The loop maximises the canonical goal; the multipliers for the utility itself prove the closer bound.
-        if self._clock.remaining is None or self._clock.remaining > 0:
-            self._program.maximise(self._goal.goal.weights, None if self._clock.limit is None else 1.0)
+        left = self._clock.remaining
+        if left is None or left > 0:
+            self._program.maximise(self._goal.goal.weights, None if left is None else min(left, 1.0))
         loosest = [PrivacyConstraint.loosest(problem) for problem in self._problem.each_target]
         rows = [cached_rows(loosest[place], multisets) for place, multisets in self._multisets]
         limits = [np.full(len(multisets), loosest[place].limit) for place, multisets in self._multisets]

@@ -28,6 +28,7 @@ from darrm_opt.tables.groups import AnyCells, cells_of, group_cells
 from darrm_opt.tables.objective import (
     PluralityObjective,
     TableObjective,
+    Worth,
     as_table_objective,
     is_plurality,
     objective_for,
@@ -124,6 +125,8 @@ def objective_record(kind: str, objective: TableObjective) -> dict[str, Any]:
     if kind == KIND:
         goal = plurality_of(objective)
         return {"prior": str(goal.prior), "ties": goal.ties, "price": float(goal.price)}
+    if isinstance(objective, Worth):  # nor has it a key: all of them have one text
+        raise InvalidInput("objective", str(objective), "an objective that a text names, for a record")
     record: dict[str, Any] = {"objective": str(objective), "price": objective.price}
     if isinstance(objective, PluralityObjective):
         if objective.ties != "excluded":

@@ -24,7 +24,7 @@ from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exa
 from darrm_opt.tables.corners import check_reach, corner_count, corners_of
 from darrm_opt.tables.group_laws import voter_maps
 from darrm_opt.tables.groups import group_cells
-from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective, utility
+from darrm_opt.tables.objective import PluralityObjective, Truth, Worth, as_table_objective, utility
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import partition_cells
 from darrm_opt.tables.record import GROUP_KIND, TableSpec, table_from_record, table_record, table_solution_record
@@ -264,6 +264,15 @@ def test_record_is_proved_again() -> None:
     with pytest.raises((NotPrivate, InvalidInput)):
         table_from_record(record)
     assert table_to_dict(solution)["utility"] == solution.utility
+
+
+def test_what_no_text_names_has_no_record() -> None:
+    problem = Problem(groups=[(2, 0.5), (1, 0.2)], target=TARGET)
+    solution = solve_table(problem, Worth(np.eye(len(group_cells(problem).counts), 2)))
+    with refused("objective"):
+        table_solution_record(solution)
+    with refused("objective"):  # two of them would have one key
+        _ = TableSpec.of(solution).key
 
 
 def test_truth_weighs_votes_by_what_they_tell() -> None:

@@ -332,9 +332,8 @@ def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> t
     c_low, c_high = math.exp(low), math.exp(high)
     if not c_low < c < c_high or (epsilon := math.log(c)) in points:
         return None
-    outer_delta = delta + (delta_high - delta) * (c - c_low) / (
-        c_high - c_low
-    )  # of the outer region, linear between lines
+    # δ of the outer region is linear in c between lines.
+    outer_delta = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)
     vertex_q = (delta - delta_high) / (c_high - c_low)
     vertex_p = delta + c_low * vertex_q
     # Never less than twice what `design.privacy_profile` leaves open at that slope.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.table_baselines import calibrate_confident, calibrate_mechanism, tables
-from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.tables.problem import has_table
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
@@ -103,9 +104,7 @@ def _table_maker(name: str, question: Question) -> Maker | None:
     law, abstention = question.vote_law, question.price > 0
 
     def problem(target: Privacy, *, abstention: bool = False) -> Problem:
-        return Problem(
-            question.K, NOT_PRIVATE, target, question.affected, classes=question.classes, abstention=abstention
-        )
+        return replace(question.problem, target=target, abstention=abstention)
 
     def optimal(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
         solution = solve_table(problem(target, abstention=abstention), law.objective)
@@ -181,9 +180,7 @@ ProvedTable = tuple[RuleMechanism, float | None, dict[str, float]]
 
 def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable:
     table, gap, parameters = make(target)
-    proved = Problem(
-        problem.K, NOT_PRIVATE, target, problem.affected, classes=problem.classes, abstention=table.cells.abstention
-    )
+    proved = replace(problem, target=target, abstention=table.cells.abstention)
     return RuleMechanism(proved, table), gap, parameters
 
 

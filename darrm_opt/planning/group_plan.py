@@ -189,9 +189,8 @@ def _option(
     target, cost = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta)
     if cost.epsilon > question.total.epsilon:
         return Option.unfit(name, question, why)
-    masses = replace(goal, price=0.0).worth(
-        group_cells(mechanism.problem)
-    )  # of the counts that are judged, at their leaders
+    # Of the counts that are judged, at their leaders.
+    masses = replace(goal, price=0.0).worth(group_cells(mechanism.problem))
     chances, classes = mechanism.table.chances, mechanism.classes
     right = expected(mechanism.table, masses)
     answered = math.fsum((masses.max(axis=1) * chances[:, :classes].sum(axis=1)).tolist())

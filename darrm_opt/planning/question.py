@@ -229,9 +229,8 @@ class Question:
         check_total(total)
         affected = 1 if affected is None and sampling is not None else affected
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
-        shape = Problem(
-            problem.K, NOT_PRIVATE, total, problem.affected, classes=classes
-        )  # refuses what is no number of classes
+        # This checks the number of classes.
+        shape = Problem(problem.K, NOT_PRIVATE, total, problem.affected, classes=classes)
         fresh = check_fresh(fresh)
         accepted = f"a probability in [{1 / classes:g}, 1)"
         least = 1 / classes + USEFUL * (1 - 1 / classes)

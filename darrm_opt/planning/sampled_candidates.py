@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import MAX_TARGET_EPSILON, NOT_PRIVATE, Privacy, Problem
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.tables.problem import Index, has_table, partition_cells
 from darrm_opt.tables.solver import TableSolution, solve_table
 from darrm_opt.tables.table import Table
@@ -87,8 +87,7 @@ def sampled_option(name: str, question: Question, sampling: Sampling) -> Option:
 
 def _table_problem(question: Question, epsilon: float) -> Problem:
     """Return the problem of one table for an ε of one release."""
-    several: dict[str, Any] = {"classes": question.classes, "abstention": question.price > 0}
-    return Problem(question.K, NOT_PRIVATE, Privacy(epsilon), question.affected, **several)
+    return replace(question.problem, target=Privacy(epsilon), abstention=question.price > 0)
 
 
 def _best_table(question: Question, sampling: Sampling) -> Option:

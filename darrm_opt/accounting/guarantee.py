@@ -167,6 +167,7 @@ class LawTriples:
             laws = getattr(self, name)
             if laws is not None:
                 object.__setattr__(self, name, np.minimum(laws, 1.0))  # sums of probabilities, rounded
+        object.__setattr__(self, "missing", float(upper_bound(self.missing, 1.0)))  # NaN: all of it may be
 
     def pairs(self, rate: float) -> list[LawPairs]:
         """Return the sampled pairs: of each direction on its own for add-remove, else of both together."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bits.region import upper_chain
+from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition import evaluate, event_accounts
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee
@@ -214,7 +215,7 @@ def _worst(
 
 def charged_noise(epsilon: float, missing: float, delta: float) -> Privacy:
     """Return (ε, δ) where all but `SLACK_SHARE` of δ is used up for noise that is cut off with chance ``missing``."""
-    if missing > SLACK_SHARE * delta * (1 - 8 * ULP):
+    if not is_within(missing, SLACK_SHARE * delta * (1 - 8 * ULP)):
         raise DeltaTooSmall(delta, missing, "noise that is cut off")
     # With Q′ the law given that none is, Q ≥ (1 − missing)·Q′: so e^ε grows by a factor, and δ by ``missing`` alone.
     return Privacy(up(epsilon + 2 * missing, 1) if missing else epsilon, delta)

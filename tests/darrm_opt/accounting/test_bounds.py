@@ -16,7 +16,7 @@ from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vo
 from darrm_opt import Privacy
 from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
-from darrm_opt.accounting.guarantee import ReleaseGuarantee, estimated_shift
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, estimated_shift
 from darrm_opt.accounting.labels import lattice_cells
 from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
 from darrm_opt.accounting.labels.data_dependent import LogTails
@@ -67,6 +67,7 @@ def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() ->
 def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
     assert AnyVotes(laws, missing=math.nan).missing == 1.0
+    assert LawTriples(laws.on_data, laws.on_neighbour, missing=math.nan).missing == 1.0
     assert ReleaseGuarantee(loss=lambda: math.nan).event() is None
     assert ReleaseGuarantee(Privacy(2.0), loss=lambda: math.nan).event() == Privacy(2.0)
     assert ReleaseGuarantee(loss=lambda: 0.5).event() == Privacy(0.5)

@@ -17,7 +17,6 @@ the boundary is therefore the lower envelope of these lines and of p = 1 − p�
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -87,15 +86,14 @@ class PrivacyProfile(Privacy):
         _set_points(copy, tuple(points))
         return copy
 
-    def half_chain(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+    def half_chain(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """Return the vertices (p′, p) of the upper boundary with p + p′ ≤ 1, exact, from p′ = 0 on.
 
-        Args:
-            outward: whether e^ε is rounded up (by less than 2^−80), so that the region contains F; else down.
+        e^ε is rounded up, by less than 2^−80, so that the region contains F.
         """
-        return _half_chain(self.points, outward)
+        return _half_chain(self.points)
 
-    def chain(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+    def chain(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """Return the vertices (p′, p) of the upper boundary from (0, 0) to (1, 1), exact and symmetric.
 
         >>> [(float(p_prime), float(p)) for p_prime, p in PrivacyProfile([(0, 0.25)]).chain()]
@@ -103,22 +101,13 @@ class PrivacyProfile(Privacy):
         """
         from fractions import Fraction
 
-        half = [(Fraction(0), Fraction(0)), *self.half_chain(outward=outward)]
+        half = [(Fraction(0), Fraction(0)), *self.half_chain()]
         if half[0] == half[1]:
             half = half[1:]
         mirrored = [(1 - p, 1 - p_prime) for p_prime, p in reversed(half)]
         return (*half, *(mirrored[1:] if mirrored[0] == half[-1] else mirrored))
 
-    def vertices(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Return all vertices (p, p′) of the region, exact: (0, 0) and (1, 1), then the others in the chain's order.
-
-        The others come in pairs (p, p′), (p′, p): those of the upper chain, where p > p′, each followed by its mirror.
-        """
-        inner = self.chain(outward=outward)[1:-1]
-        zero = inner[0][0] * 0
-        return ((zero, zero), (zero + 1, zero + 1), *(pair for q, p in inner for pair in ((p, q), (q, p))))
-
-    def outcomes(self, *, outward: bool = True) -> tuple[tuple[Fraction, Fraction], ...]:
+    def outcomes(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """Return the pair of laws (P, Q) of the voter: (P_j, Q_j) of each outcome, exact, by decreasing P_j/Q_j.
 
         Guarantees:
@@ -128,8 +117,7 @@ class PrivacyProfile(Privacy):
         >>> [(float(p), float(q)) for p, q in PrivacyProfile([(0, 0.25)]).outcomes()]
         [(0.25, 0.0), (0.75, 0.75), (0.0, 0.25)]
         """
-        chain = self.chain(outward=outward)
-        return tuple((b[1] - a[1], b[0] - a[0]) for a, b in pairwise(chain))
+        return tuple((b[1] - a[1], b[0] - a[0]) for a, b in pairwise(self.chain()))
 
 
 def profile_of(voter: Privacy) -> PrivacyProfile:
@@ -209,12 +197,11 @@ def _stated(points: Any) -> Iterable[tuple[float, float]]:
         raise InvalidInput("points", (), "at least one point (epsilon, delta)")
 
 
-def _slope(epsilon: float, *, outward: bool) -> Fraction:
-    """Return e^ε as a fraction, above by less than 2^−80, or below; ε > `MAX_SLOPE_EPSILON` counts as that, below."""
+def _slope(epsilon: float) -> Fraction:
+    """Return e^ε as a fraction, above by less than 2^−80; an ε above `MAX_SLOPE_EPSILON` counts as that."""
     from fractions import Fraction
 
-    epsilon = min(epsilon, MAX_SLOPE_EPSILON)
-    return Fraction(exp_bounds(epsilon)[outward], 1 << EXPONENT_BITS)
+    return Fraction(exp_bounds(min(epsilon, MAX_SLOPE_EPSILON))[1], 1 << EXPONENT_BITS)
 
 
 def _envelope(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
@@ -224,7 +211,7 @@ def _envelope(points: list[tuple[float, float]]) -> tuple[tuple[float, float], .
     # from the steepest line on, where p′ = 0; the last line is p = 1 − p′
     kept: list[tuple[float, float, Fraction, Fraction]] = []
     for epsilon, delta in reversed(points):
-        line = (epsilon, delta, _slope(epsilon, outward=True), Fraction(delta))
+        line = (epsilon, delta, _slope(epsilon), Fraction(delta))
         while kept and not _bounds(kept, line):
             kept.pop()
         kept.append(line)
@@ -248,13 +235,12 @@ def _bounds(kept: list[Any], line: Any) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _half_chain(points: tuple[tuple[float, float], ...], outward: bool) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: FBT001 — a key
+def _half_chain(points: tuple[tuple[float, float], ...]) -> tuple[tuple[Fraction, Fraction], ...]:
     from fractions import Fraction
 
-    most = MAX_SLOPE_EPSILON if outward else sys.float_info.max  # without its steepest lines the region contains more
-    lines = [
-        (_slope(epsilon, outward=outward), Fraction(delta)) for epsilon, delta in reversed(points) if epsilon <= most
-    ]
+    # without its steepest lines the region contains more
+    kept = [point for point in reversed(points) if point[0] <= MAX_SLOPE_EPSILON]
+    lines = [(_slope(epsilon), Fraction(delta)) for epsilon, delta in kept]
     if not lines:  # not private
         return ((Fraction(0), Fraction(1)),)
     chain = [(Fraction(0), lines[0][1])]

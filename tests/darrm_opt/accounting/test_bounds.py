@@ -14,6 +14,7 @@ from support.cases import for_each
 from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
 
 from darrm_opt import Privacy
+from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, estimated_shift
@@ -28,7 +29,7 @@ from darrm_opt.accounting.propose_test_release import VoteBatch, propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
 from darrm_opt.accounting.total import ReleaseTotal, total_of
-from darrm_opt.errors import DeltaTooSmall, InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 
 
 def test_what_is_not_a_number_bounds_nothing() -> None:
@@ -50,6 +51,16 @@ def test_what_is_not_a_number_bounds_nothing() -> None:
 def test_laws_of_unknown_error_are_rejected(error: float) -> None:
     with pytest.raises(InvalidInput, match="error"):  # they would cost nothing at a delta of 0
         LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]), error=error)
+
+
+def test_a_loss_whose_quotient_overflows_is_finite_and_too_far_for_the_adaptive_recursion() -> None:
+    least = math.ulp(0.0)
+    laws = LawPairs(np.array([[least, 0.5, 0.5], [1.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 0.0], [least, 0.5, 0.5]]))
+    with pytest.raises(TooMuchWork):
+        adaptive_epsilon([laws], 2, 0.5)
+    impossible = LawPairs(np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.5, 0.5]]))  # no answer has a finite loss
+    with pytest.raises(DeltaTooSmall):
+        adaptive_epsilon([impossible], 2, 0.5)
 
 
 def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() -> None:

@@ -328,10 +328,12 @@ async def _all(attack: Attack, target: Target, scale: float, seconds: float, tal
     loop.set_exception_handler(lambda _, __: None)  # connections that were cut, in every way that there is
     sources = [f"127.0.0.{2 + n}" for n in range(attack.addresses)]
     places = [source for _ in range(attack.scaled(scale)) for source in sources]
-    sys.stdout.write("begun\n")
-    sys.stdout.flush()
     opening = asyncio.Semaphore(OPENING)
     tasks = [asyncio.create_task(_one(attack, target, source, n, tally, opening)) for n, source in enumerate(places)]
+    while not (tally.opened or tally.refused or stop.is_set()):  # at a low priority, the first may take seconds
+        await asyncio.sleep(PAUSE)
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -343,7 +345,7 @@ async def _all(attack: Attack, target: Target, scale: float, seconds: float, tal
 
 
 def main(arguments: list[str]) -> int:
-    """Run an attack: its name, scale, longest time [s] and target as JSON; print "begun", and the tally at the end."""
+    """Make an attack: name, scale, longest time [s] and target as JSON; print "begun" at the first, and the tally at the end."""
     import uvloop
 
     name, scale, seconds, place = arguments

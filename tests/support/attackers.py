@@ -301,7 +301,13 @@ class Target:
 
 
 async def _one(
-    attack: Attack, target: Target, source: str, number: int, tally: Tally, opening: asyncio.Semaphore
+    attack: Attack,
+    target: Target,
+    source: str,
+    number: int,
+    tally: Tally,
+    opening: asyncio.Semaphore,
+    begun: asyncio.Event,
 ) -> None:
     while True:
         writer = None
@@ -309,12 +315,14 @@ async def _one(
             async with opening:
                 reader, writer = await target.connect(attack, source)
             tally.opened += 1
+            begun.set()
             await attack.behave(Attacker(reader, writer, target.key, number, tally))
         except (OSError, EOFError, asyncio.LimitOverrunError):
             if writer is None:
                 tally.refused += 1
                 await asyncio.sleep(PAUSE)
         finally:
+            begun.set()
             if writer is not None:
                 writer.transport.abort()
         if not attack.reconnects:
@@ -328,10 +336,12 @@ async def _all(attack: Attack, target: Target, scale: float, seconds: float, tal
     loop.set_exception_handler(lambda _, __: None)  # connections that were cut, in every way that there is
     sources = [f"127.0.0.{2 + n}" for n in range(attack.addresses)]
     places = [source for _ in range(attack.scaled(scale)) for source in sources]
-    opening = asyncio.Semaphore(OPENING)
-    tasks = [asyncio.create_task(_one(attack, target, source, n, tally, opening)) for n, source in enumerate(places)]
-    while not (tally.opened or tally.refused or stop.is_set()):  # at a low priority, the first may take seconds
-        await asyncio.sleep(PAUSE)
+    opening, begun = asyncio.Semaphore(OPENING), asyncio.Event()
+    tasks = [
+        asyncio.create_task(_one(attack, target, source, number, tally, opening, begun))
+        for number, source in enumerate(places)
+    ]
+    await begun.wait()  # at a low priority, the first connection may take seconds
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     with contextlib.suppress(TimeoutError):

@@ -37,7 +37,7 @@ from darrm_opt.voters import PrivacyProfile
 FORMAT = 1
 """Version of the record's layout; part of every cache key."""
 
-CORE = 2
+CORE = 1
 """Version of the answers. Raise it with any change by which the same question gets another γ or another promise: the
 canonical objective, an objective's weights, the rounding of a problem's numbers, the search behind a certificate. A
 test holds three answers against this number."""

@@ -10,8 +10,7 @@ SQLite        a store as well, so that whatever reads a cache reads it (``?mode=
 
 Numbers in CSV are written so that they read back as the same doubles; γ and the record are JSON within their cells. Two
 columns more than in other formats say what the file is: ``table``, the version of its layout, in each row, and ``end``,
-empty but in the last row. A table without rows has no column ``end``. Files of layout 1 said both in comments, which
-other readers take for rows.
+empty but in the last row. A table without rows has no column ``end``.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from solver_cache.table_entries import (
     COUNTS,
     LISTS,
     NUMBERS,
+    TABLE,
     Entry,
     TableError,
     check_head,
@@ -124,24 +124,17 @@ def _check_end(content: Any, number: int, total: str) -> None:
         )
 
 
-CSV_VERSION = "2"
-"""Version of the layout of a CSV file."""
-
-COMMENT, OLD_END = "# darrm-opt table ", "# end "
-"""What the first and the last line of a CSV file of layout 1 begin with."""
-
-
 def _write_csv(path: Path, rows: Iterable[Row]) -> int:
     number, total, last = 0, hashlib.sha256(), None
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for number, row in enumerate(rows, start=1):  # noqa: B007 — counted
             # A row is written when the next one is known: only the last has an end.
-            writer.writerow([*COLUMNS, "table", "end"] if last is None else [*last, CSV_VERSION, ""])
+            writer.writerow([*COLUMNS, "table", "end"] if last is None else [*last, TABLE, ""])
             last = [_cell(value) for value in columns_of(row).values()]
             total.update(row.digest.encode())
         end = canonical_json({"rows": number, "sha256": total.hexdigest()})
-        writer.writerow([*COLUMNS, "table"] if last is None else [*last, CSV_VERSION, end])
+        writer.writerow([*COLUMNS, "table"] if last is None else [*last, TABLE, end])
     return number
 
 
@@ -149,33 +142,19 @@ def _read_csv(path: Path) -> Iterator[Entry]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # records are longer than the usual limit
     number, total, end = 0, hashlib.sha256(), None
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        # By its first bytes: layout 1 began with a comment, which is no row of CSV.
-        is_old = file.read(len(COMMENT)) == COMMENT
-        if is_old:
-            check_head(json_or_none(file.readline()))
-        else:
-            file.seek(0)
         reader = csv.reader(file, strict=True)
         try:
             names = next(reader, [])
-            if not is_old and "table" not in names:
+            if "table" not in names:
                 check_head(None)
             # A table without rows has no last row to say so.
             if names == [*COLUMNS, "table"]:
                 end = {"rows": 0, "sha256": total.hexdigest()}
             for cells in reader:
-                if is_old and cells and cells[0].startswith(OLD_END):
-                    end = json_or_none(cells[0][len(OLD_END) :])
-                    continue
                 number += 1
                 cell_of = dict(zip(names, cells, strict=False))
-                if not is_old:
-                    if (version := cell_of.get("table")) != CSV_VERSION:
-                        raise TableError(
-                            f"The table has version {version!r:.20}; this program reads 1 and {CSV_VERSION}. "
-                            "Upgrade darrm-opt."
-                        )
-                    end = json_or_none(cell_of.get("end")) or end
+                check_head({"table": json_or_none(cell_of.get("table"))})
+                end = json_or_none(cell_of.get("end")) or end
                 # Over the rows' own hashes, in order: a row that was left out, doubled or moved is known without
                 # reading γ.
                 total.update(cell_of.get("sha256", "").encode())

@@ -29,12 +29,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
-FORMAT = 2
-"""Version of the file's layout.
-
-Files of format 1, without roles and expiry, are read as well; an older release refuses format 2, as it would take every
-key for a user's that never expires.
-"""
+FORMAT = 1
+"""Version of the file's layout."""
 
 Role = Literal["reader", "user", "admin"]
 """What a key may do: read stored answers; have answers solved as well; see and cancel everyone's jobs as well."""
@@ -252,8 +248,8 @@ def list_keys(path: Path) -> tuple[Key, ...]:
     """Return the keys in the file, oldest first."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if (form := content["format"]) not in range(1, FORMAT + 1):
-            raise KeysFileError(f"The keys file {path} has format {form}; this version reads 1 to {FORMAT}.")
+        if (form := content["format"]) != FORMAT:
+            raise KeysFileError(f"The keys file {path} has format {form}; this version reads {FORMAT}.")
         keys = tuple(map(_key, content["keys"]))
     except FileNotFoundError as err:
         raise KeysFileError(f"There is no keys file {path}: `darrm keys add NAME --file {path}` makes one.") from err
@@ -269,11 +265,11 @@ def list_keys(path: Path) -> tuple[Key, ...]:
 
 def _key(content: dict[str, Any]) -> Key:
     """Return a key as the file has it; a role or a time that is none must not let anybody in."""
-    texts = {name: str(content[name]) for name in ("id", "name", "digest", "created")}
-    role, expires = content.get("role", "user"), content.get("expires", "")
+    texts = {name: str(content[name]) for name in ("id", "name", "digest", "created", "expires")}
+    role, expires = content["role"], texts["expires"]
     if role not in ROLES or (expires and datetime.fromisoformat(expires).tzinfo is None):
         raise ValueError(role)
-    return Key(**texts, role=role, expires=expires)
+    return Key(**texts, role=role)
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:

@@ -241,10 +241,7 @@ def _read_job(file: IO[str]) -> LabelJob | None:
     """Return the job in a file; None where its writing was cut short, so that nothing was released under its name."""
     file.seek(0)
     try:
-        record = json.loads(file.read())
-        if "ledger" in record:  # the name before 0.2.0: a job that was begun then can go on
-            record["release_log"] = record.pop("ledger")
-        return LabelJob(**record)
+        return LabelJob(**json.loads(file.read()))
     except (ValueError, TypeError):
         return None
 

@@ -21,10 +21,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE
-from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.arguments import whole_number
-from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.release_plan import (
     Design,
@@ -35,10 +33,7 @@ from darrm_opt.learning.release_plan import (
     class_votes,
     voting_plan,
 )
-from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
@@ -290,7 +285,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _logged_plan(self, path: Path, K: int, overlap: int, total: Privacy) -> VotingPlan | None:
         """Return the plan of a log that is there; None where it counts fits."""
         log = ReleaseLog(path)
-        if self._counts_fits(log.mechanism):
+        if isinstance(log.mechanism, PlainVote):
             return None
         mechanism = log.mechanism
         shape = (mechanism.K, mechanism.classes, mechanism.affected)
@@ -316,14 +311,6 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         why = f"The release log {path} is for it: {mechanism.description}."
         return VotingPlan(mechanism, self.queries, total, why, log.proposal)
 
-    def _counts_fits(self, mechanism: VoteMechanism) -> bool:
-        if isinstance(mechanism, PlainVote):
-            return True
-        # So were fits counted by version 0.2: as releases of the plain majority, a γ of 1.
-        return isinstance(mechanism, CertifiedNoiseFunction) and bool(
-            mechanism.problem.voter.epsilon < math.inf and (mechanism.gamma.values == 1).all()
-        )
-
     def _begin_log(self, path: Path) -> None:
         """Create the log of the predictions or open it; of the plain vote, charge this fit."""
         plan, total = self.plan_, Privacy(self.epsilon, self.delta)
@@ -335,14 +322,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             return
         # The plain vote is post-processing of the models, so a fit is what is charged: these many fit together.
         fits = largest_count_between(lambda count: plan.mechanism.fits(total, count), 0, MAX_FITS + 1)
-        subject = plan.mechanism
-        # A log of version 0.2 counts fits as releases of γ = 1: it goes on as it began, within its own limit.
-        if path.exists() and not isinstance((old := ReleaseLog(path)).mechanism, PlainVote):
-            fits = min(fits, old.limit)
-            problem = Problem(subject.K, self.voter_privacy or Privacy(math.inf), total, subject.affected)
-            plain, _ = certify(problem, NoiseFunction(np.ones(subject.K + 1)))
-            subject = CertifiedNoiseFunction(Release(plain, problem))
-        log = ReleaseLog.open_or_create(path, subject, budget=total, queries=fits)
+        log = ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=fits)
         # Before the training: what is fitted and not charged could be predicted from.
         log.charge_and_release(1, lambda _: np.zeros(1, dtype=np.int16))
 

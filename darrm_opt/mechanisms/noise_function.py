@@ -30,9 +30,6 @@ from darrm_opt.randomness import ExactCoins, RandomSource
 from darrm_opt.record import problem_from_record, problem_record
 from darrm_opt.tables.votes import Labels, VoteTable
 
-CERTIFIED_FORMAT = 2
-"""Version of the record of a γ with its problem; 1 is a γ alone."""
-
 BLOCK = 1 << 15
 """Rows drawn at once: what they need stays in the processor's cache."""
 
@@ -100,10 +97,12 @@ class NoiseFunctionMechanism(VoteMechanism):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
-        if record.get("format") == CERTIFIED_FORMAT:
-            return CertifiedNoiseFunction.from_fields(record)
         if record.get("format") != 1:
-            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1 or {CERTIFIED_FORMAT}")
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
+        if "problem" in record:
+            problem = problem_from_record(record["problem"])
+            release = Release(NoiseFunction(record["gamma"], problem.K), problem)
+            return CertifiedNoiseFunction(release, fresh=record["fresh"])
         return NoiseFunctionMechanism(NoiseFunction(record["gamma"]), affected=record["affected"])
 
 
@@ -150,13 +149,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 
     def record(self) -> dict[str, Any]:
         fields = {"gamma": self.release.noise.values.tolist(), "fresh": self.fresh}
-        return {"kind": self.kind, "format": CERTIFIED_FORMAT, "problem": problem_record(self.problem), **fields}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> CertifiedNoiseFunction:
-        """Return the γ of a record, or of the first line of a release log of version 0.2, proved here."""
-        problem = problem_from_record(fields["problem"])
-        return cls(Release(NoiseFunction(fields["gamma"], problem.K), problem), fresh=fields["fresh"])
+        return {"kind": self.kind, "format": 1, "problem": problem_record(self.problem), **fields}
 
     def __eq__(self, other: object) -> bool:
         """Return whether γ and problem are the same; that voters are fresh is a claim about them, and not compared."""

@@ -55,9 +55,6 @@ from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable
 
-FORMAT = 2
-"""Version of the record of a noisy maximum; 1 had no cap."""
-
 FIELDS = ("K", "classes", "sigma", "threshold", "check_sigma", "affected", "cap")
 """Fields of the record, which are the arguments of the mechanism."""
 
@@ -318,7 +315,7 @@ class NoisyMaximum(VoteMechanism):
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
-        return {"kind": self.kind, "format": FORMAT, **{field: getattr(self, field) for field in FIELDS}}
+        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> NoisyMaximum:
@@ -327,8 +324,8 @@ class NoisyMaximum(VoteMechanism):
         Raises:
             InvalidInput: another format, or a field out of range.
         """
-        if record.get("format") != FORMAT:
-            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format {FORMAT}")
+        if record.get("format") != 1:
+            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
         return cls(**{field: record[field] for field in FIELDS})
 
     def _divergence(self, kind: Literal["label", "check"], sigma: float) -> PowerDivergence | None:

@@ -57,23 +57,11 @@ from darrm_opt.untrusted import UNREADABLE, check_written, typed
 KIND, FORMAT = "darrm release log", 1
 """Kind of file, in its first line, and its version."""
 
-SAMPLED_FORMAT = 2
-"""Version of a log with a sampling: a version that knows none must not go on from it."""
-
-EARNED_FORMAT = 3
-"""Version of a log of one batch that is tested, for the same reason."""
-
-LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers", "bits"})
+LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
 """Fields of a line of a release."""
 
 EARNED_ACCOUNT = "propose-test-release"
 """Account of such a log."""
-
-GAMMA_KIND, CLASSES_KIND, OLD_FORMAT = "darrm release ledger", "darrm plurality log", 2
-"""Kinds of release 0.2: logs of a γ and of other mechanisms. They go on in their own form."""
-
-KINDS = (KIND, GAMMA_KIND, CLASSES_KIND)
-"""Kinds of logs that this version reads."""
 
 MAX_ID = 200
 """Most characters of a release id."""
@@ -505,17 +493,15 @@ class ReleaseLog:
         if answers is not None and answers.shape != (count,):
             raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
         record: Record = {"count": count}
-        # Said only where it differs, so that a log without samples has the lines that it always had.
-        if charged != count:
+        if self._sampling is not None:
             record["charged"] = charged
-        if self._counts_labels:
-            record["labels"] = 0 if answers is None else int(np.count_nonzero(answers != ABSTENTION))
+        record["labels"] = 0 if answers is None else int(np.count_nonzero(answers != ABSTENTION))
         if self._proposal is not None:
             record["passed"] = answers is not None
         if release_id is not None:
             record["id"] = release_id
             if answers is not None:
-                record[self._field] = _encode(answers, self._stored_type)
+                record["answers"] = _encode(answers, self._stored_type)
         return record
 
     def _check_batch(self, file: LockedJournal[_Releases], count: int) -> None:
@@ -571,15 +557,12 @@ class ReleaseLog:
         if not releases.header:
             return releases._replace(header=record)
         holds = f"the release log {self._journal.path} holds"
-        counts_labels = releases.header.get("kind") != GAMMA_KIND  # the logs of a γ did not: all of its answers are
         try:
             check_written(record, {}, LINE_FIELDS)
             count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
-            # Lines of earlier formats say less: what they do not say is taken as charged in full.
-            labels = record.get("labels", None if counts_labels else count)
-            charged = count
+            labels, charged = record.get("labels"), count
             if "sampling" in releases.header:
-                charged = whole_number(record.get("charged", count), "charged", _COUNT, least=0)
+                charged = whole_number(record["charged"], "charged", _COUNT, least=0)
             passed = record.get("passed", releases.passed)
             if passed is not None:
                 typed(bool, passed, "passed")
@@ -608,11 +591,11 @@ class ReleaseLog:
         def check(file: LockedJournal[_Releases]) -> None:
             for release_id, (place, count) in file.state.places.items():
                 line, what = file.at(place), f"the release {release_id!r} of {self.path}"
-                if self._field not in line:
+                if "answers" not in line:
                     if line.get("passed") is not False and line.get("labels") != 0:
                         raise ReleaseLogDamaged(f"{what} has no answers")
                     continue
-                answers = _decode(line[self._field], count, self._stored_type)
+                answers = _decode(line["answers"], count, self._stored_type)
                 classes = answers[answers != ABSTENTION]
                 if classes.size and not 0 <= classes.min() <= classes.max() < self._mechanism.classes:
                     raise ReleaseLogDamaged(f"{what} has an answer that is not a class")
@@ -629,33 +612,15 @@ class ReleaseLog:
         place, count = file.state.places[release_id]
         if file.state.passed is False:
             raise withheld(self._proposal)
-        return _decode(file.at(place)[self._field], count, self._stored_type)
+        return _decode(file.at(place)["answers"], count, self._stored_type)
 
     def _read_header(self, header: Record) -> None:
-        kind, version = header.get("kind"), header.get("format")
-        if (kind, version) == (GAMMA_KIND, 1):
-            raise BudgetUnreadable(
-                f"{self.path} is a release log of format 1, which does not say whether voters are fresh: its limit may "
-                "allow too many releases of voters that were trained once. Create another, with what is left of the "
-                "total."
-            )
-        versions = (FORMAT, SAMPLED_FORMAT, EARNED_FORMAT) if kind == KIND else (OLD_FORMAT,)
-        if kind not in KINDS or version not in versions:
-            raise BudgetUnreadable(f"{self.path} is not a release log in a format that this version reads and writes.")
-        if kind == GAMMA_KIND:
-            self._mechanism: VoteMechanism = CertifiedNoiseFunction.from_fields(header)
-        else:
-            self._mechanism = mechanism_from_record(header["mechanism"])
-        is_sampled = (kind, version) == (KIND, SAMPLED_FORMAT)
-        self._sampling = Sampling.from_record(header["sampling"]) if is_sampled else None
-        if is_sampled != ("sampling" in header):
-            raise BudgetUnreadable(f"{self.path} does not say how its records are drawn in the way of its format.")
-        if ((kind, version) == (KIND, EARNED_FORMAT)) != ("proposal" in header):
-            raise BudgetUnreadable(f"{self.path} does not state its test in the way of its format.")
-        self._counts_labels = kind != GAMMA_KIND
-        self._field = "answers" if kind == KIND else "bits"
+        if (header.get("kind"), header.get("format")) != (KIND, FORMAT):
+            raise BudgetUnreadable(f"{self.path} is not a release log of format {FORMAT}, which this version reads.")
+        self._mechanism: VoteMechanism = mechanism_from_record(header["mechanism"])
+        self._sampling = Sampling.from_record(header["sampling"]) if "sampling" in header else None
         # The answers of a γ are never ⊥: a bit each, and not two bytes.
-        stores_bits = kind != CLASSES_KIND and isinstance(self._mechanism, NoiseFunctionMechanism)
+        stores_bits = isinstance(self._mechanism, NoiseFunctionMechanism)
         self._stored_type = None if stores_bits else label_type(self._mechanism.classes).newbyteorder("<")
         account = typed(str, header["account"], "account")
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), account)
@@ -671,14 +636,14 @@ class ReleaseLog:
 
     def _check_header(self, header: Record) -> None:
         """Refuse a first line that says other things than were read from it, or a limit that is not proved."""
-        if header["kind"] == KIND:  # the mechanism is checked where it is read
-            written = _header(self._mechanism, self._budget, self._quota, self._sampling, self._proposal)
-            version = typed(str, header["version"], "version")
-            check_written(header, written | {"mechanism": header["mechanism"], "version": version})
+        written = _header(self._mechanism, self._budget, self._quota, self._sampling, self._proposal)
+        version = typed(str, header["version"], "version")
+        # The mechanism was checked when it was read.
+        check_written(header, written | {"mechanism": header["mechanism"], "version": version})
         if self._proposal is not None:
             return
-        budget, is_old = self._budget, header["version"] != __version__
-        if budget is not None and is_old and not self._mechanism.fits(budget, self.limit, self._sampling):
+        budget, is_of_another = self._budget, version != __version__
+        if budget is not None and is_of_another and not self._mechanism.fits(budget, self.limit, self._sampling):
             raise BudgetUnreadable(
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
                 f"this version, {__version__}, cannot prove it: refusing to go on."
@@ -699,10 +664,9 @@ def _header(
         "limit": quota.queries,
     }
     if sampling is not None:
-        # A format of its own, so that a version that knows no samples refuses the file: it would release without them.
-        header |= {"format": SAMPLED_FORMAT, "sampling": sampling.record()}
+        header["sampling"] = sampling.record()
     if proposal is not None:
-        header |= {"format": EARNED_FORMAT, "proposal": proposal.record()}
+        header["proposal"] = proposal.record()
     return header
 
 

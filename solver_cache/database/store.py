@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt.record import CORE, DesignSpec
 from solver_cache.database.connection import Database
 from solver_cache.database.dependents import IS_VISIBLE, add_clients, remove, set_clients
-from solver_cache.database.schema import fill, schema_version
+from solver_cache.database.schema import schema_version
 from solver_cache.database.statements import (
     FOR_UPDATE,
     LISTED,
@@ -218,11 +218,6 @@ class DatabaseStore:
             size = storage_bytes(statements)
             schema = schema_version(statements)
         return Stats(int(rows), int(stale), size, schema, Jobs(self._database).counts())
-
-    def fill(self) -> int:
-        """Fill columns that an earlier release left empty; return for how many rows."""
-        with self._database.writing() as statements:
-            return fill(statements)
 
     @property
     def found_schema(self) -> int:

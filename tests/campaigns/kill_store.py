@@ -1,7 +1,7 @@
 """Are stores whole after ``kill -9``, and is nothing lost that was acknowledged?
 
 Writers solve, keep answers and finish jobs, and say each thing once the store has said it is done. They are killed at
-random moments: while they open the store, make it, migrate it, write to it. After every kill another process opens the
+random moments: while they open the store, make it, write to it. After every kill another process opens the
 store and looks: its file is whole, every answer that was said to be kept is there and is proved again, every job that
 was said to be done is done with its result, and a job that was only submitted can be claimed and finished.
 
@@ -18,7 +18,6 @@ import importlib
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -27,8 +26,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from support.paths import DATA
 
 from darrm_opt import Problem
 from solver_cache import DesignSpec, Store, cached_solve, open_store, validate_row
@@ -41,12 +38,11 @@ LONGEST = 1.0
 """Latest moment at which a writer is killed [s]; it opens the store in the first tenth, or two."""
 
 FRESH = 0.25
-"""Share of the rounds that begin with a new place, or one of the first schema: so that making and migrating is cut."""
+"""Share of the rounds that begin with a new place, so that making it is cut."""
 
 HELD = 0.001
 """Lease of a job [s]: whoever comes after a kill can claim it."""
 
-OLD = DATA / "store_schema_1.sqlite"
 KINDS = ("sqlite", "postgresql")
 
 
@@ -161,23 +157,16 @@ class Places:
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._folder = kind, folder
         self._number = 0
-        self.grown = self.new(old=False)
+        self.grown = self.new()
 
-    def new(self, *, old: bool) -> str:
-        """Return the URL of a new place; with ``old`` of one that the first release wrote."""
+    def new(self) -> str:
+        """Return the URL of a new place."""
         self._number += 1
         if self._kind == "postgresql":
             from support import postgres
 
-            name = postgres.server().new()
-            if old:
-                dump = OLD.with_suffix(".postgresql.sql").read_text(encoding="utf-8")
-                postgres.server().sql(name, dump)
-            return postgres.server().url(name)
-        path = self._folder / f"{self._number:04}.sqlite"
-        if old:
-            shutil.copy(OLD, path)
-        return f"sqlite:///{path}"
+            return postgres.server().new_store()
+        return f"sqlite:///{self._folder / f'{self._number:04}.sqlite'}"
 
 
 def campaign(kills: int, seed: int, kind: str) -> Tally:
@@ -188,7 +177,7 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
         number = 0
         while tally.kills < kills:
             is_new = rng.random() < FRESH
-            url = places.new(old=rng.random() < 0.5) if is_new else places.grown
+            url = places.new() if is_new else places.grown
             moments = [rng.uniform(0, LONGEST / (3 if is_new else 1)) for _ in range(2)]
             lines = killed(url, [f"{number}-{letter}" for letter in "ab"], moments)
             with closing(open_store(url)) as store:
@@ -225,7 +214,7 @@ defines the columns.
 After every kill another process opens the store and checks four conditions: the file passes SQLite's
 integrity check; every acknowledged answer is present and is verified again; every job acknowledged as done
 has its result; every submitted job is taken over and finished. A quarter of the rounds begin with a new
-store or one of an earlier release, so that kills also interrupt creation and migration.
+store, so that kills also interrupt its creation.
 
 Tests of the store cover other faults:
 

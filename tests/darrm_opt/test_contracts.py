@@ -1,6 +1,6 @@
-"""Contracts across releases: what release 0.2 wrote opens and means the same, and no answer is worse than its answers.
+"""Contracts across versions: recorded files open and mean the same, and no answer is worse than the recorded ones.
 
-The files are in ``data/release_0_2``; ``meaning.json`` and ``recorded.json`` hold what that release said of them.
+The files are in ``data/contracts``; ``meaning.json`` and ``recorded.json`` hold what was recorded of them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import math
 import shutil
 from contextlib import closing
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.cases import for_each
-from support.darrm_runner import run
 from support.paths import DATA
 
 from darrm_opt import Privacy, verify
@@ -30,7 +28,7 @@ from darrm_opt.record import problem_from_record, solution_from_record
 from darrm_opt.release import PrivateVote, ReleaseLog
 from solver_cache import DesignSpec, cached_solve, check, open_store
 
-FOLDER = DATA / "release_0_2"
+FOLDER = DATA / "contracts"
 SELECTIONS = ("permute_and_flip", "exponential")
 MECHANISMS = (
     "table",
@@ -51,7 +49,7 @@ def stored(name: str) -> Any:
 
 
 def meaning(name: str) -> dict[str, Any]:
-    """Return what release 0.2 said of a file."""
+    """Return what was recorded of a file."""
     return dict(stored("meaning.json")[name])
 
 
@@ -125,48 +123,6 @@ def test_a_log_of_a_gamma_opens_and_goes_on(name: str, tmp_path: Path) -> None:
     assert ReleaseLog(log.path).spent == before["spent"] + count
 
 
-@pytest.mark.parametrize("name", ["classifier_gamma", "classifier_plurality", "classifier_plain_majority"])
-def test_a_log_of_a_classifier_is_continued_by_one(name: str, tmp_path: Path) -> None:
-    """Two classifiers wrote them: between two classes and among more; of private voters it counts fits."""
-    pytest.importorskip("sklearn")
-    from darrm_opt.learning import PrivateVotingClassifier
-
-    before, path = meaning(f"{name}.log"), copied(f"{name}.log", tmp_path)
-    log = ReleaseLog(path)
-    assert (log.limit, log.account, log.spent, log.fresh) == (before["limit"], "queries", before["spent"], False)
-    classes = log.mechanism.classes
-    X, y = np.repeat(np.eye(classes), 80, axis=0), np.repeat(range(classes), 80)
-    voter = Privacy(1.0) if name == "classifier_plain_majority" else None
-    asked: dict[str, Any] = {"n_voters": log.mechanism.K, "epsilon": 4.0, "queries": 10, "voter_privacy": voter}
-    model = PrivateVotingClassifier(release_log=path, random_state=0, **asked).fit(X, y)
-    model.predict(X[:2])
-    assert log.spent == before["spent"] + (2 if voter is None else 1)
-    if voter is None:
-        assert model.plan_.mechanism == log.mechanism
-        assert model.queries_left_ == before["limit"] - before["spent"] - 2
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"), [("job_gamma", "gamma_non_private_voters"), ("job_classes", "confident_gnmax")]
-)
-def test_a_labelling_job_that_was_killed_goes_on(
-    name: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    before, votes = meaning(f"{name}.log"), copied(f"{name}_votes.csv", tmp_path)
-    log = ReleaseLog(copied(f"{name}.log", tmp_path))
-    state = votes.stat()
-    job = stored(f"{name}.job") | {"votes": str(votes), "changed": state.st_mtime_ns, "release_log": str(log.path)}
-    (tmp_path / ".labels.csv.job").write_text(json.dumps(job))
-    command = ["label", votes.name, "--solution", str(FOLDER / f"{answer}.json"), "--release-log", log.path.name]
-    result = run(*command, "--queries", "40", "--block", "5", "--output", "labels.csv")
-    assert result.exit_code == 0, result.stderr
-    labels = (tmp_path / "labels.csv").read_text().split()[1:]
-    assert len(labels) == log.spent == 12
-    assert [int(label) for label in labels[:10]] == [*chain(*before["released"])]
-    assert log.ids == {"monday/0", "monday/1", "monday/2"}
-
-
 def test_a_saved_budget_is_loaded() -> None:
     budget, before = PrivacyBudget.load(FOLDER / "budget.json"), meaning("budget.json")
     assert budget.events == {Privacy(0.01): before["events"]}
@@ -217,7 +173,7 @@ PARAMETERS = {"gnmax": 5.0, "laplace": 4.0, "permute_and_flip": 0.2, "exponentia
 @for_each("name", PARAMETERS)
 @for_each("K", [6, 11])
 def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed(K: int, name: str) -> None:
-    """The chances that release 0.2 had for γ of two classes, and those of vote counts among any number of classes."""
+    """The chances recorded for γ of two classes, and those of vote counts among any number of classes."""
     mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name])
     law = np.array(meaning("laws")[str(K)][name])
     ones = np.arange(K // 2 + 1, K + 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,12 +15,11 @@ from pathlib import Path
 
 import pytest
 from support import postgres
-from support.paths import DATA, ROOT
+from support.paths import ROOT
 
 from darrm_opt import Problem
 from darrm_opt.record import digest
 from solver_cache import CacheError, ReadOnlyCache, Row, cached_solve, check, open_store
-from solver_cache.database.schema import MIGRATIONS
 
 KEPT = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 OTHER = Problem.from_allowance(K=9, m=2, epsilon=0.1)
@@ -122,30 +120,6 @@ def test_a_mode_that_is_none(tmp_path: Path) -> None:
     ):
         open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=memory")
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=rw").close()
-
-
-OLD = (
-    rf"its schema has version 1, this program reads {len(MIGRATIONS)}\. Bring it, .* "
-    r"by `darrm cache migrate --url URL`\."
-)
-
-
-def test_an_older_table_says_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "cache.sqlite"
-    shutil.copy(DATA / "store_schema_1.sqlite", path)
-    with pytest.raises(CacheError, match=OLD):
-        open_store(f"sqlite:///{path}?mode=ro")
-    assert [each.name for each in tmp_path.iterdir()] == ["cache.sqlite"]
-    open_store(f"sqlite:///{path}").close()
-    open_store(f"sqlite:///{path}?mode=ro").close()
-
-
-def test_an_older_database_says_what_to_do() -> None:
-    name = postgres.server().new()
-    postgres.server().sql(name, (DATA / "store_schema_1.postgresql.sql").read_text(encoding="utf-8"))
-    with pytest.raises(CacheError, match=OLD):
-        open_store(postgres.server().url(name) + "&mode=ro")
-    assert postgres.server().sql(name, "SELECT version FROM public.darrm_schema") == "1"
 
 
 def test_a_file_without_a_schema_says_what_to_do(tmp_path: Path) -> None:

@@ -157,14 +157,12 @@ def cache_rm(
 
 
 def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
-    """Bring the tables of an earlier release up to date; every other use that may write does so too."""
+    """Bring the tables of an earlier version up to date; every other use that may write does so too."""
     with closing(open_cache(url, reading=False)) as store:
         schema = store.stats().schema
-        filled = store.fill() if hasattr(store, "fill") else 0
         found = getattr(store, "found_schema", schema)
-        migration = {"url": store.url, "from": found, "to": schema, "filled": filled}
-    text = f"Schema {migration['from']} -> {migration['to']}; {migration['filled']:,} rows filled in."
-    answer(as_json(migration) if json else text)
+        migration = {"url": store.url, "from": found, "to": schema}
+    answer(as_json(migration) if json else f"Schema {found} -> {schema}.")
 
 
 def _rows(answers: list[dict[str, Any]]) -> str:

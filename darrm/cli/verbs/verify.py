@@ -479,12 +479,12 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
 def is_release_log(file: str) -> bool:
     """Return whether a file begins as a release log does: a checksum, and a record that says so."""
     from darrm_opt.release.journal import CHECKSUM
-    from darrm_opt.release.log import KINDS
+    from darrm_opt.release.log import KIND
 
-    starts = tuple(f' {{"kind":"{kind}"'.encode() for kind in KINDS)
+    start = f' {{"kind":"{KIND}"'.encode()
     try:
         with Path(file).open("rb") as log:
-            return log.read(256)[CHECKSUM:].startswith(starts)
+            return log.read(256)[CHECKSUM:].startswith(start)
     except OSError:
         return False
 

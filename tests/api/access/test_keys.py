@@ -157,8 +157,8 @@ def test_messages_about_the_file_say_what_to_do(path: Path) -> None:
         list_keys(path)
     create_key(path, "alice")
     told = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**told, "format": 3}), encoding="utf-8")
-    with pytest.raises(KeysFileError, match=r"has format 3; this version reads 1 to 2\."):
+    path.write_text(json.dumps({**told, "format": 2}), encoding="utf-8")
+    with pytest.raises(KeysFileError, match=r"has format 2; this version reads 1\."):
         list_keys(path)
     path.write_text(json.dumps({**told, "keys": 2 * told["keys"]}), encoding="utf-8")
     with pytest.raises(KeysFileError, match=r"two keys of one id: remove one of them\."):
@@ -194,18 +194,15 @@ def test_several_at_once_lose_no_key(path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- roles and expiry
 
 
-def test_a_file_of_the_first_format_stays_valid(path: Path) -> None:
-    _, text = create_key(path, "alice")
-    told = json.loads(path.read_text(encoding="utf-8"))
-    for key in told["keys"]:
-        del key["role"], key["expires"]
-    path.write_text(json.dumps({**told, "format": 1}), encoding="utf-8")
-    [old] = list_keys(path)
-    assert (old.role, old.expires, old.has_expired()) == ("user", "", False)
-    assert KeyRing(path).holder(text) == old
-    create_key(path, "bob", "admin", "90d")
-    assert [key.role for key in list_keys(path)] == ["user", "admin"]
-    assert json.loads(path.read_text(encoding="utf-8"))["format"] == 2  # which an older release refuses
+def test_a_key_without_a_role_or_an_expiry_is_refused(path: Path) -> None:
+    """It could be anybody's, for ever."""
+    create_key(path, "alice")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for missing in ("role", "expires"):
+        keys = [{name: value for name, value in key.items() if name != missing} for key in content["keys"]]
+        path.write_text(json.dumps({**content, "keys": keys}), encoding="utf-8")
+        with pytest.raises(KeysFileError, match="is not one that `darrm keys` wrote"):
+            list_keys(path)
 
 
 @pytest.mark.parametrize("damage", [{"role": "root"}, {"role": None}, {"expires": "soon"}, {"expires": "2030-01-31"}])

@@ -674,7 +674,7 @@ def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
     """`plurality --compare` writes the queries and the total beside the mechanism: they are the log's budget."""
     from darrm_opt.mechanisms.base import mechanism_from_record, planned_fields
 
-    mechanism = mechanism_from_record(json.loads((DATA / "release_0_2" / f"{name}.json").read_text()))
+    mechanism = mechanism_from_record(json.loads((DATA / "contracts" / f"{name}.json").read_text()))
     total = Privacy(mechanism.epsilon(5, 1e-3), 1e-3)
     Path("rule.json").write_text(json.dumps(mechanism.record() | planned_fields(5, total)))
     np.save("votes.npy", np.zeros((3, mechanism.K), dtype=np.uint8))

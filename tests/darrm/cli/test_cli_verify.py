@@ -217,7 +217,7 @@ def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
 
 
 def test_noise_without_a_total_is_told_by_its_one_answer() -> None:
-    record = {"kind": "darrm noisy maximum", "format": 2, "K": 25, "classes": 10, "sigma": 40.0, "threshold": None}
+    record = {"kind": "darrm noisy maximum", "format": 1, "K": 25, "classes": 10, "sigma": 40.0, "threshold": None}
     record |= {"check_sigma": None, "affected": 1, "cap": None}
     answer = json.loads(run("verify", "-", "--json", given=json.dumps(record)).stdout)
     assert answer["private"] is True
@@ -367,7 +367,7 @@ def test_a_release_log_is_proved(total: tuple[str, ...], answer: Path, tmp_path:
 @pytest.mark.parametrize("kind", ["gamma_private_voters", "table", "gnmax"])
 def test_a_log_whose_total_is_too_small_is_not_proved(kind: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    lines = (DATA / "release_0_2" / f"{kind}.log").read_bytes().splitlines()
+    lines = (DATA / "contracts" / f"{kind}.log").read_bytes().splitlines()
     header = json.loads(lines[0].partition(b" ")[2])
     create(log, header | {"limit": 2 * header["limit"]})
     result = run("verify", str(log))

@@ -221,7 +221,7 @@ def test_caps_that_are_refused(tmp_path: Path) -> None:
         PrivateVote(uncapped, log)
     record = json.loads(json.dumps(CAPPED.record()))
     assert mechanism_from_record(record) == CAPPED != uncapped
-    for broken in ({**record, "format": 1}, {key: each for key, each in record.items() if key != "cap"}):
+    for broken in ({**record, "format": 2}, {key: each for key, each in record.items() if key != "cap"}):
         with pytest.raises(InvalidInput):
             mechanism_from_record(broken)
 
@@ -238,13 +238,13 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
 
 
 WRITTEN = """\
-6a885a6fe544e7f35e50eef3b161d254 {"kind":"darrm plurality log","format":2,"version":"0.2.0",\
-"mechanism":{"kind":"darrm noisy maximum","format":2,"K":7,"classes":3,"sigma":4.0,"threshold":5.0,"check_sigma":4.0,\
+6dbd623c817b06034b113198daeabf5a {"kind":"darrm release log","format":1,"version":"0.2.0",\
+"mechanism":{"kind":"darrm noisy maximum","format":1,"K":7,"classes":3,"sigma":4.0,"threshold":5.0,"check_sigma":4.0,\
 "affected":1,"cap":3},"budget":null,"account":"queries","limit":60}
-af0ac0f79048d2e5c63275f98a7e2d3d {"count":4,"labels":3,"id":"monday","bits":"AAACAAAA//8="}
-609638192d99a3b934cc0ec62fd564f6 {"count":2,"labels":0}
+07654b450f7d1adddfd2223ac4a78b77 {"count":4,"labels":3,"id":"monday","answers":"AAACAAAA//8="}
+dd4c9d9770784e725afd704f2b032983 {"count":2,"labels":0}
 """
-"""A file of format 2."""
+"""A file of format 1."""
 
 
 def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:

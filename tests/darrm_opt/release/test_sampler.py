@@ -26,14 +26,12 @@ from support.refusals import refused as refused_input
 from support.sampled_ensembles import allocations, question_pairs, shares, shown, worst_delta
 
 from darrm_opt import Privacy
-from darrm_opt.accounting import BudgetUnreadable
 from darrm_opt.accounting.sampling import Sampling, Scheme
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, EnsembleSampler, PrivateVote, ReleaseCounter, ReleaseLog, Sample, SampleUsed
-from darrm_opt.release.journal import _line
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import Labels
 
@@ -109,15 +107,6 @@ def test_a_sampled_log_charges_the_sampled_price_and_says_so(tmp_path: Path) -> 
     assert again.sampling == RARE
     with refused_input("sampling"):
         ReleaseLog.open_or_create(log.path, vote_of(), sampling=Sampling(1000, 10))
-
-
-def test_a_version_without_sampling_does_not_open_it(tmp_path: Path) -> None:
-    header = json.loads(begun(tmp_path).path.read_bytes().split(b" ", 1)[1])
-    assert header["format"] == 2
-    other = tmp_path / "other"
-    other.write_bytes(_line("", header | {"format": 1}))
-    with pytest.raises(BudgetUnreadable, match="does not say how"):
-        ReleaseLog(other)
 
 
 def test_a_release_needs_a_sample_and_each_sample_serves_one(tmp_path: Path) -> None:

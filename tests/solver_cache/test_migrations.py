@@ -1,0 +1,122 @@
+"""Migrations of the store: a schema with one more version, a column of its own, against stores of the present one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support import postgres
+from support.stores import STORE_URLS
+
+from darrm_opt import Problem
+from solver_cache import CacheError, cached_solve, check, open_store
+from solver_cache.database.schema import MIGRATIONS
+
+PROBLEMS = [Problem.from_allowance(K=K, m=2, epsilon=0.1) for K in (7, 9)]
+STEP = (
+    "ALTER TABLE darrm_solutions ADD COLUMN note TEXT NOT NULL DEFAULT ''",
+    "UPDATE darrm_solutions SET note = 'migrated'",
+)
+STEPS = "solver_cache.database.schema.MIGRATIONS"
+KINDS = ["sqlite", "postgresql"]
+PRESENT, NEXT = len(MIGRATIONS), len(MIGRATIONS) + 1
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of a store of the present schema, with one answer."""
+    url = STORE_URLS[request.param](tmp_path)
+    with closing(open_store(url)) as store:
+        assert cached_solve(PROBLEMS[0], store=store).stored
+    return url
+
+
+def query(url: str, text: str) -> list[tuple[object, ...]]:
+    with closing(open_store(url)) as store, store._database.reading() as statements:  # type: ignore[attr-defined]
+        return [tuple(row) for row in statements.rows(text)]
+
+
+def test_a_step_is_done_once_and_answers_stay(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
+    for found in (PRESENT, NEXT):
+        with closing(open_store(url)) as store:
+            assert (store.found_schema, store.stats().schema) == (found, NEXT)  # type: ignore[attr-defined]
+            assert list(check(store)) == []
+            assert cached_solve(PROBLEMS[0], store=store).hit
+    with closing(open_store(url)) as store:
+        assert cached_solve(PROBLEMS[1], store=store).stored
+    assert sorted(query(url, "SELECT note FROM darrm_solutions")) == [("",), ("migrated",)]
+    assert query(url, "SELECT version FROM darrm_schema") == [(NEXT,)]
+
+
+def test_a_program_that_has_the_store_open_goes_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its statements name the columns that it knows."""
+    with closing(open_store(url)) as earlier:
+        with monkeypatch.context() as patched:
+            patched.setattr(STEPS, (*MIGRATIONS, STEP))
+            open_store(url).close()
+        assert cached_solve(PROBLEMS[1], store=earlier).stored
+        assert cached_solve(PROBLEMS[0], store=earlier).hit
+
+
+def test_a_store_of_a_newer_schema_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(STEPS, (*MIGRATIONS, STEP))
+        open_store(url).close()
+    with pytest.raises(
+        CacheError, match=rf"its schema has version {NEXT}, this program knows {PRESENT}\. Upgrade darrm-opt"
+    ):
+        open_store(url)
+
+
+def test_a_store_for_reading_only_says_how_it_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
+    reading = f"{url}{'&' if '?' in url else '?'}mode=ro"
+    with pytest.raises(
+        CacheError,
+        match=rf"its schema has version {PRESENT}, this program reads {NEXT}\. Bring it, .* `darrm cache migrate",
+    ):
+        open_store(reading)
+    open_store(url).close()
+    with closing(open_store(reading)) as store:
+        assert cached_solve(PROBLEMS[0], store=store).hit
+
+
+def test_a_migration_that_is_cut_short_changes_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(STEPS, (*MIGRATIONS, (*STEP, "SELECT * FROM no_such_table")))
+        with pytest.raises(CacheError, match="no_such_table"):
+            open_store(url)
+    assert query(url, "SELECT version FROM darrm_schema") == [(PRESENT,)]
+    with pytest.raises(CacheError, match="note"):
+        query(url, "SELECT note FROM darrm_solutions")
+    with closing(open_store(url)) as store:
+        assert cached_solve(PROBLEMS[0], store=store).hit
+
+
+def test_a_migrated_schema_is_the_one_of_a_new_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In SQLite to the letter of its columns and indices; so what is tested on new stores holds for migrated ones."""
+
+    def schema(path: Path) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(path)) as plain:
+            names = [name for (name,) in plain.execute("SELECT name FROM sqlite_master ORDER BY name")]
+            return [(name, *line) for name in names for line in plain.execute(f"PRAGMA table_xinfo({name!r})")]
+
+    open_store(f"sqlite:///{tmp_path / 'migrated.sqlite'}").close()
+    monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
+    for name in ("migrated", "new"):
+        open_store(f"sqlite:///{tmp_path / name}.sqlite").close()
+    assert schema(tmp_path / "migrated.sqlite") == schema(tmp_path / "new.sqlite")
+
+
+def test_postgresql_has_the_columns_that_sqlite_has(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}").close()
+    with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:
+        tables = [name for (name,) in plain.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        expected = {(table, row[1]) for table in tables for row in plain.execute(f"PRAGMA table_info({table!r})")}
+    place = postgres.server().new_store()
+    open_store(place).close()
+    found = query(place, "SELECT table_name, column_name FROM information_schema.columns WHERE table_name ~ '^darrm_'")
+    assert set(found) == expected

@@ -14,19 +14,13 @@ from darrm_client.jobs import DesignsClient, JobsClient
 from darrm_opt.answers import as_list, budget_body, design, draw_body, drawn_problem, numbers, sampling_body
 from darrm_opt.answers.verification import (
     VerifiedAnswer,
-    VerifiedProfile,
     member,
     verify_answer,
-    verify_certificate,
-    verify_curves,
-    verify_least,
     verify_options,
     verify_plan,
-    verify_profile,
-    verify_tradeoff,
 )
 from darrm_opt.arguments import real_number, whole_number
-from darrm_opt.design.certificate import Arithmetic, Certificate, verify
+from darrm_opt.design.certificate import Arithmetic, Certificate
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design.sweep import DIGITS, Parameter
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
     import ssl
 
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.answers.library_types import DesignEstimate, ErrorCurves, Tradeoff
+    from darrm_opt.answers.library_types import DesignEstimate
     from darrm_opt.answers.tables import VerifiedTable
     from darrm_opt.bagging import Bags
     from darrm_opt.design.sweep import LeastParameter
@@ -47,7 +41,10 @@ if TYPE_CHECKING:
     from darrm_opt.planning.option import Plan
     from darrm_opt.problem import Problem
     from darrm_opt.questions.cost import CostAnswer
+    from darrm_opt.questions.curve import ErrorCurves
+    from darrm_opt.questions.profile import VerifiedProfile
     from darrm_opt.questions.question import Question
+    from darrm_opt.questions.tradeoff import Tradeoff
     from darrm_opt.tables.objective import PluralityObjective, TableObjective
     from darrm_opt.tables.priors import Ties
 
@@ -198,11 +195,12 @@ class DarrmClient:
             points: values of p, evenly from 0.5 to 1.
             baselines: names of those to compare with; None for the usual ones.
         """
-        spec = DesignSpec(problem, objective, shape)
-        from darrm_opt.answers.library_types import error_curves_of
+        from darrm_opt.questions.curve import Curve
 
-        body = {**design(spec), "points": points, "baselines": as_list(baselines)}
-        return error_curves_of(verify_curves(self._ask("error-curve", body, timeout), problem), problem)
+        stated = design(DesignSpec(problem, objective, shape))
+        question = Curve(**stated, points=points, baselines=as_list(baselines))
+        found: ErrorCurves = self.ask(question, timeout=timeout)
+        return found
 
     def tradeoff(
         self,
@@ -224,15 +222,13 @@ class DarrmClient:
             delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
             baselines: whose average errors are told beside.
         """
-        spec = DesignSpec(problem, objective, shape)
-        body = {name: value for name, value in design(spec).items() if name not in {"target_epsilon", "delta"}}
-        body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
-        body |= {"delta": delta, "baselines": as_list(baselines)}
-        from darrm_opt.answers.library_types import tradeoff_of
+        from darrm_opt.questions.tradeoff import TradeoffQuestion
 
-        specs = [DesignSpec(problem.with_allowance(m, delta), spec.objective, spec.shape) for m in ms]
-        answer = verify_tradeoff(self._ask("tradeoff", body, timeout), [each.problem for each in specs])
-        return tradeoff_of(answer, specs)
+        stated = design(DesignSpec(problem, objective, shape))
+        over = "ms" if problem.m is not None else "target_epsilons"
+        stated |= {over: [float(m) for m in ms], "delta": delta, "baselines": as_list(baselines)}
+        found: Tradeoff = self.ask(TradeoffQuestion.of(stated), timeout=timeout)
+        return found
 
     def least(
         self,
@@ -264,25 +260,25 @@ class DarrmClient:
         Raises:
             AnswerNotFound: the client reads a table file, which solves nothing.
         """
-        # By the names of the REST request, which `verify_least` reads again as what was asked.
-        body = {
-            "K": K,
-            "parameter": parameter,
-            "utility": utility,
-            "agreement": agreement,
-            "m": m,
-            "epsilon": "inf" if epsilon == math.inf else epsilon,
-            "Delta": Delta,
-            "delta": delta,
-            "affected": affected,
-            "profile": None if profile is None else [list(point) for point in profile.points],
-            "objective": str(objective),
-            "shape": shape,
-            "digits": digits,
-        }
-        from darrm_opt.answers.library_types import least_of
+        from darrm_opt.questions.least import Least
 
-        return least_of(verify_least(self._ask("least", body, timeout), body), body)
+        question = Least(
+            K=K,
+            parameter=parameter,
+            utility=utility,
+            agreement=agreement,
+            m=m,
+            epsilon="inf" if epsilon == math.inf else epsilon,
+            Delta=Delta,
+            delta=delta,
+            affected=affected,
+            profile=None if profile is None else [list(point) for point in profile.points],
+            objective=str(objective),
+            shape=shape,
+            digits=digits,
+        )
+        found: LeastParameter = self.ask(question, timeout=timeout)
+        return found
 
     def profile(
         self,
@@ -305,12 +301,13 @@ class DarrmClient:
             epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
             points: how many, where ``epsilons`` is None.
         """
-        spec = DesignSpec(problem, objective, shape)
-        noise = None if gamma is None else NoiseFunction(gamma, problem.K)
-        grid = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
-        body = {**design(spec), "points": points, "epsilons": grid}
-        body["gamma"] = None if noise is None else noise.values.tolist()
-        return verify_profile(self._ask("profile", body, timeout), problem, noise, grid)
+        from darrm_opt.questions.profile import Profile
+
+        stated = design(DesignSpec(problem, objective, shape))
+        sent = None if gamma is None else NoiseFunction(gamma, problem.K).values.tolist()
+        question = Profile(**stated, gamma=sent, epsilons=as_list(epsilons), points=points)
+        found: VerifiedProfile = self.ask(question, timeout=timeout)
+        return found
 
     def verify(
         self, problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Arithmetic = "float"
@@ -327,10 +324,12 @@ class DarrmClient:
             NotPrivate: γ is not private for the problem.
             VerificationFailed: the other side says that it is not, and this process can prove that it is.
         """
-        proof = verify(problem, gamma, arithmetic=arithmetic)
-        noise = NoiseFunction(gamma, problem.K)
-        body = {**numbers(problem), "gamma": noise.values.tolist(), "arithmetic": arithmetic}
-        verify_certificate(self._ask("verify", body, None), problem)
+        from darrm_opt.questions.verify import Verify
+
+        sent = NoiseFunction(gamma, problem.K).values.tolist()
+        question = Verify(**numbers(problem), gamma=sent, arithmetic=arithmetic)
+        proof = question.answer()
+        question.confirm(self._ask(question.path, question.record(), None))
         return proof
 
     def compare(

@@ -11,10 +11,11 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from darrm_client.errors import (
     AnswerNotFound,
@@ -28,14 +29,12 @@ from darrm_client.errors import (
 from darrm_client.http_backend import HttpBackend, Transport
 from darrm_opt.answers import DRAW
 from darrm_opt.answers.tables import shown_baselines, stored_table, table_spec, utilities_to_dict
-from darrm_opt.answers.verification import certificate_to_dict, certify
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem
 from darrm_opt.record import (
     CORE,
     DesignSpec,
     problem_from_record,
-    problem_record,
     solution_from_record,
     solution_record,
 )
@@ -47,6 +46,9 @@ from solver_cache.solve import recall
 from solver_cache.store import NoStore, Store, open_store
 from solver_cache.table_entries import TableError
 from solver_cache.validate import validate_row
+
+if TYPE_CHECKING:
+    from darrm_opt.questions.question import Question
 
 _LOG = logging.getLogger("darrm_client")
 
@@ -128,23 +130,34 @@ class TableBackend:
         self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "gamma": self._gamma,
             "gamma/batch": self._batch,
-            "error-curve": self._error_curve,
-            "tradeoff": self._tradeoff,
-            "profile": self._profile,
-            "verify": self._verify,
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._table,
             "table": self._table,
             "plurality/options": self._options,
-            "least": self._least,
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        from darrm_opt.questions import QUESTIONS, compute
+        from darrm_opt.questions import QUESTIONS
 
         deadline.check()
-        return compute(QUESTIONS[verb], body, _no_report) if verb in QUESTIONS else self._answers[verb](body)
+        return self._answer(QUESTIONS[verb].of(body)) if verb in QUESTIONS else self._answers[verb](body)
+
+    def _answer(self, asked: Question) -> dict[str, Any]:
+        """Return the answer to a question, computed here of the designs that the table has."""
+        from darrm_opt.questions.design import FOUND
+
+        if asked.solves and not asked.designs():
+            raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
+        if (needed := asked.needs()) is not None:
+            answer = self._look_up(needed.spec())
+            asked = replace(asked, found={name: answer[name] for name in FOUND})
+        elif specs := asked.designs():
+            asked = replace(asked, found=[self._look_up(spec) for spec in specs])
+        record = asked.record_of(asked.answer(_no_report))
+        for spec, part in asked.parts(record):
+            part |= {"id": spec.key, "cached": True}
+        return record
 
     def _table(self, body: dict[str, Any]) -> Any:
         groups = body.get("groups", ())
@@ -166,10 +179,6 @@ class TableBackend:
         raise AnswerNotFound(
             f"A table has no options for {body['classes']} classes: darrm_opt.plurality designs them here."
         )
-
-    @staticmethod
-    def _least(_: dict[str, Any]) -> Any:
-        raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
 
     def designs(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a table has no tags."""
@@ -239,59 +248,6 @@ class TableBackend:
             details = {"type": "urn:darrm-opt:problem:not-stored", "status": 404, "detail": str(err)}
             return {"status": 404, "answer": None, "pending": None, "problem": details}
 
-    def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.curves import compute_error_curve
-
-        answer = self._look_up(_spec(body))
-        argument = {"solution": answer, "points": body["points"], "baselines": body["baselines"]}
-        names = ("id", "cached", "nearest", "shape", "status", "warnings")
-        return {**{name: answer[name] for name in names}, **compute_error_curve(argument, _no_report)}
-
-    def _tradeoff(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.curves import error_curves_over_m, tradeoff_answer
-        from darrm_opt.design.objective import Objective, as_objective
-
-        over, values = ("m", body["ms"]) if "ms" in body else ("target_epsilon", body["target_epsilons"])
-        voters = Problem.from_allowance(
-            body["K"],
-            values[0] if over == "m" else None,
-            _nats(body["epsilon"]),
-            body["Delta"],
-            body["delta"],
-            body["affected"],
-            target_epsilon=None if over == "m" else values[0],
-        )
-        problems = [voters.with_allowance(value, body["delta"]) for value in values]
-        answers = [self._look_up(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
-        goal = as_objective(body["objective"])
-        solutions = [solution_from_record(answer) for answer in answers]
-        averages = error_curves_over_m(solutions, body["baselines"])["curves"] if isinstance(goal, Objective) else None
-        return tradeoff_answer(over, answers, averages)
-
-    def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.curves import compute_profile
-
-        spec = _spec(body)
-        answer = None if body["gamma"] is not None else self._look_up(spec)
-        record = problem_record(spec.problem)
-        gamma = body["gamma"] if answer is None else answer["gamma"]
-        curve = compute_profile(
-            {"problem": record, "gamma": gamma, "epsilons": body["epsilons"], "points": body["points"]}, _no_report
-        )
-        return {
-            "id": None if answer is None else answer["id"],
-            "problem": record,
-            "gamma": gamma,
-            **curve,
-            "nearest": None if answer is None else answer["nearest"],
-            "warnings": list(spec.problem.warnings(gamma)) if answer is None else answer["warnings"],
-        }
-
-    def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
-        problem = problem_record(problem_from_record(body))
-        argument = {"problem": problem, "gamma": body["gamma"], "arithmetic": body["arithmetic"]}
-        return certificate_to_dict(argument, certify(argument, _no_report))
-
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.accounting import plan_releases
         from darrm_opt.answers.class_plans import design_options, options_argument, plan_group_options
@@ -320,10 +276,6 @@ class TableBackend:
 
 def _no_report(_: Any) -> None:
     """Take a progress report, for which nobody waits."""
-
-
-def _nats(epsilon: Any) -> float:
-    return math.inf if epsilon == "inf" else float(epsilon)
 
 
 def _spec(body: dict[str, Any]) -> DesignSpec:

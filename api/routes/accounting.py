@@ -17,7 +17,6 @@ from api.schemas.accounts import (
     TotalRequest,
 )
 from api.schemas.comparison import PlanAnswer, PlanRequest, ReleasePlanRequest
-from api.schemas.design import design_of
 from api.schemas.plurality import PluralityOptionsAnswer, PluralityOptionsRequest
 from api.service.design_service import ACCOUNT_TIMES, Pending
 from darrm_opt.answers.class_plans import group_plan_seconds
@@ -28,6 +27,7 @@ from darrm_opt.answers.running_time import (
     plan_seconds,
 )
 from darrm_opt.noise import NoiseFunction
+from darrm_opt.questions.design import Design
 from darrm_opt.record import DesignSpec, problem_record
 
 router = create_router("accounting")
@@ -50,7 +50,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         epsilon, delta = params.each()
     else:
         service.check_voters(params.K)
-        design = design_of(params)
+        design = Design.of(vars(params))
         if params.gamma is None:
             # A γ that is not given is the best one for the problem, found as by `POST /v1/gamma`: stored, or a job.
             answer = await service.design(design)

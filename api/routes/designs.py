@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
+from pydantic import BaseModel
 
 from api.errors.problem_details import NotCached
 from api.observability import audit
@@ -110,7 +111,7 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     record = None if stored is None else await service.run_in_reader(load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)
-    design: GammaAnswer | TableAnswer | TableDesignAnswer
+    design: BaseModel
     kind = record.get("kind")
     if kind == GROUP_KIND:
         design = TableDesignAnswer.model_validate(stored_table(id, record))

@@ -1,4 +1,4 @@
-"""Routes of noise functions: design of one or of a batch, lookup by id, cost estimate, verification."""
+"""Routes of noise functions: design of one or of a batch, lookup by id, cost estimate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from api.errors.handlers import problem_of, validation_problem
 from api.errors.problem_details import ProblemDetails, WorkLimitExceeded
@@ -27,7 +27,6 @@ from api.responses import (
     DESIGN_RESPONSES,
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
-    JOB_RESPONSES,
     NOT_MODIFIED_RESPONSE,
     Columns,
     encode,
@@ -47,16 +46,14 @@ from api.routes.requests import (
     from_query,
     get_and_post,
     get_service,
-    respond,
     stored_record,
 )
-from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest
+from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer, design_task
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
 from api.service.design_service import DesignService, Pending
-from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_cost, estimate_to_dict, verification_seconds
+from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_cost, estimate_to_dict
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.noise import NoiseFunction
-from darrm_opt.record import problem_record
+from darrm_opt.questions.design import Design
 
 router = create_router("design")
 
@@ -79,7 +76,7 @@ _GAMMA = table_content("The certified γ; as CSV or npz, the columns l and gamma
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
     form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_bodies`
-    return await _design(await _parse_query(request), form, request, query_key(request.scope))
+    return await _design(Design.of(vars(await _parse_query(request))), form, request, query_key(request.scope))
 
 
 @router.post(
@@ -88,9 +85,9 @@ async def get_gamma(request: Request) -> Response:
     response_model=GammaAnswer,
     responses={200: _GAMMA, **DESIGN_RESPONSES},
 )
-async def post_gamma(params: DesignRequest, request: Request) -> Response:
+async def post_gamma(params: DesignRequest, request: Request) -> Response:  # type: ignore[valid-type]
     """Design the noise function with the largest utility among all private ones."""
-    return await _design(params, negotiated_form(request), request)
+    return await _design(Design.of(vars(params)), negotiated_form(request), request)
 
 
 @router.get(
@@ -123,10 +120,10 @@ async def get_gamma_by_id(
     return permanent_response(body, request)
 
 
-async def _design(params: DesignRequest, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:
+async def _design(asked: Design, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:
     """Return the answer: cached under its canonical key, however the question is spelt, or else designed."""
     service, cache = await get_service(request), _response_cache(request)
-    task = service.design_task(params)
+    task = service.design_task(asked)
     body = cache.get(task.key, form)
     if body is None:
         answer = await service.answer(task)
@@ -156,7 +153,7 @@ def _encode_and_cache(
     """Return a stored answer encoded, and put it into the response cache under its id, and under its query if any."""
     answer = GammaAnswer.model_validate(record)
     body = EncodedAnswer.of(encode(answer, form, gamma_columns(record)), form, record["id"])
-    cache.put(body, answer.id, form)
+    cache.put(body, record["id"], form)
     if query:
         cache.put(body, *query)
     return body
@@ -180,42 +177,20 @@ def _response_cache(request: Request) -> ResponseCache:
     response_model=EstimateAnswer,
     responses=error_responses(406, 422),
 )
-async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:
+async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:  # type: ignore[valid-type]
     """Count the constraints and estimate the solving time; nothing is solved."""
     require_json(request)
-    return json_response(await service.run_in_reader(_estimate, params, service, service.viewer))
+    return json_response(await service.run_in_reader(_estimate, Design.of(vars(params)), service, service.viewer))
 
 
-def _estimate(params: DesignRequest, service: DesignService, viewer: str | None) -> EstimateAnswer:
+def _estimate(asked: Design, service: DesignService, viewer: str | None) -> BaseModel:
     settings = service.settings
-    if params.K > MAX_ESTIMATED_VOTERS:  # before the objective is looked at, for so many
-        raise InvalidInput("K", params.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
-    spec = params.task().spec  # refuses what the design would refuse
-    cost, stored = estimate_cost(spec, params.method), service.store.designs.get(spec.key, viewer) is not None
-    allowed = settings.max_voters >= params.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
+    if asked.K > MAX_ESTIMATED_VOTERS:  # before the objective is looked at, for so many
+        raise InvalidInput("K", asked.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
+    spec = design_task(asked).spec  # refuses what the design would refuse
+    cost, stored = estimate_cost(spec, asked.method), service.store.designs.get(spec.key, viewer) is not None
+    allowed = settings.max_voters >= asked.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate({**estimate_to_dict(spec, cost, stored=stored), "allowed": stored or allowed})
-
-
-@router.post(
-    "/verify",
-    summary="The certificate of a γ of yours",
-    response_model=VerifyAnswer,
-    responses=JOB_RESPONSES,
-)
-async def post_verify(params: VerifyRequest, request: Request, service: Service) -> Response:
-    """Prove from γ alone that a release is private, or return a counterexample.
-
-    A γ that is not private is a problem of the type `not-private`, which carries `worst_corners` and `excess`; one that
-    can be neither proved nor refuted, within rounding, is `not-proven`.
-    """
-    require_json(request)
-    service.check_voters(params.K)
-    problem = await service.run_in_thread(params.problem)
-    gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
-    record = problem_record(problem)
-    argument = {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
-    seconds = verification_seconds(problem, params.arithmetic)
-    return await respond(request, service, "verify", argument, seconds, params)
 
 
 @router.post(
@@ -243,28 +218,28 @@ async def post_batch(params: BatchRequest, request: Request, service: Service) -
     for problem in params.problems:
         await turn()
         items.append(_parse(problem))
-    designs = [item for item in items if isinstance(item, DesignRequest)]
+    designs = [item for item in items if isinstance(item, Design)]
     service.check_work(await asyncio.to_thread(_expected_seconds, designs, service), "problems")
     answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(item, service, turn) for item in items))))
     return table_response(answer, form, "gamma-batch", _columns(answer.results))
 
 
-def _parse(problem: Any) -> DesignRequest | ProblemDetails:
+def _parse(problem: Any) -> Design | ProblemDetails:
     try:
-        return DesignRequest.model_validate(problem)
+        return Design.of(vars(DesignRequest.model_validate(problem)))
     except ValidationError as err:
         errors = [{**error, "loc": ("problem", *error["loc"])} for error in err.errors(include_url=False)]
         return validation_problem(RequestValidationError(errors))
 
 
-def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
+def _expected_seconds(designs: Sequence[Design], service: DesignService) -> float:
     """Return the expected solving time of the valid problems that are not stored [s]."""
     seconds: dict[str, float] = {}
-    for params in designs:
-        if service.settings.max_voters >= params.K:
+    for asked in designs:
+        if service.settings.max_voters >= asked.K:
             try:
-                request = params.spec()
-                seconds[request.key] = estimate_cost(request, params.method).seconds
+                spec = design_task(asked).spec
+                seconds[spec.key] = estimate_cost(spec, asked.method).seconds
             except DarrmError:  # its own result will say so
                 continue
     if sum(seconds.values()) <= service.settings.max_work_seconds:
@@ -273,13 +248,13 @@ def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) 
 
 
 async def _answer_one(
-    params: DesignRequest | ProblemDetails, service: DesignService, turn: Callable[[], Awaitable[None]]
+    asked: Design | ProblemDetails, service: DesignService, turn: Callable[[], Awaitable[None]]
 ) -> BatchItem:
     await turn()
-    if isinstance(params, ProblemDetails):
-        return _failed_item(params)
+    if isinstance(asked, ProblemDetails):
+        return _failed_item(asked)
     try:
-        answer = await service.design(params)
+        answer = await service.design(asked)
     except DarrmError as err:
         return _failed_item(problem_of(err))
     if isinstance(answer, Pending):
@@ -294,9 +269,9 @@ def _failed_item(details: ProblemDetails) -> BatchItem:
 def _columns(results: Sequence[BatchItem]) -> Columns:
     lines: list[tuple[Any, ...]] = []
     for i, item in enumerate(results):
-        if item.answer is not None:
-            gamma = item.answer.gamma
-            lines += [(i, item.status, item.answer.id, l, value, "") for l, value in enumerate(gamma)]
+        answer: Any = item.answer
+        if answer is not None:
+            lines += [(i, item.status, answer.id, l, value, "") for l, value in enumerate(answer.gamma)]
         elif item.pending is not None:
             lines.append((i, item.status, item.pending.id, None, None, item.pending.state))
         elif item.problem is not None:

@@ -33,6 +33,7 @@ from api.schemas.jobs import (
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.jobs import JobUpdate, read_task
 from api.tasks.answers import KINDS, answer_model
+from darrm_opt.questions.design import Design
 from solver_cache.database.jobs import DAMAGED_ROW, Job
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ MIN_EVENT_SECONDS = 0.1
         **error_responses(404, 422),
     },
 )
-async def submit_job(params: DesignRequest, service: Service, response: Response) -> JobAnswer:
+async def submit_job(params: DesignRequest, service: Service, response: Response) -> JobAnswer:  # type: ignore[valid-type]
     """Queue the solve, or return the job that is queued, running or done: the same problem has the same job."""
-    job = await service.submit(params)
+    job = await service.submit(Design.of(vars(params)))
     answer = job_answer(job)
     response.headers["Location"] = answer.location
     if job.state == "done":

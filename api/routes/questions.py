@@ -3,55 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from api.responses import JOB_RESPONSES, require_json
-from api.routes.requests import Service, StrictRoute, get_and_post, respond
+from api.errors.problem_details import NotCached
+from api.responses import (
+    DESIGN_RESPONSES,
+    JOB_RESPONSES,
+    JSON,
+    TABLES,
+    json_response,
+    negotiated_form,
+    pending_response,
+    table_content,
+    table_response,
+)
+from api.routes.requests import Service, StrictRoute, find_answer, get_and_post
 from api.schemas.design import check_scenarios
 from api.schemas.questions import model_of_answer, model_of_question
-from api.service.design_service import ACCOUNT_TIMES
+from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending
 from darrm_opt.design.objective import as_objective
 from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
 
 
-def _seconds(asked: Question) -> float:
-    """Refuse what contradicts itself; return the expected time [s]."""
+def _seconds(asked: Question, service: DesignService) -> float:
+    """Refuse what contradicts itself, and what this server may not solve; return the expected time [s]."""
     if hasattr(asked, "objective"):
         check_scenarios(as_objective(asked.objective), asked.voters)
     asked.check()
-    return asked.seconds
+    specs = asked.designs()
+    present = service.store.present({spec.key for spec in specs}) if specs else set()
+    missing = sum(spec.key not in present for spec in specs)
+    if asked.solves and service.settings.solve == "off" and (missing or not specs):
+        raise NotCached(
+            f"{missing} of these {len(specs)} answers are not stored, and solving is off on this server."
+            if specs
+            else "The search solves many problems, and solving is off on this server."
+        )
+    return asked.seconds_beside(present)
 
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
 
 def add(question: type[Question]) -> None:
-    """Add the route of a question: GET with a query, and POST with a body."""
+    """Add the route of a question: POST with a body and, for fields that fit one, GET with a query."""
     model = model_of_question(question)
-    get_and_post(
-        router,
-        f"/{question.path}",
-        model,
-        tags=[question.tag],
-        summary=question.summary,
-        response_model=model_of_answer(question.answers),
-        responses=JOB_RESPONSES,
-    )(_route(question, model))
+    designs = question.solves or question.needs is not Question.needs
+    responses: Any = DESIGN_RESPONSES if designs else JOB_RESPONSES
+    documentation: dict[str, Any] = {
+        "tags": [question.tag],
+        "summary": question.summary,
+        "response_model": model_of_answer(question.answers),
+        "responses": responses | ({200: table_content(question.table)} if question.table else {}),
+    }
+    path, route = f"/{question.path}", _route(question, model)
+    if question.by_query:
+        get_and_post(router, path, model, **documentation)(route)
+    else:
+        router.add_api_route(path, route, methods=["POST"], name=f"post_{route.__name__}", **documentation)
 
 
 def _route(question: type[Question], model: Any) -> Callable[..., Any]:
     async def route(params: Any, request: Request, service: Service) -> Response:
-        require_json(request)
-        asked = question(**params.model_dump())
-        service.check_voters(asked.voters, ACCOUNT_TIMES)
-        seconds = await service.run_in_thread(_seconds, asked)
+        form = negotiated_form(request, TABLES if question.table else (JSON,))
+        asked = question.of(vars(params))
+        service.check_voters(asked.voters, ACCOUNT_TIMES if question.takes_more_voters else 1)
+        design, cached = asked.needs(), False
+        if design is not None:  # found as by `POST /v1/gamma`: stored, or a job
+            gamma = await service.design(design)
+            if isinstance(gamma, Pending):
+                return pending_response(gamma)
+            cached = gamma["cached"]
+            asked = replace(asked, found={name: gamma[name] for name in FOUND})
+        if question.limited_by:
+            asked = replace(asked, limit=getattr(service.settings, question.limited_by))
+        in_thread = service.run_in_thread if question.designs is Question.designs else service.run_in_reader
+        seconds = await in_thread(_seconds, asked, service)
         answered = asked.canonical()
-        return await respond(request, service, answered.path, answered.record(), seconds, params)
+        answer = await find_answer(request, service, answered.path, answered.argument(), seconds, params)
+        if isinstance(answer, Pending):
+            return pending_response(answer)
+        if design is not None and "cached" in type(answer).model_fields:
+            answer = answer.model_copy(update={"cached": cached})
+        if not question.table:
+            return json_response(answer)
+        columns = {} if form == JSON else asked.columns(answer.model_dump())
+        return table_response(answer, form, question.path, columns)
 
-    route.__name__, route.__doc__ = question.path.replace("/", "_"), question.__doc__
+    route.__name__ = question.path.replace("/", "_").replace("-", "_")
+    route.__doc__ = question.__doc__
     route.__annotations__ |= {"params": model, "request": Request, "service": Service, "return": Response}
     return route
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from api.schemas.design import ProblemAnswer, design_of
+from api.schemas.design import ProblemAnswer
 from api.schemas.fields import (
     Affected,
     Allowance,
@@ -30,6 +30,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.privacy_curves import profile_in_total, remote_curve
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
+from darrm_opt.questions.design import Design
 from darrm_opt.questions.voters import nats
 from darrm_opt.record import DesignSpec
 
@@ -76,7 +77,7 @@ class TotalRequest(BudgetFields):
             share = self.K, self.queries, self.total_delta, self.affected
             voter = profile_in_total(remote_curve(self.profile), *share, fresh=self.fresh)
             given = {"profile": [list(point) for point in voter.points], "delta": self.total_delta or None}
-        return design_of(self, target_epsilon=1.0, objective=objective, **given).spec()
+        return Design.of(vars(self) | {"target_epsilon": 1.0, "objective": objective, **given}).spec()
 
 
 class ComposeRequest(RequestModel):

@@ -49,7 +49,7 @@ class PendingAnswer(AnswerModel):
     state: str = Field(description="queued or running.")
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
-    nearest: GammaAnswer | None = Field(
+    nearest: GammaAnswer | None = Field(  # type: ignore[valid-type]  # a model that is made
         description="The best stored γ whose guarantee implies the one that was asked, "
         "for use until then; null if there is none."
     )
@@ -212,7 +212,9 @@ class BatchItem(AnswerModel):
     status: Literal[200, 202, 404, 409, 422, 429, 500, 503] = Field(
         description="The HTTP status that this problem would have had by itself."
     )
-    answer: GammaAnswer | None = Field(description="The certified γ (status 200).")
+    answer: GammaAnswer | None = Field(  # type: ignore[valid-type]
+        description="The certified γ (status 200)."
+    )
     pending: PendingAnswer | None = Field(description="The job that works on it (status 202).")
     problem: ProblemDetails | None = Field(description="What went wrong (any other status).")
 

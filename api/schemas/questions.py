@@ -3,29 +3,91 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import Field, FiniteFloat, create_model
 
-from api.schemas.fields import AnswerModel, ObjectiveText, OptionalVoterEpsilon, RequestModel, StatedProfile, about
+from api.schemas.fields import (
+    ALL_BASELINES,
+    STOP_AT_FIRST,
+    AnswerModel,
+    InQueryNumbers,
+    InQueryWords,
+    RequestModel,
+    about,
+    number_of,
+    one_of,
+    read_by,
+)
+from darrm_opt.design.backends import BACKENDS
+from darrm_opt.design.objective import as_objective, forms
+from darrm_opt.privacy_curves import remote_curve
 from darrm_opt.questions.question import Question
 
-TYPES: dict[str, Any] = {"epsilon": OptionalVoterEpsilon, "profile": StatedProfile, "objective": ObjectiveText}
-"""Types of fields that pydantic reads in a way of their own."""
+
+def _named(names: Collection[str]) -> Any:
+    """Return the type of a name in a registry."""
+    return Annotated[str, one_of(names), Field(json_schema_extra={"enum": [*names]})]
+
+
+_CURVE = (
+    list[Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
+    | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
+    | str
+    | None
+)
+
+TYPES: dict[str, tuple[Any, ...]] = {
+    "epsilon": (Annotated[FiniteFloat, number_of("epsilon")] | Literal["inf"] | None,),
+    "profile": (_CURVE, read_by(remote_curve)),
+    "targets": (_CURVE,),
+    "objective": (str, read_by(as_objective)),
+    "backend": (_named(BACKENDS),),
+    "baselines": (Annotated[list[_named(ALL_BASELINES)], STOP_AT_FIRST, InQueryWords] | None,),  # type: ignore[misc]
+}
+"""Types of fields that pydantic reads in a way of their own, each with what validates it further."""
+
+WORDS: dict[str, dict[str, Any]] = {
+    "epsilon": {"otherwise": "needed unless a profile is given"},
+    "objective": {
+        "words": f"What is maximised: {forms()}, followed by tv or agreement if not the usual measure; or "
+        "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101)"
+    },
+}
+"""What a service says of a field where a question does not."""
 
 
 @cache
 def model_of_question(question: type[Question]) -> type[RequestModel]:
     """Return the model of a question's fields: their types, words and ranges, which it enforces."""
     hints, members = get_type_hints(question), dict[str, Any]()
-    for each in dataclasses.fields(question):
-        changes = each.metadata["changes"]
-        given: Any = Annotated[_json_type(hints[each.name]), about(each.name, **changes)]
-        members[each.name] = TYPES.get(each.name, given), _default(each)
-    return create_model(f"{question.__name__}Request", __base__=RequestModel, __doc__=question.__doc__, **members)
+    bases = (base for base in question.__mro__[1:] if issubclass(base, Question) and "path" in vars(base))
+    general = next(bases, None)  # whose fields it has first
+    known = 0 if general is None else len(general.stated())
+    for each in question.stated()[known:]:
+        name, changes = each.name, each.metadata["changes"]
+        given, *further = TYPES.get(name) or (_request_type(name, hints[name]),)
+        described = about(name, **WORDS.get(name, {}) | changes)
+        members[name] = Annotated[given, described, *further], _default(each)
+    return create_model(
+        f"{question.__name__.removesuffix('Question')}Request",
+        __base__=RequestModel if general is None else model_of_question(general),
+        __doc__=question.__doc__,
+        **members,
+    )
+
+
+def _request_type(name: str, hint: Any) -> Any:
+    """Return the type of a field as pydantic reads it: numbers of a list each in the field's range."""
+    if get_origin(hint) in (Union, UnionType):
+        return reduce(or_, (_request_type(name, each) for each in get_args(hint)))
+    if get_origin(hint) is list:
+        return Annotated[list[Annotated[FiniteFloat, number_of(name)]], STOP_AT_FIRST, InQueryNumbers]
+    return _json_type(hint)
 
 
 @cache
@@ -33,7 +95,7 @@ def model_of_answer(answer: Any) -> type[AnswerModel]:
     """Return the model of an answer's JSON."""
     types, members = answer.json_types(), dict[str, Any]()
     for each in dataclasses.fields(answer):
-        field = Field(description=each.metadata["words"])
+        field = Field(description=each.metadata["words"], ge=each.metadata["least"])
         members[each.name] = Annotated[_json_type(types[each.name]), field], _default(each)
     return create_model(answer.__name__, __base__=AnswerModel, __doc__=answer.__doc__, **members)
 
@@ -53,4 +115,6 @@ def _json_type(hint: Any) -> Any:
         return model_of_answer(cast("Any", hint))
     if get_origin(hint) in (Union, UnionType):
         return reduce(or_, map(_json_type, get_args(hint)))
-    return list[_json_type(get_args(hint)[0])] if get_origin(hint) is list else hint  # type: ignore[misc]  # made here
+    if get_origin(hint) in (list, dict):
+        return get_origin(hint)[tuple(map(_json_type, get_args(hint)))]
+    return hint

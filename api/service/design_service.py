@@ -18,13 +18,14 @@ from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, designs_owner, designs_viewer, may_solve
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import audit, metrics, traces
-from api.schemas.design import DesignRequest
+from api.schemas.design import design_task
 from api.service.jobs import JobUpdate, read_task
 from api.service.resources import Lane, ServiceResources
 from api.settings import Settings
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
 from darrm_opt.errors import InvalidInput, SolveFailed
+from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, State
 from solver_cache.location import CacheError, ReadOnlyCache
@@ -175,17 +176,17 @@ class DesignService:
         task.check(self.settings)
         self.check_work(task.seconds)
 
-    def design_task(self, request: DesignRequest) -> DesignTask:
-        """Return the task that a request states; its key is the id of the answer."""
-        self.check_voters(request.K)
-        return request.task()
+    def design_task(self, asked: Design) -> DesignTask:
+        """Return the task of a design; its key is the id of the answer."""
+        self.check_voters(asked.K)
+        return design_task(asked)
 
-    async def design(self, request: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
-        """Return the certified γ_opt of a request: the record of the solution, its "id", and whether it was "cached".
+    async def design(self, asked: Design, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+        """Return the certified γ_opt of a design: the record of the solution, its "id", and whether it was "cached".
 
         Arguments and errors are those of `answer`; errors also those of `design_task`.
         """
-        return await self.answer(self.design_task(request), wait_seconds)
+        return await self.answer(self.design_task(asked), wait_seconds)
 
     async def answer(self, task: Task, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
@@ -234,12 +235,12 @@ class DesignService:
         answer = await self._wait_for(outcome, task, wait_seconds, seconds)
         return replace(answer, nearest=await self._nearest(task)) if isinstance(answer, Pending) else answer
 
-    async def submit(self, request: DesignRequest) -> Job:
+    async def submit(self, asked: Design) -> Job:
         """Return the job that designs γ_opt, queued now unless it exists already; raises as `answer`.
 
         A job whose result is outdated (its time limit was shorter than today's) is queued again.
         """
-        task = self.design_task(request)
+        task = self.design_task(asked)
         audit.mention_question(task.key)
         self._check_solving()
         self._check(task)

@@ -11,6 +11,7 @@ does.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
@@ -24,18 +25,18 @@ from pydantic import BaseModel
 
 from api.schemas.accounts import ComposeAnswer
 from api.schemas.comparison import PlanAnswer
-from api.schemas.curves import LeastAnswer, ProfileAnswer, TradeoffAnswer
-from api.schemas.design import GammaAnswer, VerifyAnswer
+from api.schemas.design import GammaAnswer
 from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
 from api.schemas.questions import model_of_answer
-from api.tasks.design import compute_least, compute_tradeoff, recheck_tradeoff
+from api.tasks.design import recheck
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, class_plans, curves, tables, verification
-from darrm_opt.questions import QUESTIONS, compute, recheck
+from darrm_opt.answers import accounting, class_plans, tables
+from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.question import Question
 from darrm_opt.record import CORE, canonical_json, digest
-from solver_cache.model import Spec
+from solver_cache.model import Spec, kind_of
 from solver_cache.solve import load_records, save_records
-from solver_cache.task_loop import PoolFunction
+from solver_cache.task_loop import PoolFunction, Report
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -70,8 +71,25 @@ class AnswerKind:
     solutions: Callable[[dict[str, Any]], list[dict[str, Any]]] = itemgetter("solutions")
 
 
-def _profile(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: argument[name] for name in ("problem", "gamma", "nearest", "id", "warnings")}, **result}
+def answer_question(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Answer the question that ``argument`` states: its answer, and the record of each design that was not found.
+
+    Each is proved again as the store will prove it, here and not in the process that answers requests; "doubts" says
+    why the store would not believe one: empty unless something is wrong with this program.
+    """
+    asked = question.of(argument)
+    answer = asked.answer(report)
+    record, new = asked.record_of(answer), list[tuple[dict[str, Any], str]]()
+    found = asked.found or itertools.repeat(None)
+    for (spec, _), solution, known in zip(asked.parts(record), asked.solutions(answer), found, strict=False):
+        if known is None:
+            new.append((kind_of(solution).record(solution), recheck(solution, spec)[1]))
+    return {"answer": record, "new": new}
+
+
+def recheck_question(question: type[Question], argument: dict[str, Any], result: dict[str, Any]) -> None:
+    """Prove a stored answer again."""
+    question.of(argument).recheck(result)
 
 
 _table_kind = partial(
@@ -85,24 +103,14 @@ _table_kind = partial(
 
 KINDS: dict[str, AnswerKind] = {
     "plan": AnswerKind(PlanAnswer, accounting.plan_releases, accounting.recheck_plan),
-    "profile": AnswerKind(ProfileAnswer, curves.compute_profile, answer=_profile),
-    "tradeoff": AnswerKind(
-        TradeoffAnswer,
-        compute_tradeoff,
-        recheck_tradeoff,
-        curves.tradeoff_to_dict,
-        curves.tradeoff_designs,
-    ),
-    "least": AnswerKind(LeastAnswer, compute_least, curves.recheck_least, curves.least_to_dict, curves.least_designs),
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
-    "verify": AnswerKind(
-        VerifyAnswer, verification.certify, verification.recheck_certificate, verification.certificate_to_dict
-    ),
     "plurality": _table_kind(PluralityAnswer),
     "table": _table_kind(TableDesignAnswer),
     "plurality/options": AnswerKind(PluralityOptionsAnswer, class_plans.design_options, class_plans.recheck_options),
     **{
-        path: AnswerKind(model_of_answer(question.answers), partial(compute, question), partial(recheck, question))
+        path: AnswerKind(
+            model_of_answer(question.answers), partial(answer_question, question), partial(recheck_question, question)
+        )
         for path, question in QUESTIONS.items()
     },
 }
@@ -145,8 +153,16 @@ class AnswerTask:
     def check(self, settings: Any) -> None:
         """Reject nothing: the route has read what is asked (`Task.check`)."""
 
+    @cached_property
+    def asked(self) -> Question | None:
+        """The question; None for a kind that is not one."""
+        question = QUESTIONS.get(self.kind)
+        return None if question is None else question.of(self.argument)
+
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
         """Return the keys of the γ and tables in the answer."""
+        if self.asked is not None:
+            return {spec.key for spec, _ in self.asked.parts(answer)}
         designs = KINDS[self.kind].designs
         return [] if designs is None else {spec.key for spec in designs(self.argument, answer)}
 
@@ -162,6 +178,8 @@ class AnswerTask:
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Compute the result, and store the designs in it; return its job's result and the result (`Task.compute`)."""
+        if self.asked is not None:
+            return await self._compute(self.asked, context, limits, progress)
         kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
         seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
         if kind.designs is not None and (specs := kind.designs(argument, None)):
@@ -181,6 +199,31 @@ class AnswerTask:
             result = {**result, "cached": [was_known is not None for was_known in known]}
         return {"answer": result}, result
 
+    async def _compute(
+        self, asked: Question, context: TaskContext, limits: Limits | None, progress: ProgressCallback | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
+        argument, known = self.argument, list[dict[str, Any] | None]()
+        if specs := asked.designs():
+            # What is stored is handed to the process, proved again, and not designed once more.
+            known = await context.read(load_records, specs, context.store)
+            argument = {**argument, "found": known}
+        work = KINDS[self.kind].compute
+        result = await context.pool.run(
+            work, argument, time_limit=seconds, processor_limit=processor, progress=progress
+        )
+        answer, new = result["answer"], iter(result["new"])
+        additions = []
+        for (spec, part), record in itertools.zip_longest(asked.parts(answer), known):
+            part |= {"id": spec.key, "cached": record is not None}
+            if record is None:
+                made, doubt = next(new)
+                # New and believed: what a process doubts itself is answered for and not kept.
+                additions += [] if doubt else [(spec, made)]
+        if additions:
+            await context.write(save_records, additions, context.store, await context.clients())
+        return {"answer": answer}, answer
+
     async def recheck(
         self,
         result: dict[str, Any],
@@ -194,6 +237,12 @@ class AnswerTask:
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
             return None
+        if self.asked is not None:
+            parts = self.asked.parts(answer)
+            present = await context.read(context.store.present, {spec.key for spec, _ in parts}) if parts else ()
+            for spec, part in parts:
+                part |= {"id": spec.key, "cached": spec.key in present}
+            return answer
         designs = KINDS[self.kind].designs
         if designs is not None:  # which were stored since
             keys = [spec.key for spec in designs(self.argument, answer)]

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext
 from darrm_opt.answers.running_time import design_memory, estimate_cost
 from darrm_opt.design.certificate import certify as prove_by_scaling
-from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status
 from darrm_opt.design.solver import Method, check_choices, solve
@@ -301,61 +300,6 @@ def recheck_record(record: dict[str, Any], task: DesignTask) -> dict[str, Any] |
     """
     solution, _ = recheck(solution_from_record(record), task.spec)
     return None if solution is None else solution_record(solution)
-
-
-def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return solutions for ``problems`` that differ in their target, where ``known`` has none, and the average errors.
-
-    "doubts" says of each why the store would not believe it: empty unless something is wrong with this program. The
-    time limit is that of all together.
-    """
-    from darrm_opt.answers.curves import error_curves_over_m
-    from darrm_opt.design.sweep import solve_sweep
-
-    problems = [problem_from_record(record) for record in argument["problems"]]
-    doubts = [""] * len(problems)
-    solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
-    goal, shape = as_objective(argument["objective"]), argument["shape"]
-    # What is stored is not solved again; the others are one sweep, whose neighbours share rows.
-    missing = [i for i, solution in enumerate(solutions) if solution is None]
-    stored_count = len(problems) - len(missing)
-    report({"done": stored_count, "of": len(problems)})
-    backend, limit = argument["backend"], argument["time_limit"]
-    sweep = solve_sweep([problems[i] for i in missing], goal, shape, backend=backend, total_time_limit=limit)
-    for done, (index, solution) in enumerate(sweep, stored_count + 1):
-        i = missing[index]
-        # Proved again as the store will prove it, here and not in the process that answers requests.
-        solutions[i], doubts[i] = solution, recheck(solution, DesignSpec(problems[i], goal, shape))[1]
-        report({"done": done, "of": len(problems)})
-    all_solutions = [solution for solution in solutions if solution is not None]
-    averages = (
-        # Averages are over the prior of an objective; scenarios have none.
-        error_curves_over_m(all_solutions, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
-    )
-    records = [solution_record(solution) for solution in all_solutions]
-    return {"solutions": records, "doubts": doubts, "curves": averages}
-
-
-def compute_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the answer to the inverse question, its γ and the one next below proved again as the store does.
-
-    "doubts" is as in `compute_tradeoff`.
-    """
-    from darrm_opt.answers.curves import find_least
-
-    result = find_least(argument, report)
-    solutions = [solution_from_record(record) for record in result["solutions"]]
-    return {**result, "doubts": [recheck(solution, DesignSpec.of(solution))[1] for solution in solutions]}
-
-
-def recheck_tradeoff(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove every γ of a stored trade-off again."""
-    from darrm_opt.answers.curves import tradeoff_designs
-
-    for spec, answer in zip(tradeoff_designs(argument, None), result["solutions"], strict=True):
-        solution, trouble = recheck(solution_from_record(answer), spec)
-        if solution is None:
-            raise ValueError(trouble)
 
 
 def solve_smallest(_: Any, report: Report) -> float:

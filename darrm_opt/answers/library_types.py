@@ -1,147 +1,27 @@
 """Answers of the REST interface in the types of the library, as its own functions return them.
 
-A function takes an answer that `darrm_opt.answers.verification` let pass, and what was asked. Utilities, errors over p
-and certificates are computed here, of the γ that was proved; bounds, totals and accuracies are the other side's word.
+A function takes an answer that `darrm_opt.answers.verification` let pass, and what was asked. Bounds, totals and
+accuracies are the other side's word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from darrm_opt.accuracy import ErrorCurve, error_curve
 from darrm_opt.answers.running_time import CostEstimate
-from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_gamma, parse_problem
+from darrm_opt.answers.verification import member, parse_gamma, parse_problem, reads
 from darrm_opt.bagging import Bags
-from darrm_opt.design.certificate import verify
-from darrm_opt.design.objective import as_objective
-from darrm_opt.design.solution import Statistics, Status
-from darrm_opt.design.sweep import LeastParameter, Neighbour, with_agreement
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
-from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.compare import Comparison, ComparisonRow, measure_of
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
 
-Arguments = ParamSpec("Arguments")
 
-Typed = TypeVar("Typed")
-
-
-def _reads(read: Callable[Arguments, Typed]) -> Callable[Arguments, Typed]:
-    """Have a function raise `VerificationFailed` where an answer has something else than its type has."""
-
-    def strictly(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Typed:
-        try:
-            return read(*args, **kwargs)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-            raise VerificationFailed(f"The answer cannot be read ({type(err).__name__}: {err}).") from err
-
-    strictly.__doc__, strictly.__name__ = read.__doc__, read.__name__
-    return strictly
-
-
-@dataclass(frozen=True)
-class ErrorCurves:
-    """Errors of γ_opt and of the baselines over p."""
-
-    problem: Problem  # for which every γ was proved private
-    noise: dict[str, NoiseFunction]  # each γ by its name: "optimal", and the baselines
-    curves: dict[str, ErrorCurve]  # the errors of each, by the same names, computed by this process
-    left_out: dict[str, str]  # baselines that have no curve, and why
-
-
-@_reads
-def error_curves_of(answer: dict[str, Any], problem: Problem) -> ErrorCurves:
-    """Return the error curves of an answer that `verify_curves` let pass."""
-    noise = {name: parse_gamma(curve["gamma"], problem.K) for name, curve in answer["curves"].items()}
-    p = [float(value) for value in member(answer, "p")]
-    curves = {name: error_curve(gamma, p) for name, gamma in noise.items()}
-    return ErrorCurves(problem, noise, curves, dict(answer.get("left_out") or {}))
-
-
-@dataclass(frozen=True)
-class AverageErrors:
-    """Errors of one way of releasing, averaged over the objective's prior, one for each point of a trade-off."""
-
-    tv_error: tuple[float | None, ...]  # [probability]; None where it has no closed form, or the way has no meaning
-    disagreement: tuple[float | None, ...]  # [probability]; None where the way has no meaning
-
-
-@dataclass(frozen=True)
-class Tradeoff:
-    """γ_opt at many allowances."""
-
-    points: tuple[VerifiedAnswer, ...]  # the certified γ of each, in the order asked
-    # average errors by name: "optimal" and the baselines; None for an objective without a prior
-    errors: dict[str, AverageErrors] | None
-
-
-@_reads
-def tradeoff_of(answer: dict[str, Any], specs: Sequence[DesignSpec]) -> Tradeoff:
-    """Return the trade-off of an answer that `verify_tradeoff` let pass, for its questions in order."""
-    curves = answer.get("curves")
-    errors = None if curves is None else {name: _averages(curve, len(specs)) for name, curve in curves.items()}
-    points = zip(answer["points"], specs, strict=True)
-    return Tradeoff(tuple(_answer_of(point, spec) for point, spec in points), errors)
-
-
-def _averages(curve: Any, count: int) -> AverageErrors:
-    measures = [tuple(members(member(curve, name), list)) for name in ("tv_error", "disagreement")]
-    if any(len(values) != count for values in measures):
-        raise VerificationFailed("The answer does not have one average error for each allowance.")
-    return AverageErrors(*measures)
-
-
-def _answer_of(point: dict[str, Any], spec: DesignSpec) -> VerifiedAnswer:
-    """Return a γ of several in one answer, under a certificate of this process; its utility is its own."""
-    noise = parse_gamma(member(point, "gamma"), spec.problem.K)
-    utility = spec.objective.linear_goal(noise.K).utility(noise.upper_half)
-    return VerifiedAnswer(
-        problem=spec.problem,
-        objective=spec.objective,
-        shape=spec.shape,
-        noise=noise,
-        utility=utility,
-        upper_bound=max(utility, float(member(point, "upper_bound"))),
-        status=Status(member(point, "status")),
-        certificate=verify(spec.problem, noise),
-        method="elsewhere",
-        backend="elsewhere",
-        statistics=Statistics(0, 0, 0),
-        id=spec.key,
-        cached=point.get("cached") is True,
-    )
-
-
-@_reads
-def least_of(answer: dict[str, Any], request: dict[str, Any]) -> LeastParameter:
-    """Return the least parameter of an answer that `verify_least` let pass, for that request."""
-    goal = as_objective(request["objective"])
-    if answer["measure"] == "agreement":
-        goal = with_agreement(goal)
-
-    def solution(result: dict[str, Any]) -> VerifiedAnswer:
-        problem = parse_problem(result["design"]["problem"])
-        return _answer_of(result["design"], DesignSpec(problem, goal, request["shape"]))
-
-    below = answer["below"]
-    return LeastParameter(
-        parameter=request["parameter"],
-        value=answer["value"],
-        measure=answer["measure"],
-        wanted=request[answer["measure"]],
-        reached=answer["reached"],
-        solution=solution(answer),
-        below=below and Neighbour(below["value"], below["reached"], float(member(below, "bound")), solution(below)),
-    )
-
-
-@_reads
+@reads
 def comparison_of(
     answer: dict[str, Any],
     problem: Problem,
@@ -186,13 +66,13 @@ def comparison_of(
     )
 
 
-@_reads
+@reads
 def plan_of(answer: dict[str, Any], question: Question) -> Plan:
     """Return the plan of an answer that `verify_plan` let pass, for its question."""
     return _plan_of(answer, question, tuple(_option_of(option, question) for option in answer["options"]))
 
 
-@_reads
+@reads
 def table_plan_of(answer: dict[str, Any], question: Question) -> Plan:
     """Return the plan under a law of votes of an answer, the first option's mechanism proved: what fits, and no more.
 
@@ -258,7 +138,7 @@ class DesignEstimate(CostEstimate):
     allowed: bool = False  # whether the other side would give the answer
 
 
-@_reads
+@reads
 def estimate_of(answer: dict[str, Any], spec: DesignSpec) -> DesignEstimate:
     """Return the estimate of an answer."""
     return DesignEstimate(

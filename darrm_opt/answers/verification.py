@@ -12,27 +12,41 @@ counterexample.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from darrm_opt.answers import DRAW, VOTERS, Report
+from darrm_opt.answers import DRAW, VOTERS
 from darrm_opt.design.certificate import verify
-from darrm_opt.design.objective import as_objective
-from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.solution import Solution
-from darrm_opt.design.sweep import FULL_SLACK, problem_at, utility_of
 from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.reprove import ReproofFailed, read_solution, reprove
-from darrm_opt.untrusted import TOLERANCE, UNREADABLE
-from darrm_opt.voters import PrivacyProfile as VoterProfile
+from darrm_opt.untrusted import UNREADABLE
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.problem import Problem
+
+
+Arguments = ParamSpec("Arguments")
+
+Typed = TypeVar("Typed")
+
+
+def reads(read: Callable[Arguments, Typed]) -> Callable[Arguments, Typed]:
+    """Have a function raise `VerificationFailed` where an answer has something else than its type has."""
+
+    @wraps(read)
+    def strictly(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Typed:
+        try:
+            return read(*args, **kwargs)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+            raise VerificationFailed(f"The answer cannot be read ({type(err).__name__}: {err}).") from err
+
+    return strictly
 
 
 @dataclass(frozen=True)
@@ -137,108 +151,6 @@ def members(value: Any, kind: type[dict[str, Any] | list[Any]]) -> Collection[An
     if not isinstance(value, kind):
         raise VerificationFailed(f"The answer has {type(value).__name__} where {kind.__name__} should be.")
     return list(value.values()) if isinstance(value, dict) else value
-
-
-def verify_curves(answer: Any, problem: Problem) -> dict[str, Any]:
-    """Return error curves, each of a γ that is private for the problem."""
-    for curve in members(member(answer, "curves"), dict):
-        verify_gamma(member(curve, "gamma"), problem)
-    return dict(answer)
-
-
-def verify_tradeoff(answer: Any, problems: Sequence[Problem]) -> dict[str, Any]:
-    """Return a trade-off, one point for each problem, in order, with a γ that is private for it."""
-    points = members(member(answer, "points"), list)
-    if len(points) != len(problems):
-        raise VerificationFailed("The answer does not have one point for each allowance.")
-    for problem, point in zip(problems, points, strict=True):
-        if parse_problem(member(point, "problem")) != problem:
-            raise VerificationFailed(
-                f"The point for target_epsilon = {problem.target.epsilon:g} is for another problem."
-            )
-        verify_gamma(member(point, "gamma"), problem)
-    return dict(answer)
-
-
-def verify_least(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to the inverse question: each γ private for the problem at its number, worth what is said."""
-    measure: Literal["utility", "agreement"] = "utility" if request.get("agreement") is None else "agreement"
-    if (member(answer, "parameter"), member(answer, "measure")) != (request["parameter"], measure):
-        raise VerificationFailed("The answer is to another question than the one that was asked.")
-    voters: dict[str, Any] = {name: request.get(name) for name in ("K", "m", "epsilon", "delta", "affected")}
-    voters |= {"epsilon": math.inf} if request.get("epsilon") == "inf" else {}
-    if request.get("profile") is not None:
-        voters["profile"] = VoterProfile(request["profile"])
-    objective, below = as_objective(request["objective"]), member(answer, "below")
-    # As the search has it: a level of 1 is reached up to what the repair's scaling takes.
-    goal = min(request[measure], 1.0 - FULL_SLACK)
-    # The answer must reach the goal and the value below it must not: two sides of one search.
-    for result in [answer] if below is None else [answer, below]:
-        value, claim = member(result, "value"), member(result, "reached")
-        if not isinstance(value, int | float) or not isinstance(claim, int | float):
-            raise VerificationFailed("The answer has something else where a number should be.")
-        problem = problem_at(request["parameter"], value, **voters, Delta=request["Delta"])
-        if parse_problem(member(member(result, "design"), "problem")) != problem:
-            raise VerificationFailed(f"The γ at {request['parameter']} = {value:g} is for another problem.")
-        level = utility_of(verify_gamma(member(result["design"], "gamma"), problem), objective, measure)
-        # Privacy is proved exactly; the level is compared to a tolerance, as another processor sums in another order.
-        if not math.isclose(level, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            raise VerificationFailed(f"The γ at {request['parameter']} = {value:g} reaches {level!r}, not {claim!r}.")
-        if (claim >= goal) != (result is answer):
-            raise VerificationFailed(f"{request['parameter']} = {value:g} is not the end of a search for {goal:g}.")
-    return dict(answer)
-
-
-@dataclass(frozen=True)
-class VerifiedProfile(PrivacyProfile):
-    """Privacy profile that this process computed of a γ that came from elsewhere."""
-
-    noise: NoiseFunction
-
-
-def verify_profile(
-    answer: Any, problem: Problem, noise_sent: NoiseFunction | None, epsilons: Sequence[float] | None
-) -> VerifiedProfile:
-    """Return the profile of the γ of an answer, computed here.
-
-    ``noise_sent``: the γ that was sent, private or not; None where γ_opt was asked for.
-    """
-    noise = parse_gamma(member(answer, "gamma"), problem.K)
-    if noise_sent is None:
-        verify(problem, noise)
-    elif noise != noise_sent:
-        raise VerificationFailed("The profile is that of another γ than the one that was sent.")
-    grid = member(answer, "epsilon")
-    if not isinstance(grid, list) or (epsilons is not None and grid != epsilons):
-        raise VerificationFailed("The profile is at other ε than those that were asked.")
-    return VerifiedProfile(**privacy_profile(noise, problem, grid).__dict__, noise=noise)
-
-
-def verify_certificate(answer: Any, problem: Problem) -> None:
-    """Refuse an answer that is no certificate for the problem."""
-    if member(answer, "private") is not True or parse_problem(member(answer, "problem")) != problem:
-        raise VerificationFailed("The answer is no proof of what was asked.")
-
-
-def certify(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return, as a task, the certificate of a ``gamma`` for a ``problem``; raises if it is not private."""
-    report(None)
-    problem = problem_from_record(argument["problem"])
-    return asdict(verify(problem, argument["gamma"], arithmetic=argument["arithmetic"]))
-
-
-def recheck_certificate(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove a stored certificate again."""
-    if result["bound"] > result["limit"]:
-        raise ValueError("it is no proof")
-    verify(problem_from_record(argument["problem"]), argument["gamma"])
-
-
-def certificate_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return the certificate with its problem, and what the person who asked should reconsider."""
-    record = argument["problem"]
-    warnings = list(problem_from_record(record).warnings(argument["gamma"]))
-    return {"private": True, "problem": record, "certificate": result, "warnings": warnings}
 
 
 def verify_budget(answer: Any, body: dict[str, Any]) -> None:

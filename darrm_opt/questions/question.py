@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self, get_type_hints
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
 from darrm_opt.answers import Report
 from darrm_opt.fields import FIELDS, Field
 
+if TYPE_CHECKING:
+    from darrm_opt.questions.design import Design
+
 REQUIRED: Any = dataclasses.MISSING
+
+GIVEN = {"given": True}
+"""Metadata of a field that no request states: what the process that answers is given beside."""
 
 
 def question_field(default: Any = REQUIRED, **changes: Any) -> Any:
@@ -23,9 +29,12 @@ def question_field(default: Any = REQUIRED, **changes: Any) -> Any:
     return dataclasses.field(default=default, metadata={"changes": changes})
 
 
-def answer_field(words: str, default: Any = REQUIRED, *, json: Any = None) -> Any:
-    """Return a dataclass field of an answer: what it says, and its type in JSON, or the name of it, if another."""
-    return dataclasses.field(default=default, metadata={"words": words, "json": json})
+def answer_field(words: str, default: Any = REQUIRED, *, json: Any = None, least: float | None = None) -> Any:
+    """Return a dataclass field of an answer: what it says, and its type in JSON, or the name of it, if another.
+
+    ``least`` is the least number that it can be.
+    """
+    return dataclasses.field(default=default, metadata={"words": words, "json": json, "least": least})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,11 +56,25 @@ class Question(ABC):
     tag: ClassVar[str]  # the part of the service that it belongs to
     summary: ClassVar[str]  # its title
     answers: ClassVar[Any]  # the type of its answer, an `Answer`
+    table: ClassVar[str] = ""  # what its `columns` are, for answers that are tables, too
+    by_query: ClassVar[bool] = True  # whether its fields fit a query
+    takes_more_voters: ClassVar[bool] = True  # than a design of a γ
+    solves: ClassVar[bool] = False  # whether its work designs a γ, which an operator can switch off
+    limited_by: ClassVar[str] = ""  # the operator's setting that is the `limit` of its work
+
+    # what the store has: the γ that it `needs`, or for each of its `designs` a record or None
+    found: Any = dataclasses.field(default=None, metadata=GIVEN)
+    limit: float | None = dataclasses.field(default=None, metadata=GIVEN)  # about how long the work may take [s]
+
+    @classmethod
+    def stated(cls) -> list[dataclasses.Field[Any]]:
+        """Return its fields, without what it is given beside."""
+        return [each for each in dataclasses.fields(cls) if "given" not in each.metadata]
 
     @classmethod
     def declared(cls) -> dict[str, Field]:
-        """Return its fields by name, as this question narrows them."""
-        return {each.name: FIELDS[each.name].of(**each.metadata["changes"]) for each in dataclasses.fields(cls)}
+        """Return the declarations of its fields by name, as this question narrows them."""
+        return {each.name: FIELDS[each.name].of(**each.metadata["changes"]) for each in cls.stated()}
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -59,8 +82,13 @@ class Question(ABC):
         return cls(**{each.name: given[each.name] for each in dataclasses.fields(cls) if each.name in given})
 
     def record(self) -> dict[str, Any]:
-        """Return every field as plain data; the answer depends on nothing else."""
-        return dataclasses.asdict(self)
+        """Return every field as plain data, as a request states it."""
+        return {each.name: getattr(self, each.name) for each in self.stated()}
+
+    def argument(self) -> dict[str, Any]:
+        """Return that and what is given beside; the answer depends on nothing else."""
+        beside = {name: getattr(self, name) for name in ("found", "limit")}
+        return self.record() | {name: value for name, value in beside.items() if value is not None}
 
     def canonical(self) -> Question:
         """Return the question that is answered: this one, or the general one of which it is a part.
@@ -79,12 +107,24 @@ class Question(ABC):
     def seconds(self) -> float:
         """Expected time of the answer [s]."""
 
+    def seconds_beside(self, stored: Collection[str]) -> float:  # noqa: ARG002 - for those with designs
+        """Return the expected time where the designs of these keys are stored [s]."""
+        return self.seconds
+
     def check(self) -> None:
         """Refuse fields that contradict each other, before any work; raises InvalidInput."""
         self.canonical().check()
 
+    def needs(self) -> Design | None:
+        """Return the design whose γ must be `found` first, as one that is asked by itself; None for none."""
+        return None
+
+    def designs(self) -> Sequence[Any]:
+        """Return the designs that the answer will hold, `DesignSpec` or `TableSpec`, as far as they are known."""
+        return ()
+
     def answer(self, report: Report = lambda _: None) -> Any:
-        """Return the answer, whose type is `answers`."""
+        """Return the answer; `record_of` makes it that of `answers`."""
         return self.canonical().answer(report)
 
     def record_of(self, answer: Any) -> dict[str, Any]:
@@ -92,6 +132,22 @@ class Question(ABC):
         record: dict[str, Any] = answer.record()
         return record
 
+    def parts(self, record: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:  # noqa: ARG002 - for those with designs
+        """Return the designs in the JSON of an answer: what was designed, and the object with its "id" and "cached"."""
+        return []
+
+    def solutions(self, answer: Any) -> list[Any]:  # noqa: ARG002 - for those with designs
+        """Return the solution of each of the `parts` of an answer, for a store."""
+        return []
+
+    def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
+        """Return the JSON of an answer as the columns of a `table`."""
+        raise NotImplementedError
+
     def verify(self, given: Any) -> Any:
         """Return an answer that another process found, proved by this one; raises VerificationFailed."""
         return self.canonical().verify(given)
+
+    def recheck(self, given: Any) -> None:
+        """Refuse an answer that was stored beside its question, unless it is proved again; raises as `verify`."""
+        self.verify(given)

@@ -14,9 +14,11 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from api.tasks.design import DesignTask, compute_tradeoff, design_gamma
+from api.tasks.answers import answer_question
+from api.tasks.design import DesignTask, design_gamma
 from darrm_opt.design.backends import open_backend
 from darrm_opt.errors import InvalidInput
+from darrm_opt.questions.tradeoff import TradeoffQuestion
 
 Report = Callable[[Any], None]
 
@@ -184,10 +186,10 @@ GATE = "TASKS_GATE"
 
 
 def gated_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Compute once there is a file; in place of `api.tasks.design.compute_tradeoff`."""
+    """Compute once there is a file; in place of `answer_question`."""
     while not Path(os.environ[GATE]).exists():
         time.sleep(0.01)
-    return compute_tradeoff(argument, report)
+    return answer_question(TradeoffQuestion, argument, report)
 
 
 def gamma_of_few_voters(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:

@@ -106,21 +106,23 @@ _Answer = tuple[list["Solution"], dict[str, Any]]
 
 def _over_p(options: ProblemOptions, design: DesignOptions, points: str, values: list[float] | None) -> _Answer:
     from darrm.cli.cached_solve import cached_solution
-    from darrm_opt.answers.curves import error_curves_over_p, p_grid
     from darrm_opt.errors import InvalidInput
+    from darrm_opt.questions.curve import ErrorCurves, p_grid
 
     p = p_grid(number(points)) if values is None else values
     if not all(0 <= each <= 1 for each in p):
         raise InvalidInput("at", max(p, key=abs), "probabilities in [0, 1]")
     solution = cached_solution(options.problem(), design)
     with ProgressDisplay("computing curves"):
-        return [solution], error_curves_over_p(solution, p)
+        curves = ErrorCurves.of(solution.problem, solution.noise, p)
+    return [solution], curves.record() | {"objective": str(solution.objective)}
 
 
 def _over_m(options: ProblemOptions, design: DesignOptions, values: list[float] | None) -> _Answer:
     from darrm.cli.cached_solve import cached_solution
-    from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
+    from darrm_opt.questions.tradeoff import allowance_grid, average_errors, errors_record
+    from darrm_opt.record import problem_record
 
     for name in ("m", "target_epsilon"):
         if (value := getattr(options, name)) is not None:
@@ -131,7 +133,14 @@ def _over_m(options: ProblemOptions, design: DesignOptions, values: list[float] 
         problems = [options.problem(m=m) for m in allowances]
     solutions = [cached_solution(problem, design) for problem in problems]
     with ProgressDisplay("computing curves"):
-        return solutions, error_curves_over_m(solutions)
+        curves = errors_record(average_errors(solutions))
+    if curves is None:
+        accepted = "an objective with a prior, such as rectangular or shared(2,5)"
+        advice = "Only under a prior is there one error for each m."
+        raise InvalidInput("objective", str(solutions[0].objective), accepted, advice)
+    records = [problem_record(problem) for problem in problems]
+    about = {"over": "m", "problems": records, "objective": str(solutions[0].objective)}
+    return solutions, about | {"m": [record["m"] for record in records], "curves": curves}
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
@@ -174,9 +183,9 @@ def _show_profile(
 ) -> None:
     """Print the privacy profile of one release."""
     from darrm.cli.cached_solve import release_of
-    from darrm_opt.answers.curves import epsilon_grid
     from darrm_opt.design.privacy_profile import privacy_profile
     from darrm_opt.design.report import columns, problem_text, text_above
+    from darrm_opt.questions.profile import epsilon_grid
     from darrm_opt.record import problem_record
 
     epsilon_grid(0.0, number(points))  # refuses what is no number of points, before any work

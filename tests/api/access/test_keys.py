@@ -26,11 +26,11 @@ from api.access.clients import Client, set_current_client
 from api.access.keys import KeyRing, KeysFileError, Role, create_key, list_keys, parse_expiry, revoke_key
 from api.app import create_app
 from api.errors.problem_details import NotCached
-from api.schemas.design import DesignRequest
 from api.service.design_service import DesignService
 from api.settings import Settings
 from darrm_client.webhooks import webhook_secret_text
 from darrm_opt import InvalidInput
+from darrm_opt.questions.design import Design
 from solver_cache import open_store
 
 
@@ -389,7 +389,7 @@ def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
     async def ask(service: DesignService, client: Client) -> Any:
         set_current_client(client)
         try:
-            return await service.design(DesignRequest(K=5, m=2, epsilon=0.5))
+            return await service.design(Design(K=5, m=2, epsilon=0.5))
         except NotCached as err:
             return str(err)
 

@@ -28,7 +28,6 @@ from api.errors.problem_details import (
     ShuttingDown,
     WorkLimitExceeded,
 )
-from api.schemas.curves import CurveRequest
 from api.schemas.design import GammaAnswer
 from api.schemas.fields import DECLARED, field_of
 from api.service.design_service import DesignService
@@ -36,6 +35,7 @@ from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.errors import BackendUnavailable
+from darrm_opt.questions.curve import Curve
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache import CacheError, DesignSpec
 
@@ -282,7 +282,7 @@ VALUES = (
     | st.text(max_size=8)
     | st.lists(st.integers(), max_size=2)
 )
-FIELDS = st.sampled_from([*CurveRequest.model_fields, "votes"])
+FIELDS = st.sampled_from([*Curve.declared(), "votes"])
 
 
 @given(st.dictionaries(FIELDS, VALUES, max_size=6), st.sampled_from(["/v1/gamma", "/v1/error-curve"]))

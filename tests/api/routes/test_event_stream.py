@@ -9,12 +9,13 @@ from typing import Any
 
 from api.errors.problem_details import ShuttingDown
 from api.routes.jobs import event_stream
-from api.schemas.design import DesignRequest
+from api.schemas.design import design_task
 from api.service.jobs import JobUpdate
+from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json
 from solver_cache.database.jobs import Job, State
 
-ASKED = DesignRequest(K=5, m=2, epsilon=0.5)
+ASKED = Design(K=5, m=2, epsilon=0.5)
 
 
 def job(state: State, round_: int = 0) -> Job:
@@ -27,7 +28,7 @@ def job(state: State, round_: int = 0) -> Job:
         "violation": 0,
         "seconds": 1.5,
     }
-    text = ASKED.task().text
+    text = design_task(ASKED).text
     progress = canonical_json(told) if round_ else ""
     return Job(ASKED.spec().key, "gamma", text, state, 1, "", 0.0, progress, "", "", 0.0, 0.0)
 

@@ -12,12 +12,10 @@ from support.patient import patient
 
 from api.app import create_app
 from api.tasks.answers import AnswerTask
-from api.tasks.design import compute_least
-from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, least_parameter, verify
-from darrm_opt.answers.curves import least_to_dict, recheck_least
-from darrm_opt.answers.verification import verify_least
 from darrm_opt.errors import VerificationFailed
+from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.least import Least
 from darrm_opt.record import problem_from_record
 
 SETTINGS = patient(max_voters=15)
@@ -103,27 +101,22 @@ def test_where_solving_is_off_the_question_has_no_answer() -> None:
 # ----------------------------------------------------------------------------------------- an answer from elsewhere
 
 
+QUESTION = Least(**ASKED)  # type: ignore[arg-type]  # numbers
+
+
 @pytest.fixture(scope="module")
-def question() -> tuple[dict[str, Any], dict[str, Any]]:
-    usual = {
-        "parameter": "m",
-        "agreement": None,
-        "m": None,
-        "delta": None,
-        "affected": None,
-        "objective": "rectangular",
-    }
-    argument = {**usual, **ASKED, "shape": "free", "digits": 3, "backend": "highs", "time_limit": None}
-    return argument, compute_least(argument, lambda _: None)
+def found() -> dict[str, Any]:
+    return QUESTION.record_of(QUESTION.answer())
 
 
-def test_a_stored_result_is_proved_again(question: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    argument, result = question
-    task = AnswerTask.from_json(AnswerTask("least", argument, 1.0, ASKED).text)
-    assert recheck_result((recheck_least, task.argument, result), lambda _: None) == ""
-    worse = json.loads(json.dumps(result))
-    worse["solutions"][0]["gamma"] = [1.0] * 8
-    assert "not private" in recheck_result((recheck_least, task.argument, worse), lambda _: None)
+def test_a_stored_result_is_proved_again(found: dict[str, Any]) -> None:
+    task = AnswerTask.from_json(AnswerTask("least", QUESTION.argument(), 1.0, ASKED).text)
+    recheck = QUESTIONS["least"].of(task.argument).recheck
+    recheck(found)
+    worse = json.loads(json.dumps(found))
+    worse["design"]["gamma"] = [1.0] * 8
+    with pytest.raises(NotPrivate):
+        recheck(worse)
 
 
 LIES: dict[str, tuple[Any, type[Exception], str]] = {
@@ -147,11 +140,10 @@ LIES: dict[str, tuple[Any, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_client_believes_no_lie(question: tuple[dict[str, Any], dict[str, Any]], lie: str) -> None:
-    argument, result = question
-    told = json.loads(json.dumps(least_to_dict(argument, result)))
-    assert verify_least(told, argument) == told
+def test_a_client_believes_no_lie(found: dict[str, Any], lie: str) -> None:
+    told = json.loads(json.dumps(found))
+    assert QUESTION.verify(told).value == told["value"]
     change, error, text = LIES[lie]
     change(told)
     with pytest.raises(error, match=text):
-        verify_least(told, argument)
+        QUESTION.verify(told)

@@ -23,7 +23,6 @@ from api.routes import ROUTERS
 from api.routes.requests import from_query
 from api.schemas.accounts import ComposeRequest
 from api.schemas.comparison import GroupPlanRequest, ReleasePlanRequest
-from api.schemas.curves import CurveRequest, LeastRequest, ProfileRequest, TradeoffRequest
 from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel, SampledRequest
 from api.schemas.plurality import PluralityOptionsRequest, PluralityRequest
@@ -39,12 +38,8 @@ KEPT = ROOT / "docs" / "openapi.json"
 REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/gamma": DesignRequest,
     "/v1/estimate": DesignRequest,
-    "/v1/error-curve": CurveRequest,
-    "/v1/tradeoff": TradeoffRequest,
-    "/v1/least": LeastRequest,
-    "/v1/profile": ProfileRequest,
     "/v1/compose": ComposeRequest,
-    **{f"/v1/{path}": model_of_question(question) for path, question in QUESTIONS.items()},
+    **{f"/v1/{path}": model_of_question(question) for path, question in QUESTIONS.items() if question.by_query},
     "/v1/plan": ReleasePlanRequest,
     "/v1/plurality": PluralityRequest,
     "/v1/plurality/options": PluralityOptionsRequest,

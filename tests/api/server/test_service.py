@@ -19,9 +19,9 @@ import pytest
 from support.service import Service, alive, gone, service
 from support.waiting import until
 
-from api.schemas.design import DesignRequest
 from darrm_client import DarrmClient
 from darrm_opt import Problem, verify
+from darrm_opt.questions.design import Design
 from darrm_opt.record import problem_from_record
 
 pytestmark = [
@@ -51,7 +51,7 @@ def submitted(opened: Service, asked: dict[str, Any]) -> str:
     answer = opened.client.post("/v1/jobs", json=asked).raise_for_status()
     told = answer.json()
     assert answer.headers["location"] == told["location"] == f"/v1/jobs/{told['id']}"
-    assert told["id"] == DesignRequest(**asked).spec().key
+    assert told["id"] == Design(**asked).spec().key
     return str(told["id"])
 
 

@@ -189,8 +189,14 @@ TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [
     (
         "tradeoff",
         {**ASKED["tradeoff"], "epsilon": 0.25},
-        lambda told: told["answer"]["solutions"][0].update(gamma=[1.0] * 6),
+        lambda told: told["answer"]["points"][0].update(gamma=[1.0] * 6),
     ),
+    (
+        "tradeoff",
+        {**ASKED["tradeoff"], "epsilon": 0.26},
+        lambda told: told["answer"]["points"][0].update(utility=0.99),
+    ),
+    ("tradeoff", {**ASKED["tradeoff"], "epsilon": 0.27}, lambda told: told["answer"].update(utility=[0.98, 0.99])),
     ("tradeoff", {**ASKED["tradeoff"], "epsilon": 0.3}, lambda told: told.update(answer=[])),
     ("plurality/options", WAYS, lambda told: told["answer"].update(mechanism=LESS_PRIVATE)),
 ]

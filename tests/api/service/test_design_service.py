@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ from support.waiting import until_in_loop
 from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
 from api.errors.problem_details import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
-from api.schemas.curves import CurveRequest
-from api.schemas.design import DesignRequest
+from api.schemas.design import design_task
 from api.service import jobs as service_jobs
 from api.service.design_service import DesignService, Pending
 from api.service.jobs import MAX_ATTEMPTS, JobAdmission
@@ -30,11 +30,12 @@ from api.settings import Settings
 from api.tasks import design
 from darrm_opt import verify
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
+from darrm_opt.questions.design import Design
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
 
-ASKED = DesignRequest(K=11, m=3, epsilon=0.0892, Delta=1e-4)
-OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
+ASKED = Design(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+OTHER = Design(K=7, m=2, epsilon=0.1)
 
 
 def settings(url: str = "memory", **more: Any) -> Settings:
@@ -148,9 +149,9 @@ def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
     async def test() -> None:
         async with service(settings()) as opened:
             spellings = [
-                DesignRequest(K=5, m=3, epsilon=0.1),
-                DesignRequest(K=5, m=3, epsilon=0.1, method="cuts"),
-                DesignRequest(K=5, epsilon=0.1, target_epsilon=0.3, affected=5, backend="cvxpy"),
+                Design(K=5, m=3, epsilon=0.1),
+                Design(K=5, m=3, epsilon=0.1, method="cuts"),
+                Design(K=5, epsilon=0.1, target_epsilon=0.3, affected=5, backend="cvxpy"),
             ]
             jobs = [await opened.submit(asked) for asked in spellings]
             assert len({job.id for job in jobs}) == 1
@@ -177,7 +178,7 @@ def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> N
             assert job is not None
             assert (job.state, job.attempts) == ("done", 1)
             assert (await opened.load_result(job) or {})["cached"]
-            assert isinstance(await opened.design(CurveRequest(**OTHER.model_dump()), 0.0), Pending)
+            assert isinstance(await opened.design(OTHER, 0.0), Pending)
 
     run(test)
 
@@ -321,8 +322,8 @@ def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPa
     async def test() -> None:
         async with service(settings(max_voters=35)) as opened:
             with pytest.raises(InvalidInput, match="at most 35 voters on this server"):
-                await opened.design(DesignRequest(K=36, m=3, epsilon=0.1))
-            large = DesignRequest(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
+                await opened.design(Design(K=36, m=3, epsilon=0.1))
+            large = Design(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
             with pytest.raises(InvalidInput, match="a constraint set of at most 2,000,000 vectors"):
                 await opened.design(large)
             monkeypatch.setattr(design, "design_gamma", tasks.without_solver)
@@ -340,7 +341,7 @@ def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch
 
     async def test() -> None:
         async with service(settings()) as opened:
-            absent = asyncio.create_task(opened.design(ASKED.model_copy(update={"backend": "gurobi"})))
+            absent = asyncio.create_task(opened.design(replace(ASKED, backend="gurobi")))
             await running(opened, ASKED.spec().key)
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"
             with pytest.raises(BackendUnavailable):
@@ -356,7 +357,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
         async with service(settings(max_queued_jobs=2)) as opened:
             await opened.submit(ASKED)
             await running(opened, ASKED.spec().key)
-            several = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
+            several = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
             await opened.submit(several[0])
             await opened.submit(several[1])
             with pytest.raises(Overloaded, match="2 jobs wait to be solved"):
@@ -368,7 +369,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
-    problems = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
+    problems = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
 
     async def test() -> None:
         async with service(settings(job_rate=0.001, job_burst=2)) as opened:
@@ -423,17 +424,17 @@ def test_one_client_has_half_of_the_places() -> None:
 def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, charged: bool) -> None:
     intake = JobAdmission(open_store("memory").jobs, Settings(cache_url="memory", job_burst=1))
     client = Client("address", local=local)
-    assert intake.submit(ASKED.task(), client).state == "queued"
+    assert intake.submit(design_task(ASKED), client).state == "queued"
     with pytest.raises(TooManyJobs) if charged else nullcontext():
-        intake.submit(OTHER.task(), client)
-    assert intake.submit(DesignRequest(K=5, m=2, epsilon=0.1).task(), None).state == "queued"
+        intake.submit(design_task(OTHER), client)
+    assert intake.submit(design_task(Design(K=5, m=2, epsilon=0.1)), None).state == "queued"
 
 
 def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
     async def test() -> None:
         store = open_store(url)
         request = ASKED.spec()
-        store.jobs.submit(request.key, "gamma", ASKED.task().text)
+        store.jobs.submit(request.key, "gamma", design_task(ASKED).text)
         for number in range(MAX_ATTEMPTS):
             assert store.jobs.take(f"killed {number}", 1e-3) is not None
             await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
@@ -581,9 +582,9 @@ def test_a_short_design_needs_no_job_and_is_made_once_for_all_who_ask(url: str) 
             assert not isinstance(again, Pending)
             assert again["cached"]
             # Where nothing is waited for, the job is the answer; so it is for what a limit may cut short.
-            other = ASKED.model_copy(update={"m": 1.5})
+            other = replace(ASKED, m=1.5)
             assert isinstance(await opened.design(other, 0.0), Pending)
-            limited = ASKED.model_copy(update={"m": 1.25, "time_limit": 10.0})
+            limited = replace(ASKED, m=1.25, time_limit=10.0)
             assert not isinstance(await opened.design(limited), Pending)
             assert sum(opened.jobs.counts().values()) == 2
 

@@ -11,11 +11,12 @@ from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.accuracy import disagreement, tv_error
-from darrm_opt.answers.curves import allowance_grid, p_grid
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning.baselines import BASELINES, private_baselines
+from darrm_opt.questions.curve import p_grid
+from darrm_opt.questions.tradeoff import allowance_grid
 
 VOTERS = ("--K", "5", "--epsilon", "0.5", "--no-cache")
 

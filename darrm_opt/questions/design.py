@@ -1,0 +1,240 @@
+"""Design: the γ of one problem, and the fields that other questions about one γ share with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from darrm_opt.answers import Report
+from darrm_opt.answers.running_time import estimate_cost
+from darrm_opt.answers.verification import VerifiedAnswer, member, parse_gamma, parse_problem, verify_answer
+from darrm_opt.design.certificate import verify
+from darrm_opt.design.solution import Solution, Statistics, Status
+from darrm_opt.design.solver import Method, Shape, solve
+from darrm_opt.errors import VerificationFailed
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Problem
+from darrm_opt.questions.question import Answer, Question, answer_field, question_field
+from darrm_opt.questions.voters import Epsilon, stated_problem
+from darrm_opt.record import DesignSpec, problem_from_record, solution_record
+from darrm_opt.reprove import ReproofFailed, check_utility
+
+FOUND = ("id", "nearest", "problem", "objective", "shape", "gamma", "status", "warnings")
+"""What other questions take of the record of a γ that they need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemQuestion(Question):
+    """A problem: K voters, how private each is, and how private their majority must be."""
+
+    takes_more_voters: ClassVar[bool] = False
+
+    K: int = question_field()
+    m: float | None = question_field(None)
+    epsilon: Epsilon = question_field(None)
+    Delta: float = question_field(0.0)
+    profile: Any = question_field(None)
+    delta: float | None = question_field(None)
+    affected: int | None = question_field(None)
+    target_epsilon: float | None = question_field(None)
+    targets: Any = question_field(None)
+
+    @property
+    def voters(self) -> int:
+        """Number of voters."""
+        return self.K
+
+    def problem(self) -> Problem:
+        """Return the problem that is asked."""
+        numbers = self.K, self.m, self.epsilon, self.Delta, self.delta, self.affected
+        target: dict[str, Any] = {"target_epsilon": self.target_epsilon, "targets": self.targets}
+        return stated_problem(*numbers, profile=self.profile, **target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateAnswer(Answer):
+    """Why γ is private: a bound on the privacy constraint, divided by e^(mε), over every admissible case."""
+
+    method: str = answer_field("How the cases were covered: complete, first-order, monotone or ball.")
+    bound: float = answer_field("Proven upper bound on the constraint's left-hand side.")
+    limit: float = answer_field("Its right-hand side.")
+    margin: float = answer_field("(limit − bound)/2, the proven slack [probability].", least=0)
+    error_bound: float = answer_field("The part of the bound that is charged for rounding.")
+    worst_value: float = answer_field("Largest left-hand side found.")
+    worst_corners: dict[str, int] = answer_field("Where it was found: voters at each corner [voters].")
+    version: str = answer_field("Version of darrm-opt that proved it.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticsAnswer(Answer):
+    """Statistics of the solve."""
+
+    rows: int = answer_field("Rows of the final program.")
+    rounds: int = answer_field("Programs solved with rows still missing.")
+    iterations: int = answer_field("Simplex iterations in all.")
+    seconds: dict[str, float] = answer_field("Time by phase [s].")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestAnswer(Answer):
+    """This γ was designed for another problem, whose guarantee implies the one that was asked."""
+
+    exact: bool = answer_field("Whether it is the very answer that was asked for after all.")
+    designed_for: Any = answer_field("The problem for which it is optimal.", json="ProblemAnswer")
+    designed_shape: str = answer_field("The shape for which it is optimal.")
+    id: str = answer_field("Content key of the answer to that problem.")
+    label: str = answer_field("What that means, in a sentence.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GammaAnswer(Answer):
+    """A certified noise function: the record of the files and the command line, with its id."""
+
+    id: str = answer_field("Content key: the same problem, objective and shape have the same id.")
+    cached: bool = answer_field("Whether the answer was stored before.")
+    format: int = answer_field("Version of this record's layout.")
+    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    objective: str = answer_field("What was maximised.")
+    shape: str = answer_field("free or monotone.")
+    gamma: list[float] = answer_field(
+        "γ(0..K) [probability]: with l ones, keep the majority with probability γ(l), else toss a fair "
+        "coin; the released bit is the majority with probability (1 + γ(l))/2."
+    )
+    utility: float = answer_field("Share of the noiseless utility kept.")
+    upper_bound: float = answer_field("Proven bound on the utility of any private γ of that shape.")
+    gap: float = answer_field("upper_bound − utility, at least 0.", least=0)
+    status: str = answer_field("How the solve ended; 'optimal' unless something came in between.")
+    advice: str = answer_field("What the status means for the reader.")
+    certificate: CertificateAnswer = answer_field("Why it is private.")
+    method: str = answer_field("How it was solved.")
+    backend: str = answer_field("The solver.")
+    statistics: StatisticsAnswer = answer_field("Of the solve.")
+    nearest: NearestAnswer | None = answer_field(
+        "Where γ was designed for another, stronger problem, that it was; else null."
+    )
+    warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateAnswer(Answer):
+    """Expected cost of a request; nothing was solved."""
+
+    id: str = answer_field("Content key that the γ has or would have.")
+    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    objective: str = answer_field("What would be maximised.")
+    shape: str = answer_field("free or monotone.")
+    constraints: int = answer_field("Size of the permutation-reduced constraint set [rows].")
+    method: Literal["cuts", "enumerate"] = answer_field("How it would be solved.")
+    seconds: float = answer_field(
+        "Expected time of the solve on one processor [s]; 0 if the answer is stored.", least=0
+    )
+    stored: bool = answer_field("Whether the answer is stored already.")
+    allowed: bool = answer_field("Whether this server would solve it, within its limits.")
+    basis: str = answer_field("Basis of the estimate.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design(ProblemQuestion):
+    """A noise function to design: K voters, how private each is, and how private their majority must be."""
+
+    path: ClassVar[str] = "gamma"
+    tag: ClassVar[str] = "design"
+    summary: ClassVar[str] = "The certified γ_opt of one problem"
+    answers: ClassVar[Any] = GammaAnswer
+
+    objective: str = question_field("rectangular")
+    shape: Shape = question_field("free")
+    method: Method = question_field("auto")
+    backend: str = question_field("highs")
+    time_limit: float | None = question_field(None)
+    gap: float | None = question_field(None)
+
+    def spec(self) -> DesignSpec:
+        """Return what the γ depends on; its content key is the id."""
+        return DesignSpec(self.problem(), self.objective, self.shape)
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of the solve [s]."""
+        return estimate_cost(self.spec(), self.method).seconds
+
+    def check(self) -> None:
+        """Refuse what is no problem, or no objective of it."""
+        self.spec()
+
+    def answer(self, report: Report = lambda _: None) -> Any:
+        """Return the certified γ."""
+        report(None)
+        spec = self.spec()
+        limit = self.time_limit
+        return solve(spec.problem, spec.objective, spec.shape, self.method, self.backend, time_limit=limit)
+
+    def record_of(self, answer: Any) -> dict[str, Any]:
+        """Return a solution as plain data."""
+        return {"id": self.spec().key, "cached": False, "nearest": None, **solution_record(answer)}
+
+    def verify(self, given: Any) -> Any:
+        """Return an answer under a certificate of this process."""
+        return verify_answer(given, self.spec())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TradeoffPoint(Answer):
+    """A certified γ among several."""
+
+    id: str = answer_field("Content key of the γ.")
+    cached: bool = answer_field("Whether it was stored before.")
+    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    gamma: list[float] = answer_field("γ(0..K) [probability], proved private for the problem.")
+    utility: float = answer_field("Share of the noiseless utility kept.")
+    upper_bound: float = answer_field("Proven bound on the utility of any private γ of that shape.")
+    gap: float = answer_field("upper_bound − utility, at least 0.", least=0)
+    status: str = answer_field("How its solve ended.")
+    warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
+
+
+def point_record(spec: DesignSpec, solution: Solution) -> dict[str, Any]:
+    """Return a γ among several as plain data; whether it was stored before is the store's to say."""
+    record, names = solution_record(solution), TradeoffPoint.json_types()
+    return {"id": spec.key, "cached": False} | {name: record[name] for name in names if name in record}
+
+
+def verified_point(given: Any, spec: DesignSpec) -> VerifiedAnswer:
+    """Return a γ among several in an answer, under a certificate of this process; its utility is its own."""
+    if parse_problem(member(given, "problem")) != spec.problem:
+        raise VerificationFailed(f"The γ for target_epsilon = {spec.problem.target.epsilon:g} is for another problem.")
+    noise = parse_gamma(member(given, "gamma"), spec.problem.K)
+    certificate = verify(spec.problem, noise)
+    try:
+        utility = check_utility(member(given, "utility"), noise, spec)
+    except ReproofFailed as err:
+        raise VerificationFailed(f"The answer does not hold: {err}.") from err
+    return VerifiedAnswer(
+        problem=spec.problem,
+        objective=spec.objective,
+        shape=spec.shape,
+        noise=noise,
+        utility=utility,
+        upper_bound=max(utility, float(member(given, "upper_bound"))),
+        status=Status(member(given, "status")),
+        certificate=certificate,
+        method="elsewhere",
+        backend="elsewhere",
+        statistics=Statistics(0, 0, 0),
+        id=spec.key,
+        cached=given.get("cached") is True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedsGamma(Design):
+    """Question about the γ of a design, which is found first."""
+
+    def needs(self) -> Design | None:
+        """Return the design."""
+        return Design(**{each.name: getattr(self, each.name) for each in Design.stated()})
+
+    def given(self) -> tuple[Problem, NoiseFunction]:
+        """Return the problem and the γ that was found."""
+        problem = problem_from_record(self.found["problem"])
+        return problem, NoiseFunction(self.found["gamma"], problem.K)

@@ -1,0 +1,201 @@
+"""The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from darrm_opt.answers import Report
+from darrm_opt.answers.running_time import estimate_cost, inverse_seconds
+from darrm_opt.answers.verification import VerifiedAnswer, member, reads
+from darrm_opt.design.objective import as_objective
+from darrm_opt.design.solution import Solution
+from darrm_opt.design.solver import Shape
+from darrm_opt.design.sweep import (
+    DIGITS,
+    FULL_SLACK,
+    LeastParameter,
+    Neighbour,
+    Parameter,
+    UtilityMeasure,
+    least_parameter,
+    problem_at,
+    utility_of,
+    with_agreement,
+)
+from darrm_opt.errors import VerificationFailed
+from darrm_opt.privacy_curves import remote_curve, stated_profile
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.questions.design import TradeoffPoint, point_record, verified_point
+from darrm_opt.questions.question import Answer, Question, answer_field, question_field
+from darrm_opt.questions.voters import Epsilon, nats
+from darrm_opt.record import DesignSpec, problem_from_record
+from darrm_opt.untrusted import TOLERANCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourAnswer(Answer):
+    """The number next below, which does not reach what was wanted."""
+
+    value: float = answer_field("The number.")
+    reached: float = answer_field("Utility or agreement of its γ_opt.")
+    bound: float = answer_field("Proven bound on that of any γ that is private there.")
+    design: TradeoffPoint = answer_field("Its certified γ.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastAnswer(Answer):
+    """The least m, target ε or voter's ε whose certified γ reaches what was wanted."""
+
+    parameter: Parameter = answer_field("What was searched for.")
+    value: float = answer_field("The least number found; ε in nats.")
+    measure: Literal["utility", "agreement"] = answer_field("What must be reached.")
+    wanted: float = answer_field("How much of it was wanted.")
+    reached: float = answer_field("How much the γ has.")
+    is_least: bool = answer_field(
+        "Whether it is proved that no smaller number of so many digits would do; never for epsilon, for "
+        "which the utility need not grow, nor where the smallest that is tried reaches it, unless that is 0."
+    )
+    objective: str = answer_field("What was maximised.")
+    shape: str = answer_field("free or monotone.")
+    design: TradeoffPoint = answer_field("The certified γ at exactly that number.")
+    below: NeighbourAnswer | None = answer_field(
+        "The number next below, and what it reaches; null if the smallest that is tried reaches it."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Least(Question):
+    """The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
+
+    Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for
+    `epsilon`.
+    """
+
+    path: ClassVar[str] = "least"
+    tag: ClassVar[str] = "curves"
+    summary: ClassVar[str] = "The least m, target ε or voter's ε for a wanted utility"
+    answers: ClassVar[Any] = LeastAnswer
+    takes_more_voters: ClassVar[bool] = False
+    solves: ClassVar[bool] = True
+    limited_by: ClassVar[str] = "time_limit"
+
+    K: int = question_field()
+    parameter: Parameter = question_field("m", words="What is searched for")
+    utility: float | None = question_field(None)
+    agreement: float | None = question_field(None)
+    m: float | None = question_field(None)
+    epsilon: Epsilon = question_field(None, otherwise="left out where it is searched for")
+    Delta: float = question_field(0.0)
+    profile: Any = question_field(None)
+    delta: float | None = question_field(None)
+    affected: int | None = question_field(None)
+    objective: str = question_field("rectangular")
+    shape: Shape = question_field("free")
+    digits: int = question_field(DIGITS)
+    backend: str = question_field("highs")
+
+    @property
+    def voters(self) -> int:
+        """Number of voters."""
+        return self.K
+
+    @property
+    def seconds(self) -> float:
+        """Expected time [s]: a design at each step of the search."""
+        return inverse_seconds(estimate_cost(self._spec_at(1.0)).seconds, self.digits)
+
+    def check(self) -> None:
+        """Refuse fields that contradict each other."""
+        self._spec_at(1.0)
+
+    def _voters(self) -> dict[str, Any]:
+        """Return the voters, as the search takes them; of a curve, points down to δ of the release."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in ("K", "m", "Delta", "delta", "affected")}
+        given["epsilon"] = None if self.epsilon is None else nats(self.epsilon)
+        if self.profile is not None:
+            target = None if self.delta is None else Privacy(0.0, self.delta)
+            given["profile"] = stated_profile(remote_curve(self.profile), target)
+        return given
+
+    def _problem_at(self, value: float) -> Problem:
+        return problem_at(self.parameter, value, **self._voters())
+
+    def _spec_at(self, value: float) -> DesignSpec:
+        goal = as_objective(self.objective)
+        return DesignSpec(self._problem_at(value), goal if self.agreement is None else with_agreement(goal), self.shape)
+
+    def answer(self, report: Report = lambda _: None) -> LeastParameter:
+        """Return the number, its γ_opt, and the number next below it with what that reaches."""
+        return least_parameter(
+            **self._voters(),
+            parameter=self.parameter,
+            utility=self.utility,
+            agreement=self.agreement,
+            objective=self.objective,
+            shape=self.shape,
+            digits=self.digits,
+            progress=lambda done, of: report({"done": done, "of": of}),
+            backend=self.backend,
+            time_limit=self.limit,
+        )
+
+    def record_of(self, answer: LeastParameter) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        solution, below = answer.solution, answer.below
+        names = ("parameter", "value", "measure", "wanted", "reached", "is_least")
+        record = {name: getattr(answer, name) for name in names}
+        record |= {"objective": str(solution.objective), "shape": solution.shape}
+        record["design"] = point_record(DesignSpec.of(solution), solution)
+        record["below"] = below and {
+            **{name: getattr(below, name) for name in ("value", "reached", "bound")},
+            "design": point_record(DesignSpec.of(below.solution), below.solution),
+        }
+        return record
+
+    def parts(self, record: dict[str, Any]) -> list[tuple[DesignSpec, dict[str, Any]]]:
+        """Return the design at the number, and at the one next below."""
+        designs = [each["design"] for each in (record, record["below"]) if each is not None]
+        asked = record["objective"], record["shape"]
+        return [(DesignSpec(problem_from_record(design["problem"]), *asked), design) for design in designs]
+
+    def solutions(self, answer: LeastParameter) -> list[Solution]:
+        """Return the solution of each design."""
+        return [each.solution for each in (answer, answer.below) if each is not None]
+
+    @reads
+    def verify(self, given: Any) -> LeastParameter:
+        """Return the answer, each γ private for the problem at its number, worth what is said.
+
+        That nothing at the number below reaches more rests on the bound, which is the other side's.
+        """
+        measure: UtilityMeasure = "utility" if self.agreement is None else "agreement"
+        if (member(given, "parameter"), member(given, "measure")) != (self.parameter, measure):
+            raise VerificationFailed("The answer is to another question than the one that was asked.")
+        solution, reached = self._reached(given, measure, wanted=True)
+        below, neighbour = member(given, "below"), None
+        if below is not None:
+            lesser, level = self._reached(below, measure, wanted=False)
+            neighbour = Neighbour(below["value"], level, float(member(below, "bound")), lesser)
+        wanted = getattr(self, measure)
+        return LeastParameter(self.parameter, given["value"], measure, wanted, reached, solution, neighbour)
+
+    def _reached(self, result: Any, measure: UtilityMeasure, *, wanted: bool) -> tuple[VerifiedAnswer, float]:
+        """Return the γ at a number, proved for the problem there, and the level that it is said to reach, held to γ.
+
+        The answer must reach what is ``wanted`` and the number below it must not: two sides of one search.
+        """
+        value, claim = member(result, "value"), member(result, "reached")
+        if not isinstance(value, int | float) or not isinstance(claim, int | float):
+            raise VerificationFailed("The answer has something else where a number should be.")
+        found = verified_point(member(result, "design"), self._spec_at(value))
+        level = utility_of(found.noise, as_objective(self.objective), measure)
+        # Privacy is proved exactly; the level is compared to a tolerance, as another processor sums in another order.
+        if not math.isclose(level, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise VerificationFailed(f"The γ at {self.parameter} = {value:g} reaches {level!r}, not {claim!r}.")
+        # As the search has it: a level of 1 is reached up to what the repair's scaling takes.
+        goal = min(getattr(self, measure), 1.0 - FULL_SLACK)
+        if (claim >= goal) != wanted:
+            raise VerificationFailed(f"{self.parameter} = {value:g} is not the end of a search for {goal:g}.")
+        return found, claim

@@ -48,9 +48,9 @@ from api.routes.requests import (
     get_service,
     stored_record,
 )
-from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer, design_task
+from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
-from api.service.design_service import DesignService, Pending
+from api.service.design_service import DesignService, Pending, design_task
 from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_cost, estimate_to_dict
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.questions.design import Design
@@ -76,7 +76,7 @@ _GAMMA = table_content("The certified γ; as CSV or npz, the columns l and gamma
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
     form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_bodies`
-    return await _design(Design.of(vars(await _parse_query(request))), form, request, query_key(request.scope))
+    return await _design(Design(**vars(await _parse_query(request))), form, request, query_key(request.scope))
 
 
 @router.post(
@@ -87,7 +87,7 @@ async def get_gamma(request: Request) -> Response:
 )
 async def post_gamma(params: DesignRequest, request: Request) -> Response:  # type: ignore[valid-type]
     """Design the noise function with the largest utility among all private ones."""
-    return await _design(Design.of(vars(params)), negotiated_form(request), request)
+    return await _design(Design(**vars(params)), negotiated_form(request), request)
 
 
 @router.get(
@@ -180,7 +180,7 @@ def _response_cache(request: Request) -> ResponseCache:
 async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:  # type: ignore[valid-type]
     """Count the constraints and estimate the solving time; nothing is solved."""
     require_json(request)
-    return json_response(await service.run_in_reader(_estimate, Design.of(vars(params)), service, service.viewer))
+    return json_response(await service.run_in_reader(_estimate, Design(**vars(params)), service, service.viewer))
 
 
 def _estimate(asked: Design, service: DesignService, viewer: str | None) -> BaseModel:
@@ -226,7 +226,7 @@ async def post_batch(params: BatchRequest, request: Request, service: Service) -
 
 def _parse(problem: Any) -> Design | ProblemDetails:
     try:
-        return Design.of(vars(DesignRequest.model_validate(problem)))
+        return Design(**vars(DesignRequest.model_validate(problem)))
     except ValidationError as err:
         errors = [{**error, "loc": ("problem", *error["loc"])} for error in err.errors(include_url=False)]
         return validation_problem(RequestValidationError(errors))

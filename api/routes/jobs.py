@@ -73,7 +73,7 @@ MIN_EVENT_SECONDS = 0.1
 )
 async def submit_job(params: DesignRequest, service: Service, response: Response) -> JobAnswer:  # type: ignore[valid-type]
     """Queue the solve, or return the job that is queued, running or done: the same problem has the same job."""
-    job = await service.submit(Design.of(vars(params)))
+    job = await service.submit(Design(**vars(params)))
     answer = job_answer(job)
     response.headers["Location"] = answer.location
     if job.state == "done":

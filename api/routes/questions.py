@@ -21,9 +21,8 @@ from api.responses import (
     table_response,
 )
 from api.routes.requests import Service, StrictRoute, find_answer, get_and_post
-from api.schemas.design import check_scenarios
 from api.schemas.questions import model_of_answer, model_of_question
-from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending
+from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending, check_scenarios
 from darrm_opt.design.objective import as_objective
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.design import FOUND
@@ -71,7 +70,7 @@ def add(question: type[Question]) -> None:
 def _route(question: type[Question], model: Any) -> Callable[..., Any]:
     async def route(params: Any, request: Request, service: Service) -> Response:
         form = negotiated_form(request, TABLES if question.table else (JSON,))
-        asked = question.of(vars(params))
+        asked = question(**vars(params))
         service.check_voters(asked.voters, ACCOUNT_TIMES if question.takes_more_voters else 1)
         design, cached = asked.needs(), False
         if design is not None:  # found as by `POST /v1/gamma`: stored, or a job

@@ -30,8 +30,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.privacy_curves import profile_in_total, remote_curve
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
-from darrm_opt.questions.design import Design
-from darrm_opt.questions.voters import nats
+from darrm_opt.questions.design import Design, nats
 from darrm_opt.record import DesignSpec
 
 Queries = Annotated[int, about("queries")]

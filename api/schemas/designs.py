@@ -11,7 +11,7 @@ from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, OptionalVoterEpsilon, PageRequest, about
 from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from darrm_opt.errors import InvalidInput
-from darrm_opt.questions.voters import nats
+from darrm_opt.questions.design import nats
 from solver_cache.database.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
 

@@ -35,8 +35,9 @@ from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.privacy_curves import GROUP_POINTS, remote_curve, remote_targets, stated_profile
 from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem, VoterGroup
+from darrm_opt.questions.design import nats
 from darrm_opt.questions.sampled import AllocationAnswer, SamplingAnswer
-from darrm_opt.questions.voters import nats, prior_of
+from darrm_opt.questions.voters import prior_of
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
 from darrm_opt.tables.priors import is_class_prior, parse_prior
 

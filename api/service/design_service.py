@@ -18,12 +18,13 @@ from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, designs_owner, designs_viewer, may_solve
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import audit, metrics, traces
-from api.schemas.design import design_task
 from api.service.jobs import JobUpdate, read_task
 from api.service.resources import Lane, ServiceResources
 from api.settings import Settings
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
+from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json
@@ -60,6 +61,29 @@ GRANTED_SECONDS = 60.0
 
 MAX_MISJUDGED = 1000
 """Clients and kinds of work of which that is remembered."""
+
+
+MAX_SCENARIO_VOTERS = 100_000
+"""Most scenarios times voters of an objective over scenarios.
+
+Drawing them, before anything is queued, takes at most a tenth of a second.
+"""
+
+
+def check_scenarios(objective: AnyObjective, K: int) -> None:
+    """Refuse an objective over more scenarios than are drawn for one request."""
+    if isinstance(objective, ScenarioObjective):
+        parameters = dict(objective.parameters)
+        count = int(parameters.get("points", parameters.get("scenarios", 0)))
+        if count * K > MAX_SCENARIO_VOTERS:
+            accepted = f"at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters"
+            raise WorkLimitExceeded(f"objective = '{objective}' is not valid: expected {accepted}.", field="objective")
+
+
+def design_task(asked: Design) -> DesignTask:
+    """Return the task of a design; its key is the id of the answer."""
+    check_scenarios(as_objective(asked.objective), asked.K)
+    return DesignTask(asked.spec(), asked.method, asked.backend, asked.time_limit, asked.gap)
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ from darrm_opt.design.sweep import (
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.privacy_curves import remote_curve, stated_profile
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.questions.design import TradeoffPoint, point_record, verified_point
+from darrm_opt.questions.design import Epsilon, TradeoffPoint, nats, point_record, verified_point
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
-from darrm_opt.questions.voters import Epsilon, nats
 from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.untrusted import TOLERANCE
 

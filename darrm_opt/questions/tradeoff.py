@@ -23,9 +23,8 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.problem import Problem, number_of_voters
 from darrm_opt.questions.curve import BASELINE_WORDS, MEASURES
-from darrm_opt.questions.design import TradeoffPoint, point_record, verified_point
+from darrm_opt.questions.design import Epsilon, TradeoffPoint, point_record, stated_problem, verified_point
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
-from darrm_opt.questions.voters import Epsilon, stated_problem
 from darrm_opt.record import DesignSpec, solution_from_record
 
 DEFAULT_ALLOWANCES = 25

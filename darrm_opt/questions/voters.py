@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from darrm_opt.answers import drawn_bags
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
-from darrm_opt.errors import InvalidInput, Rule
+from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
-from darrm_opt.privacy_curves import profile_in_total, profile_problem, remote_curve, remote_targets
+from darrm_opt.privacy_curves import profile_in_total, remote_curve
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.questions.design import Epsilon, stated_problem
 from darrm_opt.questions.question import Question, question_field
-
-Epsilon = float | Literal["inf"] | None
-"""ε of one voter in JSON [nats]."""
-
-
-def nats(epsilon: Epsilon) -> float:
-    """Return the ε of a voter as a number [nats]."""
-    if epsilon is None:
-        raise InvalidInput("epsilon", None, FIELDS["epsilon"].accepted)
-    return math.inf if epsilon == "inf" else float(epsilon)
-
-
-def stated_problem(
-    K: int,
-    m: float | None,
-    epsilon: Epsilon,
-    Delta: float,
-    delta: float | None,
-    affected: int | None,
-    *,
-    profile: Any = None,
-    target_epsilon: float | None = None,
-    targets: Any = None,
-) -> Problem:
-    """Return the problem of fields as requests state them; arguments as of `Problem.from_allowance`, and a profile.
-
-    ``targets`` stand in place of m, target_epsilon and delta; as in an answer, the first may be stated as these too.
-    """
-    several = None if targets is None else remote_targets(targets)
-    if several is not None:
-        allowed = {"m": (m, None), "target_epsilon": (target_epsilon, several.epsilon), "delta": (delta, several.delta)}
-        for name, (value, first) in allowed.items():
-            if value not in (None, first):
-                raise InvalidInput(name, value, Rule("cannot be combined with targets"))
-        if profile is None:
-            return Problem(K, Privacy(nats(epsilon), Delta), several, affected)
-    if profile is None:
-        return Problem.from_allowance(K, m, nats(epsilon), Delta, delta, affected, target_epsilon=target_epsilon)
-    if m is not None:
-        raise InvalidInput("m", m, Rule("cannot be combined with profile; give target_epsilon"))
-    problem = profile_problem(K, remote_curve(profile), target_epsilon, delta, affected, targets=several)
-    last = problem.voter.epsilon, problem.voter.delta
-    if epsilon is not None and (nats(epsilon), Delta) != last:
-        accepted = f"the last point of profile, {last}, or nothing"
-        raise InvalidInput("epsilon", (epsilon, Delta), accepted, "The two contradict each other.")
-    return problem
 
 
 def prior_of(text: str, K: int | None = None) -> Objective:

@@ -627,13 +627,17 @@ def test_every_gamma_of_a_curve_is_proved() -> None:
 
 def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
     one = Problem.from_allowance(11, 1, 0.0892, 1e-4)
-    claims = {"utility": 2.0, "upper_bound": 1.0, "status": "optimal"}
+    claims = {"utility": solve(one).utility, "upper_bound": 1.0, "status": "optimal"}
     point = {"problem": problem_record(one), "gamma": solve(one).gamma.tolist(), **claims}
     told: dict[str, Any] = {"points": [point, {**RECORD, "problem": problem_record(PROBLEM)}]}
     with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
         found = client.tradeoff(PROBLEM, [1, 3])
         assert [each.problem for each in found.points] == [one, PROBLEM]
         assert found.points[0].utility == pytest.approx(solve(one).utility)
+        point["utility"] = 2.0
+        with pytest.raises(VerificationFailed, match="its utility is"):
+            client.tradeoff(PROBLEM, [1, 3])
+        point["utility"] = solve(one).utility
         del point["status"]
         with pytest.raises(VerificationFailed, match="lacks status"):
             client.tradeoff(PROBLEM, [1, 3])

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.errors.problem_details import ShuttingDown
 from api.routes.jobs import event_stream
-from api.schemas.design import design_task
+from api.service.design_service import design_task
 from api.service.jobs import JobUpdate
 from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json

@@ -21,9 +21,8 @@ from support.waiting import until_in_loop
 from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
 from api.errors.problem_details import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
-from api.schemas.design import design_task
 from api.service import jobs as service_jobs
-from api.service.design_service import DesignService, Pending
+from api.service.design_service import DesignService, Pending, design_task
 from api.service.jobs import MAX_ATTEMPTS, JobAdmission
 from api.service.upkeep import Upkeep
 from api.settings import Settings

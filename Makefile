@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals estimates golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals estimates golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -122,12 +122,7 @@ mutation: $(READY) ## put small faults into MODULE=corners (or all: hours), and 
 formal: ## check the Coq proof of the certificate, and build its checker (needs Coq and OCaml; docs/formal.md)
 	@$(MAKE) --no-print-directory -C formal $(ARGS)
 
-openapi: $(READY) ## write the description of the HTTP API to docs/openapi.json
-	$(BIN)/python -m tools.openapi > docs/openapi.json.new
-	mv docs/openapi.json.new docs/openapi.json
-
-docs: $(READY) ## write the pages that are made, and build the site into site/, strictly
-	$(BIN)/python -m tools
+docs: $(READY) ## build the site into site/, strictly: the pages, the references, openapi.json and the licences
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --quiet $(ARGS)
 
 build: $(READY) ## build the wheel and the source archive into dist/

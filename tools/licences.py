@@ -7,8 +7,6 @@ from collections import Counter
 from tools.locked import DEV, RUNTIME, Pinned, direct, licence, pinned
 
 HEAD = """\
-<!-- made by `make docs` (tools/licences.py): edits are lost -->
-
 # Licences
 
 darrm-opt is Apache-2.0 ([LICENSE](../LICENSE)). It is installed beside the packages below, and neither copies

@@ -1,4 +1,4 @@
-"""The description of the API as the repository keeps it: ``python -m tools.openapi > docs/openapi.json``."""
+"""The description of the API as a file: ``python -m tools.openapi > openapi.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about commands and routes, made from the declared verbs and docs/openapi.json."""
+"""The pages about commands and routes, made from the declared verbs and the description of the API."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from typing import Any
 from darrm.cli import EXAMPLES, GROUPS, load
 from darrm.cli.output import ExitCode
 from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, Parameter
-from tools.locked import ROOT
-
-MADE = "<!-- made by `make docs` (tools/reference.py): edits are lost -->\n"
+from tools.openapi import openapi_text
 
 
 def commands() -> str:
     """Return the page about ``darrm``."""
     lines = [
-        MADE,
         "# The command line",
         "",
         "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts,",
@@ -60,10 +57,9 @@ def _parameter(parameter: Parameter) -> tuple[str, str, str, str]:
 
 def routes() -> str:
     """Return the page about the HTTP API."""
-    document: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
+    document: dict[str, Any] = json.loads(openapi_text())
     schemas = document["components"]["schemas"]
     lines = [
-        MADE,
         "# HTTP routes",
         "",
         "Made from [openapi.json](../openapi.json), which is the service's own `/openapi.json`. How to use them:",

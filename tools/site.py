@@ -13,6 +13,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from tools.pages import PAGES
+
 ROOT = Path(__file__).resolve().parent.parent
 
 CARRIED = {
@@ -28,9 +30,11 @@ LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<targ
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the files that are carried."""
+    """Add the files that are carried, and those that are made."""
     for path, page in CARRIED.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
+    for page, make in PAGES.items():
+        files.append(File.generated(config, page, content=make()))
     return files
 
 

@@ -30,16 +30,16 @@ from api.settings import PREFIX, Settings
 from darrm.cli import VERBS, load
 from darrm.cli.parser import Command, CommandOption
 from darrm_opt.design.solution import Status
-from tools.__main__ import PAGES
 from tools.licences import row as licence_row
 from tools.locked import DEV, RUNTIME, direct, licence, pinned
+from tools.pages import PAGES
 
-MADE = {f"docs/{name}" for name in PAGES}
+MADE = {f"docs/{name}": make() for name, make in PAGES.items()}
 
 DOCUMENTS = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-}
+} | {name: text for name, text in MADE.items() if name.endswith(".md")}
 
 PUBLIC = (
     "darrm_opt",
@@ -93,7 +93,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 def test_lines_of_prose_are_short() -> None:
     unbroken, fenced = ("|", "<", ">", "$", "!", "    "), False  # tables, quotations, pictures, code
-    for name in sorted(DOCUMENTS.keys() - MADE):
+    for name in sorted(DOCUMENTS.keys() - MADE.keys()):
         for line in DOCUMENTS[name].splitlines():
             fenced ^= line.startswith(("```", "~~~")) or line == "$$"
             assert fenced or len(line) <= 110 or line.startswith(unbroken), f"{name}: {line}"
@@ -220,7 +220,7 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
 
 
 def described() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(MADE["docs/openapi.json"])
     return found
 
 
@@ -366,19 +366,25 @@ def test_every_link_leads_somewhere() -> None:
             path, _, anchor = (target[0] or target[1]).partition("#")
             if ":" in path:
                 continue  # elsewhere: not asked here
-            file = (ROOT / name).parent / path if path else ROOT / name
-            assert file.is_file(), f"{name}: {path}"
+            there = os.path.normpath(Path(name).parent / path if path else name)
+            # A made page has no place in the repository: only another one, on the site, leads there.
+            assert (ROOT / there).is_file() or (name in MADE and there in MADE), f"{name}: {path}"
             if anchor:
-                there = str(file.resolve().relative_to(ROOT))
                 assert anchor in anchors(DOCUMENTS[there]), f"{name}: {path}#{anchor}"
 
 
 # ------------------------------------------------------------------------------------------------ what is made
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "licences.md"])
-def test_a_made_page_is_what_is_made(name: str) -> None:
-    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), f"run make docs: docs/{name}"
+def test_made_pages_are_on_the_site_and_not_in_the_repository() -> None:
+    tracked = subprocess.run(["git", "ls-files", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert not MADE.keys() & {*tracked.stdout.split()}
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(re.search(rf" {re.escape(name)}$", navigation, re.MULTILINE) for name in PAGES if name.endswith(".md"))
+    for verb in VERBS:
+        assert f"\n### darrm {verb}\n" in MADE["docs/reference/cli.md"]
+    for path, methods in described()["paths"].items():
+        assert all(f"\n## {method.upper()} {path}\n" in MADE["docs/reference/rest.md"] for method in methods)
 
 
 def test_licences_are_what_the_packages_state() -> None:
@@ -386,9 +392,9 @@ def test_licences_are_what_the_packages_state() -> None:
     seen = 0
     for lock in (RUNTIME, DEV):
         for package in pinned(lock):
-            assert f"| `{package.name}` | {package.version} |" in page, f"run make docs: {package.name}"
+            assert f"| `{package.name}` | {package.version} |" in page, package.name
             if licence(package.name) is not None and installed(package.name) == package.version and lock == RUNTIME:
-                assert licence_row(package, direct(lock)) in page, f"run make docs: {package.name}"
+                assert licence_row(package, direct(lock)) in page, package.name
                 seen += 1
     if sys.version_info[:2] == (3, 11) and "oldest" not in sys.prefix:
         assert seen > 50
@@ -433,12 +439,12 @@ def test_fresh_means_the_same_everywhere() -> None:
     page = (ROOT / "api" / "page" / "index.html").read_text(encoding="utf-8")
     pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
-    described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
+    schemas = described()["components"]["schemas"]
     for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest", "GroupPlanRequest"):
-        assert described[name]["properties"]["fresh"]["description"] == FRESH
-        assert described[name]["properties"]["fresh"]["default"] is False
+        assert schemas[name]["properties"]["fresh"]["description"] == FRESH
+        assert schemas[name]["properties"]["fresh"]["default"] is False
     for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):
-        assert described[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")
+        assert schemas[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")
 
 
 def test_the_tutorial_states_what_its_commands_print() -> None:

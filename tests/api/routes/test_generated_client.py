@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.paths import ROOT
 from support.served import serving
 
-DESCRIPTION = ROOT / "docs" / "openapi.json"
-SCHEMA: dict[str, Any] = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
+from tools.openapi import openapi_text
+
+SCHEMA: dict[str, Any] = json.loads(openapi_text())
 OPERATIONS = {operation["operationId"]: operation for item in SCHEMA["paths"].values() for operation in item.values()}
 MODELS = SCHEMA["components"]["schemas"]
 PACKAGE = "darrm_generated"
@@ -26,7 +26,16 @@ PACKAGE = "darrm_generated"
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("client")
     program = "from openapi_python_client.cli import app; app()"
-    words = ["generate", "--path", str(DESCRIPTION), "--output-path", str(folder / PACKAGE), "--meta", "none"]
+    words = [
+        "generate",
+        "--path",
+        str(folder / "openapi.json"),
+        "--output-path",
+        str(folder / PACKAGE),
+        "--meta",
+        "none",
+    ]
+    (folder / "openapi.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     (folder / "none.yml").write_text("post_hooks: []\n")  # which would format it
     command = [sys.executable, "-c", program, *words, "--config", str(folder / "none.yml"), "--fail-on-warning"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

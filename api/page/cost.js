@@ -55,8 +55,9 @@ function request() {
   return { ...body, curve: true };
 }
 
-function present({ mechanism, parameter, epsilon, delta, account, curve }, body) {
-  if (epsilon !== null) statement.offer("cost", () => rows({ mechanism, parameter, epsilon, delta, account }, body));
+function present(answer, body) {
+  const { mechanism, parameter, epsilon, delta, account, curve } = answer;
+  if (epsilon !== null) statement.offer("cost", () => rows(answer, body));
   const { queries = 1 } = body;
   byId("cost-result").hidden = false;
   const tiles = [
@@ -81,17 +82,19 @@ function present({ mechanism, parameter, epsilon, delta, account, curve }, body)
 }
 
 /** Returns the rows of a statement. */
-function rows({ mechanism, parameter, epsilon, delta, account }, { curve, ...body }) {
+function rows(answer, { curve, ...body }) {
+  const { mechanism, parameter, epsilon, delta, account } = answer;
   const { K, classes = 2, affected = 1, queries = 1, records, sample, sampling = "poisson" } = body;
   const drawn = records === undefined ? "" : `; each release uses a fresh and secret sample of ${sample} of ${records} records (${sampling})`;
   return [
-    ["Guarantee", `${guarantee(epsilon, delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers`],
+    ["Guarantee", `${guarantee(body.total_epsilon ?? epsilon, delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers; ε = ${roundedUp(epsilon)} is proved`],
     ["Mechanism", `${label(mechanism)}, ${SYMBOLS[MECHANISMS[mechanism]] ?? MECHANISMS[mechanism]} = ${parameter}, among ${classes} classes${drawn}`],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, which are not private`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
     ["What leaves", "one class a release, or none; no counts and no margins"],
     ["Account", `${account}, the one that proves the least ε of all that hold`],
     ["Assumed", statement.LAYOUT],
+    ...statement.rowsOfDesign(answer),
     ["Question", JSON.stringify(body)],
   ];
 }

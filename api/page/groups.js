@@ -4,7 +4,7 @@
 import { planRows, ranking } from "./classes.js";
 import { byId, make, scrolling, svg, table } from "./elements.js";
 import { count, guarantee, percent, plain } from "./numbers.js";
-import { ofVoters } from "./plan.js";
+import { ofVoters, rowsOfVoters } from "./plan.js";
 import { bodyOf, number, questionOf } from "./question.js";
 import * as statement from "./statement.js";
 
@@ -40,6 +40,7 @@ const plan = questionOf({
       ...(answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
     );
     if (!answer.voters) statement.offer("groups", () => planRows(answer, body));
+    else if (answer.verdict !== "none") statement.offer("groups", () => rowsOfVoters(answer, body));
   },
 });
 
@@ -134,16 +135,17 @@ function present(answer, body) {
     ["Release", guarantee(epsilon, delta), `${classes} classes; a record reaches ${count(affected, "voter")}`],
     ["Right", percent(utility, 2), `the objective: ${answer.objective}`],
     ["Proven gap", plain(gap, 2), `no private table of these votes comes to more than ${percent(bound, 2)}`],
-    ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these very numbers"],
+    ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these exact numbers"],
   ];
   statement.offer("groups", () => [
     ["Guarantee", `${guarantee(epsilon, delta)} of one released class`],
-    ["Mechanism", `a table: the chance of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group; its id below is a hash of the question`],
+    ["Mechanism", `a table: the chance of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group`],
     ["Unit of privacy", `one record, which reaches at most ${count(affected, "voter")}: ${votersOf(groups)}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
     ["What leaves", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
-    ["Account", `every corner of the voters’ privacy is looked at for these very numbers, ${corners.toLocaleString("en")} of them`],
+    ["Account", `every corner of the voters’ privacy is looked at for these exact numbers, ${corners.toLocaleString("en")} of them`],
     ["Assumed", statement.PRIVATE_VOTERS],
+    ...statement.rowsOfDesign(answer),
     ["Id of the design", answer.id],
     ["Question", JSON.stringify(body)],
   ]);

@@ -4,7 +4,9 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { assumed, percent, roundedUp } from "./numbers.js";
+import { assumed, count, guarantee, percent, roundedUp } from "./numbers.js";
+import * as statement from "./statement.js";
+import { voterGuarantee } from "./words.js";
 
 let votersText = ""; // the voters on the page, as text
 let controller = null; // of the request under way
@@ -65,13 +67,32 @@ export function advised({ advice, warnings, queries, fresh, voters }) {
   ];
 }
 
+/** Returns the rows of a statement of the best option of a plan for voters that are alike. */
+export function rowsOfVoters({ voters, fresh, queries, total, options: [best], ...answer }, body) {
+  const { K, affected, epsilon } = voters;
+  const isPublic = epsilon === "inf";
+  const each = isPublic ? "not private" : voterGuarantee(voters);
+  const randomness = isPublic || queries === 1 ? "" : fresh ? "; their randomness is fresh in every answer" : "; they were trained once";
+  return [
+    ["Guarantee", `${guarantee(total.epsilon, total.delta)} of ${count(queries, "release")} together; ${guarantee(best.spent.epsilon, best.spent.delta)} is proved`],
+    ["Mechanism", `${mechanismName(best.mechanism)}: ${best.why}`],
+    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${each}${randomness}`],
+    ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
+    ["What leaves", "one bit a release; no counts and no margins"],
+    ["Account", best.account],
+    ["Assumed", isPublic ? statement.LAYOUT : statement.PRIVATE_VOTERS],
+    ...statement.rowsOfDesign(answer),
+    ["Question", JSON.stringify(body)],
+  ];
+}
+
 /** Returns a plan for voters that are alike. */
 export function ofVoters(answer) {
   const { options, queries } = answer;
   const caption = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
     mechanismName(option.mechanism),
-    option.fits ? percent(option.accuracy, 1) : (option.outcome ?? "does not fit"),
+    option.fits ? percent(option.accuracy, 1) : option.outcome,
     option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
     roundedUp(option.spent?.epsilon),
   ]);

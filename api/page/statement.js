@@ -2,7 +2,7 @@
 
 import { ask } from "./ask.js";
 import { byId, make } from "./elements.js";
-import { guarantee, plain } from "./numbers.js";
+import { guarantee, plain, roundedUp } from "./numbers.js";
 import { voterGuarantee } from "./words.js";
 
 const rowsOf = {}; // by tab: what makes the rows of its statement
@@ -48,14 +48,25 @@ export async function rowsOfGamma({ gamma, problem, certificate }) {
   const voter = epsilon === "inf" ? "not private" : voterGuarantee(problem);
   return [
     ["Guarantee", `${guarantee(target, delta)} of one released bit`],
+    // ε-DP is (ε²/2)-zCDP (Bun, Steinke 2016); the factor covers the rounding of the product.
+    ...concentrated(delta === 0 ? ((target * target) / 2) * (1 + 2 * Number.EPSILON) : null),
     ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${voter}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
     ["What leaves", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
-    ["Account", `certificate of γ, ${certificate.method}: proved with ${plain(certificate.margin, 2)} of probability to spare, rounding included`],
+    ["Account", `certificate of γ, ${certificate.method}: worst-case slack: ${plain(certificate.margin, 2)} of probability, after rounding`],
     ["Assumed", epsilon === "inf" ? LAYOUT : PRIVATE_VOTERS],
     ["Hash of the design", await digest(design({ gamma, problem }))],
   ];
+}
+
+/** Returns the rows of what the service states of a design, as `darrm statement` has it for the same one. */
+export function rowsOfDesign({ zcdp, design_hash: hash }) {
+  return [...concentrated(zcdp), ...(hash ? [["Hash of the design", hash]] : [])];
+}
+
+function concentrated(rho) {
+  return typeof rho !== "number" ? [] : [["Concentrated", `ρ-zCDP with ρ = ${roundedUp(rho)}`]];
 }
 
 export const LAYOUT = "the layout of the data gives the reach that is said";

@@ -103,7 +103,7 @@ function request() {
 
 function present(answer, { gamma }) {
   const { problem, certificate } = answer;
-  const words = `The release is ${guarantee(problem.target_epsilon, problem.delta)}, with ${plain(certificate.margin, 2)} of probability to spare after rounding.`;
+  const words = `The release is ${guarantee(problem.target_epsilon, problem.delta)}, proved for these exact numbers; worst-case slack: ${plain(certificate.margin, 2)} of probability, after rounding.`;
   show("Proved", words, proved(answer));
   statement.offer("verify", () => statement.rowsOfGamma({ gamma, problem, certificate }));
 }

@@ -77,7 +77,7 @@ const METHODS = {
   ball: "Every combination of voters’ probabilities was covered, in arithmetic that carries its own error bounds.",
 };
 
-const EXACT = " The proof is of the very numbers in the table, rounding included.";
+const EXACT = " The proof is of the exact numbers in the table, rounding included.";
 
 const MOVES = {
   zero: () => "surely say 0 on both datasets",

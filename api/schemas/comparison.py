@@ -196,9 +196,8 @@ class OptionAnswer(AnswerModel):
         "optimal_sequence: one γ for all queries at once."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
-    outcome: Literal["fits", "does not fit", "not computed", "does not apply"] | None = Field(
-        default=None,
-        description="The same, and where it does not fit, whether that is known; null: of an earlier release.",
+    outcome: Literal["fits", "does not fit", "not computed", "does not apply"] = Field(
+        description="The same, and where it does not fit, whether that is known."
     )
     accuracy: FiniteFloat | None = Field(
         description="Pr[release = majority that was voted] over the prior [probability]; null where it does not fit."
@@ -235,6 +234,14 @@ class PlanAnswer(AnswerModel):
     advice: str = Field(description="What to do and why, in words.")
     options: list[OptionAnswer] = Field(
         description="One for each mechanism, the most accurate first; those that do not fit last."
+    )
+    design_hash: str | None = Field(
+        default=None,
+        description="Hash of the design, as `darrm statement` has it for this plan; null where no γ is recommended, "
+        "and where records are sampled.",
+    )
+    zcdp: FiniteFloat | None = Field(
+        default=None, description="A ρ for which its answers together are ρ-zCDP; null where none is proved."
     )
     suggestions: list[SuggestionAnswer] = Field(description="If no option is useful: changes that make one useful.")
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")

@@ -152,6 +152,8 @@ class TableAnswer(AnswerModel):
     gap: FiniteFloat = Field(description="upper_bound − utility.")
     status: str = Field(description="How the solve ended.")
     margin: FiniteFloat = Field(description="δ that is left at the worst pair of vote counts [probability].")
+    design_hash: str = Field(description="Hash of the design, as `darrm statement` has it for the file.")
+    zcdp: FiniteFloat | None = Field(description="A ρ for which the release is ρ-zCDP; null where none is proved.")
     rule: dict[str, Any] = Field(description="The rule, as `darrm solve --classes` writes it for `darrm label`.")
 
 
@@ -232,6 +234,13 @@ class PluralityOptionsAnswer(AnswerModel):
     mechanism: dict[str, Any] | None = Field(
         description="The mechanism of the best option, as `darrm plan --output` writes it: for `darrm label`; null for "
         "groups whose plurality needs no noise, or where nothing fits."
+    )
+    design_hash: str | None = Field(
+        default=None,
+        description="Hash of its design, as `darrm statement` has it for this answer; null where there is none.",
+    )
+    zcdp: FiniteFloat | None = Field(
+        default=None, description="A ρ for which its answers together are ρ-zCDP; null where none is proved."
     )
 
 
@@ -372,4 +381,6 @@ class TableDesignAnswer(AnswerModel):
     certificate: dict[str, Any] = Field(description="The margin, the error that it covers, and the worst corner.")
     corners: int = Field(description="Corners of the voters that a sweep looks at.")
     seconds: FiniteFloat = Field(description="Time that the design took [s].")
+    design_hash: str = Field(description="Hash of the design, as `darrm statement` has it for the file.")
+    zcdp: FiniteFloat | None = Field(description="A ρ for which the release is ρ-zCDP; null where none is proved.")
     rule: dict[str, Any] = Field(description="The table as `darrm solve --group … --output` writes it.")

@@ -167,7 +167,7 @@ def _text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
 
 
 def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
-    from darrm_opt.design.report import columns, guarantee
+    from darrm_opt.design.report import columns, guarantee, slack_text
 
     rows = [["optimal rule", f"{solution.utility:.6f}"]]
     rows += [[one.name.replace("_", " "), f"{one.utility:.6f}"] for one in baselines]
@@ -176,8 +176,8 @@ def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequen
         f"the released class is {guarantee(problem.target)}.\n"
         f"{columns(['mechanism', 'utility'], rows)}\n"
         f"optimal    no private rule has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
-        f"private    proved for these very numbers over {solution.certificate.checked:,} neighbouring vote counts; "
-        f"at the tightest, {solution.certificate.margin:.1e} of probability is to spare"
+        f"private    proved for these exact numbers over {solution.certificate.checked:,} neighbouring vote counts; "
+        f"{slack_text(solution.certificate.margin)}"
     )
 
 
@@ -194,7 +194,7 @@ def _group_text(solution: TableSolution, problem: Problem, baselines: Sequence[B
         "",
         f"utility    {solution.utility:.6f} ({solution.objective})",
         f"bound      {solution.upper_bound:.6f}: no private table has a larger utility",
-        f"private    proved for these very numbers over {solution.certificate.checked:,} corners",
+        f"private    proved for these exact numbers over {solution.certificate.checked:,} corners",
         f"status     {solution.status.value}: {solution.status.advice}",
         "",
         *([columns(["at the same privacy", "utility", ""], rows), ""] if rows else []),

@@ -22,10 +22,12 @@ from darrm_opt.answers import (
     sampling_of,
     voters_body,
 )
+from darrm_opt.answers.filed import filed
 from darrm_opt.answers.verification import verify_plan
 from darrm_opt.arguments import whole_number
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record, problem_record
 
@@ -151,8 +153,17 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "prior": str(question.objective) if question.law is None else question.prior_text,
         "least_accuracy": question.least_accuracy,
         "options": [_option_to_dict(option) for option in plan.options],
+        **_filed(plan),
         **conclusion_to_dict(plan),
     }
+
+
+def _filed(plan: Plan) -> dict[str, Any]:
+    """Return what a statement says of the γ that is recommended; None where another thing is, or with samples."""
+    question, best, mechanism = plan.question, plan.best, None
+    if best is not None and best.noise is not None and best.problem is not None and question.sampling is None:
+        mechanism = CertifiedNoiseFunction(Release(best.noise, best.problem), fresh=question.fresh)
+    return filed(mechanism, question.total, question.queries)
 
 
 def conclusion_to_dict(plan: Plan) -> dict[str, Any]:

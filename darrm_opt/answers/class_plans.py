@@ -9,6 +9,7 @@ from typing import Any
 
 from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record
 from darrm_opt.answers.accounting import conclusion_to_dict
+from darrm_opt.answers.filed import filed
 from darrm_opt.answers.running_time import fitted_seconds
 from darrm_opt.answers.tables import COMPARISON_SECONDS, COMPARISON_SOLVES, group_seconds, plurality_seconds
 from darrm_opt.answers.verification import members, verify_options
@@ -94,14 +95,12 @@ def design_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         if err.argument not in ("counts", "chances"):
             raise
         raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
-    mechanism = found.options[0].mechanism
     # The first option is the best: if it has no mechanism nothing fits, and a request asked for one.
-    if mechanism is None:
+    if found.options[0].mechanism is None:
         budget = {"total_epsilon": problem.target.epsilon, "total_delta": problem.target.delta}
         name = "total_delta" if problem.target.delta == 0 else "total_epsilon"
         raise InvalidInput(name, budget[name], f"a total within which {argument['queries']} answers are proved")
-    record = mechanism.record() | sampling_record(sampling)
-    return {**options_to_dict(found), "prior": argument["prior"], "mechanism": record}
+    return {**options_to_dict(found), "prior": argument["prior"], **_best_mechanism(found)}
 
 
 def plan_group_options(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -121,8 +120,14 @@ def plan_group_options(argument: dict[str, Any], report: Report) -> dict[str, An
         weights=weights,
         **{name: argument[name] for name in names if argument.get(name) is not None},
     )
-    mechanism = found.options[0].mechanism
-    return {**options_to_dict(found, groups), "mechanism": None if mechanism is None else mechanism.record()}
+    return {**options_to_dict(found, groups), **_best_mechanism(found)}
+
+
+def _best_mechanism(found: Plan) -> dict[str, Any]:
+    """Return the mechanism of the best option, as the file of a plan has it, and what a statement says of it."""
+    mechanism, question = found.options[0].mechanism, found.question
+    record = None if mechanism is None else mechanism.record() | sampling_record(question.sampling)
+    return {"mechanism": record, **filed(mechanism, question.total, question.queries, question.sampling)}
 
 
 def voters_of(groups: Sequence[dict[str, Any]]) -> tuple[list[VoterGroup], list[float]]:

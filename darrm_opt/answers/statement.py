@@ -7,21 +7,17 @@ covered. Everything that can be proved is proved again when a statement is made;
 
 from __future__ import annotations
 
-import json
-import math
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
-from hashlib import sha256
 from typing import Any
 
 from darrm_opt._version import __version__
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
+from darrm_opt.answers.filed import concentrated, design_hash, design_record
 from darrm_opt.answers.tables import record_in_answer
 from darrm_opt.design.report import count_text, text_above, voters_text
-from darrm_opt.errors import DeltaTooSmall, InvalidInput, VerificationFailed
+from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
@@ -32,7 +28,6 @@ from darrm_opt.problem import FRESH, Privacy
 from darrm_opt.record import problem_from_record
 from darrm_opt.release.log import ReleaseLog
 from darrm_opt.reprove import read_solution
-from darrm_opt.rounding import float_above
 
 KIND, FORMAT = "darrm privacy statement", 1
 """Kind of the record of a statement, and its version."""
@@ -216,22 +211,13 @@ def _statement(
     design: dict[str, Any],
     earned: dict[str, Any],
 ) -> Statement:
-    record = mechanism.record()
-    # JSON has no infinity, and a reader must not take a missing proof for a number.
-    epsilon = total.epsilon if total.epsilon < math.inf else None
-    # What the guarantee depends on and nothing else: the date and the version stay outside of the hash.
-    design = {
-        "mechanism": record,
-        "sampling": None if sampling is None else sampling.record(),
-        "budget": [epsilon, total.delta],
-        "releases": releases["allowed"],
-        **design,
-    }
+    design = {**design_record(mechanism, total, releases["allowed"], sampling), **design}
+    epsilon = design["budget"][0]
     fields = {
         "kind": KIND,
         "format": FORMAT,
         "subject": subject,
-        "mechanism": {"name": mechanism.name, "description": mechanism.description, "record": record},
+        "mechanism": {"name": mechanism.name, "description": mechanism.description, "record": design["mechanism"]},
         "privacy_unit": _unit(mechanism, sampling),
         "neighbours": _neighbours(mechanism, sampling),
         "transcript": _transcript(mechanism, releases["allowed"], is_batch=bool(earned)),
@@ -239,7 +225,7 @@ def _statement(
         "epsilon": epsilon,
         "delta": total.delta,
         "account": "none" if epsilon is None else account,
-        "zcdp": None if earned or sampling is not None else concentrated(mechanism, releases["allowed"]),
+        "zcdp": None if earned else concentrated(mechanism, releases["allowed"], sampling),
         **earned,
         "trust": "central: whoever runs the mechanism sees the votes; whoever receives what leaves is not trusted",
         "assumptions": _assumptions(mechanism, releases["allowed"], sampling, is_batch=bool(earned)),
@@ -251,35 +237,6 @@ def _statement(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return Statement(fields)
-
-
-def concentrated(mechanism: VoteMechanism, releases: int) -> float | None:
-    """Return a ρ such that this many releases together are ρ-zCDP, rounded up; None where none is proved.
-
-    Source: Bun, Steinke 2016: an ε-DP release is (ε²/2)-zCDP, and ρ adds up; Canonne, Kamath, Steinke 2020: discrete
-    Gaussian noise on counts that differ by ‖Δ‖₂ is (‖Δ‖₂²/(2σ²))-zCDP, as Gaussian noise is.
-    """
-    # Answers of voters that were trained once are not independent given the data: nothing adds up.
-    if releases > 1 and mechanism.private_voters and not mechanism.fresh:
-        return None
-    if mechanism.models is not None:
-        return None
-    found = []
-    with suppress(DeltaTooSmall):
-        pure = mechanism.cost(1, 0.0).epsilon
-        found += [releases * Fraction(pure) ** 2 / 2] if pure < math.inf else []
-    if mechanism.concentration is not None:
-        found.append(releases * mechanism.concentration)
-    return float_above(min(found)) if found else None
-
-
-def design_hash(design: dict[str, Any]) -> str:
-    """Return the SHA-256 of a design as JSON: keys in order, no spaces, numbers as Python writes them.
-
-    ``design``: the fields ``design`` of a statement, with ``mechanism`` its mechanism's record.
-    """
-    text = json.dumps(design, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def _unit(mechanism: VoteMechanism, sampling: Sampling | None) -> str:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.answers import Report
+from darrm_opt.answers.filed import filed
 from darrm_opt.answers.running_time import clip, fitted_seconds, solve_seconds
 from darrm_opt.answers.verification import member, members
 from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.mechanisms.base import planned_fields
+from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
@@ -176,6 +178,8 @@ def table_to_dict(solution: TableSolution) -> dict[str, Any]:
         "gap": solution.gap,
         "status": solution.status.value,
     }
+    mechanism = (RuleMechanism if kind == KIND else GroupTableMechanism)(problem, solution.table)
+    answer |= filed(mechanism, problem.target, 1)
     if kind == KIND:
         return {"problem": asked, **objective, **answer, "margin": certificate.margin}
     return {

@@ -145,15 +145,20 @@ def certificate_text(certificate: Certificate, problem: Problem | None = None) -
     else:
         worst = vertices.text(certificate.worst_corners)
         where = "           upper and lower vertices of the profile's region are counted from (0, 0)"
-    charge = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
     return "\n".join(
         [
-            f"private    proved for these very numbers: {_COVERED.get(certificate.method, certificate.method)};",
-            f"           {charge} at the tightest, {certificate.margin:.1e} of probability is to spare",
+            f"private    proved for these exact numbers: {_COVERED.get(certificate.method, certificate.method)};",
+            f"           {slack_text(certificate.margin, certificate.error_bound)}",
             f"tightest   {worst}: (p, p′) is a voter's chance to say 1 on the data and on its neighbour;",
             where,
         ]
     )
+
+
+def slack_text(margin: float, error_bound: float | None = None) -> str:
+    """Return how much probability a certificate leaves, in words."""
+    charged = "after rounding" if error_bound is None else f"after charging up to {error_bound:.1e} for rounding"
+    return f"worst-case slack: {margin:.1e} of probability, {charged}"
 
 
 def _corner(label: str) -> str:
@@ -182,7 +187,7 @@ def solution_html(solution: Solution) -> str:
             f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); "
             f"no private γ has more than {solution.upper_bound:.6f}."
         ),
-        f"Proved private for these very numbers, with {solution.certificate.margin:.1e} of probability to spare.",
+        f"Proved private for these exact numbers; {slack_text(solution.certificate.margin)}.",
         *solution.warnings,
     ]
     about = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import Report
+from darrm_opt.answers.filed import filed
 from darrm_opt.arguments import field_number
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
@@ -59,6 +60,12 @@ class CostAnswer(Answer):
         None,
         json=SamplingAnswer | AllocationAnswer | None,
     )
+    design_hash: str | None = answer_field(
+        "Hash of the design, as `darrm statement` has it for the file that `darrm cost --output` writes; null where "
+        "no ε is proved.",
+        None,
+    )
+    zcdp: float | None = answer_field("A ρ for which the releases are ρ-zCDP; null where none is proved.", None)
     curve: list[CostPoint] | None = answer_field(
         "ε over δ, and over the number of releases; null where it was not asked.", None
     )
@@ -72,6 +79,8 @@ class CostAnswer(Answer):
             "delta": self.delta,
             "account": self.account,
             **({} if self.sampling is None else {"sampling": self.sampling.record()}),
+            "design_hash": self.design_hash,
+            "zcdp": self.zcdp,
             **({} if self.curve is None else {"curve": [asdict(point) for point in self.curve]}),
         }
 
@@ -177,6 +186,8 @@ class Cost(MechanismQuestion):
         # After a calibration too: its answer states the account of the parameter that was found, not of the search.
         sampling = self.as_sampling()
         cost = mechanism.cost(self.queries, self._delta, sampling)
+        # Its file names the total that was asked, if one was.
+        total = Privacy(cost.epsilon if self.total_epsilon is None else self.total_epsilon, self._delta)
         return CostAnswer(
             mechanism=mechanism,
             parameter=mechanism.value,
@@ -184,6 +195,7 @@ class Cost(MechanismQuestion):
             delta=self._delta,
             account=cost.account,
             sampling=sampling,
+            **filed(mechanism, total, self.queries, sampling),
             curve=self.points(mechanism) if self.curve else None,
         )
 

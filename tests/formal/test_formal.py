@@ -400,7 +400,7 @@ def test_what_is_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     result = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0.5, 0.5, 0]")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith(
-        "\n\nprivate    proved by the formal checker (a program extracted from a Coq proof), for these very numbers\n"
+        "\n\nprivate    proved by the formal checker (a program extracted from a Coq proof), for these exact numbers\n"
     )
     assert Path("question").read_text(encoding="utf-8") == (
         "K 3\naffected 3\nepsilon 0.5\nDelta 0.0\ntarget 1.0\ndelta 0.0\ngamma 0/1 1/2 1/2 0/1\ncheck\n"
@@ -418,7 +418,7 @@ def test_what_is_not_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == ExitCode.NOT_PRIVATE
     assert json.loads(result.stdout)["private"] is None
     assert result.stderr == (
-        "Error: The formal checker does not prove gamma private for these very numbers. Without --checker formal, "
+        "Error: The formal checker does not prove gamma private for these exact numbers. Without --checker formal, "
         "`darrm verify` says where it fails.\n"
     )
 

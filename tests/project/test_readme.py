@@ -68,7 +68,7 @@ def test_a_block_with_requests_runs(block: Block, shell: dict[str, str], server:
     )
     assert (done.returncode, done.stderr) == (0, "")
     proof, _, curve = done.stdout.partition("{")
-    assert "private    proved for these very numbers" in proof
+    assert "private    proved for these exact numbers" in proof
     assert len(json.loads("{" + curve)["p"]) == 6
 
 

@@ -409,11 +409,11 @@ def _formal_proof(question: Question) -> Proof:
     content: dict[str, Any] = {"problem": problem_record(problem), "checker": "formal"}
     if not formally_private(problem, gamma):
         message = (
-            "The formal checker does not prove gamma private for these very numbers. "
+            "The formal checker does not prove gamma private for these exact numbers. "
             "Without --checker formal, `darrm verify` says where it fails."
         )
         return Proof(private=None, content=content | {"message": message}, text=message)
-    sentence = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
+    sentence = "private    proved by the formal checker (a program extracted from a Coq proof), for these exact numbers"
     lines = [f"{problem_text(problem)}\n\n{sentence}"]
     total = () if question.total is None else ("queries", "spent")
     _name_unproved(question.unproved + total, content, lines)
@@ -449,7 +449,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
     else:
         voters += f": {mechanism.description}"
         if isinstance(mechanism, CertifiedNoiseFunction):
-            lines.append("private    proved for these very numbers")
+            lines.append("private    proved for these exact numbers")
             content["certificate"] = asdict(mechanism.certificate)
         # Without a total there is nothing to prove of many releases: the ε of one, at a δ that is named.
         elif planned is None:
@@ -504,7 +504,7 @@ def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] |
         "problem": problem_record(mechanism.problem, mechanism.kind),
         "certificate": mechanism.certificate.as_dict(),
     }
-    return content, f": {words}", f"private    proved for these very numbers over {looked_at}"
+    return content, f": {words}", f"private    proved for these exact numbers over {looked_at}"
 
 
 def _log_proof(file: str) -> Proof:

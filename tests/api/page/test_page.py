@@ -696,10 +696,14 @@ def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("?tab=cost", ("(1.944, 10⁻⁵)-DP of 286 releases together", "gnmax, σ = 40", '"queries":286')),
+        ("?tab=cost", ("(1.944, 10⁻⁵)-DP of 286 releases together", "gnmax, σ = 40", '"queries":286', "ρ = 0.1788")),
         ("?tab=classes", ("(2, 10⁻⁶)-DP of 1 release", "optimal table", '"prior":"beta(8,2)"')),
         ("?tab=groups", ("0.6-DP of one released class", "6 with ε = 0.1; 5 with ε = 0.5", "Id of the design")),
         ("?tab=groups&groups=K%3D3%2Cepsilon%3D0.1%3BK%3D2%2Cepsilon%3D0.5&group_epsilon=1&group_queries=2", ("1-DP",)),
+        (  # voters that are alike: the plan of the other tab
+            "?tab=groups&groups=K%3D5%2Cepsilon%3D0.1&group_epsilon=0.3&group_queries=2&group_fresh=1",
+            ("0.3-DP of 2 releases together", "at most 5 of 5 voters, each 0.1-DP; their randomness is fresh"),
+        ),
     ],
 )
 def test_every_tab_prints_a_statement(visiting: Visiting, tmp_path: Path, query: str, said: tuple[str, ...]) -> None:
@@ -711,7 +715,7 @@ def test_every_tab_prints_a_statement(visiting: Visiting, tmp_path: Path, query:
     visit.tab.wait_for_selector("body.statement")
     visit.tab.emulate_media(media="print")
     text = visit.text("#statement")
-    for part in (*said, f"darrm-opt {__version__}", visit.tab.url, f"{datetime.now(UTC):%Y-%m-%d}", "one record"):
+    for part in (*said, f"darrm-opt {__version__}", "sha256:", visit.tab.url, f"{datetime.now(UTC):%Y-%m-%d}", "one record"):
         assert part in text
     pages = visit.tab.pdf(path=str(tmp_path / "statement.pdf"), format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1

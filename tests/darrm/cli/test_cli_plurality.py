@@ -60,7 +60,7 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
     run_json(*SMALL, "--output", "rule.json")
     told = run_json("verify", "rule.json")
     assert (told["private"], told["problem"]["classes"]) == (True, 3)
-    assert "proved for these very numbers" in run("verify", "rule.json").stdout
+    assert "proved for these exact numbers" in run("verify", "rule.json").stdout
     record = json.loads(Path("rule.json").read_text())
     record["problem"]["target_epsilon"] = 0.5
     Path("rule.json").write_text(json.dumps(record))

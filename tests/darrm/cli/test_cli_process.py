@@ -288,7 +288,7 @@ def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin,
     for name in ("MNIST", "Fashion-MNIST"):
         assert f"{name}: 11 voters, each (0.08" in text
         assert (tmp_path / "output" / f"{name.lower()}.png").read_bytes().startswith(b"\x89PNG")
-    assert text.count("private    proved for these very numbers") == 2
+    assert text.count("private    proved for these exact numbers") == 2
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

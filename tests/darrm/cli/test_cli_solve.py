@@ -45,7 +45,7 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
         assert f"{l}, {11 - l}  {gamma[l]:.9f}" in result.stdout
     assert "utility    0.909096778 of the plain majority's, as weighed by rectangular" in result.stdout
     assert "optimal    no private γ has more than 0.909096778 (gap " in result.stdout
-    assert "private    proved for these very numbers: every way in which a record can move the voters" in result.stdout
+    assert "private    proved for these exact numbers: every way in which a record can move the voters" in result.stdout
     corners = {"zero": "(0, 0)", "one": "(1, 1)", "xy": "(x, y)", "yx": "(y, x)", "down": "(Δ, 0)"}
     tightest = ", ".join(
         f"{count} at {name} {corners[name]}" for name, count in solution.certificate.worst_corners.items()

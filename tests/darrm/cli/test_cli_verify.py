@@ -33,7 +33,7 @@ def test_an_answer_is_proved_again(answer: Path, arithmetic: str) -> None:
     result = run("verify", str(answer), "--arithmetic", arithmetic)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("5 voters, each 0.5-DP; the release of one bit is 1-DP (m = 2).\n")
-    assert "private    proved for these very numbers: every way in which a record can move the voters" in result.stdout
+    assert "private    proved for these exact numbers: every way in which a record can move the voters" in result.stdout
 
 
 def test_an_answer_on_stdin_is_proved_as_json(answer: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_release_log_is_proved(total: tuple[str, ...], answer: Path, tmp_path:
     assert run("label", str(votes), "--solution", str(answer), *words).exit_code == 0
     result = run("verify", str(log))
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "private    proved for these very numbers\n" in result.stdout
+    assert "private    proved for these exact numbers\n" in result.stdout
     assert "log        3 of 4 releases are spent" in result.stdout
     assert ("total      4 answers are " in result.stdout) == bool(total)
     proof = json.loads(run("verify", str(log), "--json").stdout)

@@ -1,0 +1,72 @@
+"""What statements and answers say alike of a design: its hash, and a ρ of concentrated differential privacy."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.errors import DeltaTooSmall
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import float_above
+
+
+def design_record(
+    mechanism: VoteMechanism, total: Privacy, releases: int, sampling: Sampling | None = None
+) -> dict[str, Any]:
+    """Return what the guarantee depends on and nothing else: no date and no version."""
+    return {
+        "mechanism": mechanism.record(),
+        "sampling": None if sampling is None else sampling.record(),
+        # JSON has no infinity, and a reader must not take a missing proof for a number.
+        "budget": [total.epsilon if total.epsilon < math.inf else None, total.delta],
+        "releases": releases,
+    }
+
+
+def design_hash(design: dict[str, Any]) -> str:
+    """Return the SHA-256 of a design as JSON: keys in order, no spaces, numbers as Python writes them.
+
+    ``design``: the fields ``design`` of a statement, with ``mechanism`` its mechanism's record.
+    """
+    text = json.dumps(design, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
+
+
+def filed(
+    mechanism: VoteMechanism | None, total: Privacy, releases: int, sampling: Sampling | None = None
+) -> dict[str, Any]:
+    """Return the hash and the ρ of a design, as an answer states them; None of each without a mechanism or an ε."""
+    if mechanism is None or total.epsilon == math.inf:
+        return {"design_hash": None, "zcdp": None}
+    design = design_record(mechanism, total, releases, sampling)
+    return {"design_hash": design_hash(design), "zcdp": concentrated(mechanism, releases, sampling)}
+
+
+def concentrated(mechanism: VoteMechanism, releases: int, sampling: Sampling | None = None) -> float | None:
+    """Return a ρ such that this many releases together are ρ-zCDP, rounded up; None where none is proved.
+
+    Source: Bun, Steinke 2016: what is ε-DP is (ε²/2)-zCDP, and ρ adds up; Canonne, Kamath, Steinke 2020: discrete
+    Gaussian noise on counts that differ by ‖Δ‖₂ is (‖Δ‖₂²/(2σ²))-zCDP, as Gaussian noise is.
+    """
+    if sampling is not None:  # samples amplify (ε, δ); no ρ of sampled releases is proved here
+        return None
+
+    def pure(number: int) -> Fraction | None:
+        with suppress(DeltaTooSmall):
+            if (epsilon := mechanism.cost(number, 0.0).epsilon) < math.inf:
+                return Fraction(epsilon) ** 2 / 2
+        return None
+
+    found = [pure(releases)]
+    # Answers of voters that were trained once are not independent given the data: nothing adds up.
+    if mechanism.fresh or not mechanism.private_voters:
+        each = pure(1) if releases > 1 else None
+        found += [None if each is None else releases * each]
+        found += [None if mechanism.concentration is None else releases * mechanism.concentration]
+    return float_above(min(rho for rho in found if rho is not None)) if any(rho is not None for rho in found) else None

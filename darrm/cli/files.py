@@ -17,8 +17,6 @@ def check_writable(path: str | None, option: str) -> None:
         reason = (
             "It is no stream here: answers go to stdout by themselves, with --json as JSON. A file of this name is ./-."
         )
-    elif Path(path).is_dir():
-        reason = "It is a folder."
     else:
         reason = _obstacle(path)
     if reason:
@@ -26,12 +24,14 @@ def check_writable(path: str | None, option: str) -> None:
 
 
 def _obstacle(path: str) -> str:
-    """Return why nothing can be written to a path that is not a folder; empty where it can."""
+    """Return why no file can be written to a path; empty if one can."""
     from tempfile import TemporaryFile
 
     from darrm_opt.durable_file import regular_target
 
     try:
+        if Path(path).is_dir():  # an error where a folder on the way cannot be searched
+            return "It is a folder."
         target = regular_target(path)
     except OSError as err:
         return f"{err.strerror}."

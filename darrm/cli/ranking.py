@@ -165,7 +165,7 @@ def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequenc
             f"{guarantee(question.total)} in all. Shares are expectations under {votes}; ε is proved."
         ),
         columns(heads, rows),
-        f"utility    per query: right − {question.price:g} × wrong",
+        f"utility    per query: right{f' − {question.price:g} × wrong' if question.price else ''}",
         *([f"advice     {found.advice}"] if groups else []),
     ]
     lines += [

@@ -51,7 +51,10 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "nil", "none", "null", "missing", "?", "-", ".", "#n/a"})
 """What stands for votes that are missing, so that it names no voter."""
 
-CHOOSE = "Of missing votes, --missing says what they become."
+CHOOSE = (
+    "Are votes missing? --missing evenly counts them for each class in turn, --missing class for the last class; "
+    "add ,value=-1 if -1 marks them."
+)
 """Advice where votes may be missing."""
 
 _GONE = -1

@@ -174,7 +174,7 @@ def precompute(
         grid = grid or "the grid"
         # Each problem would be looked up: of a large grid a sample is enough to decide.
         if dry_run and problems.size > MAX_EXACT_DRY_RUN:
-            estimate = estimated_plan(grid, problems, store)
+            estimate = estimated_plan(grid, problems, store, _shown(store, store_url))
             answer(as_json({"plan": estimate}) if json else estimate["text"])
             return
         if problems.size > MAX_PROBLEMS:
@@ -271,10 +271,12 @@ def plan_text(record: dict[str, Any]) -> str:
 
 
 def _shown(store: Store, url: str) -> str:
-    """Return where answers will be: a dry run holds a store that is not there yet in memory."""
+    """Return where answers will be: a dry run holds a store that is not there yet in memory, and reads any other."""
     from solver_cache.location import MEMORY, OFF
 
-    return url if store.url == MEMORY and url not in {OFF, MEMORY} else store.url
+    if store.url == MEMORY and url not in {OFF, MEMORY}:
+        return url
+    return store.url if "mode=" in url else re.sub("[?&]mode=ro$", "", store.url)
 
 
 def open_target(url: str, *, dry_run: bool) -> Store:
@@ -332,7 +334,7 @@ def read_plan(grid: str, problems: Grid, store: Store) -> RunPlan:
         return make_plan(problems.specs(), store, design_seconds)
 
 
-def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
+def estimated_plan(grid: str, problems: Grid, store: Store, url: str) -> dict[str, Any]:
     """Return about what is to be done, as plain data, from a sample of the grid; what is wrong in it ends the verb."""
     from darrm_opt.answers.tables import design_seconds
     from solver_cache.precompute.plan import estimate_plan
@@ -343,17 +345,17 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
     text = (
         f"About {estimate.problems:,} problems, of which about {estimate.stored:,} are stored already (from a sample "
         f"of {estimate.sampled:,}).\n"
-        f"Expected work: {work}. Store: {store.url}"
+        f"Expected work: {work}. Store: {url}"
     )
     # Said here, and refused where it would be run: an estimate is what helps to divide it.
     if problems.size > MAX_PROBLEMS:
         text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
     numbers = {name: getattr(estimate, name) for name in ("problems", "stored", "sampled", "seconds")}
-    return {**numbers, "work": work, "store": store.url, "text": text}
+    return {**numbers, "work": work, "store": url, "text": text}
 
 
 def _too_large(grid: str, problems: Grid, store: Store) -> str:
-    estimate = estimated_plan(grid, problems, store)
+    estimate = estimated_plan(grid, problems, store, store.url)
     return (
         f"{grid}: {problems.size:,} combinations, about {estimate['problems']:,} problems and {estimate['work']}: "
         f"expected at most {MAX_PROBLEMS:,} in one run. Divide the grid, by K for example, "

@@ -138,7 +138,7 @@ def _proofs(file: str, options: ProblemOptions, arithmetic: str, checker: str) -
     for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         try:
-            content = _record_in(document)
+            content = _record_in(document, options)
         except DarrmError as err:
             fail(f"{source}: {err}", ExitCode.BAD_INPUT)
         if not isinstance(content, list) and options.given:
@@ -162,8 +162,10 @@ def _proofs(file: str, options: ProblemOptions, arithmetic: str, checker: str) -
             yield prove(question)
 
 
-def _record_in(document: Any) -> Any:
-    """Return the record in a service's answer; what is none of these as it is, with nothing more loaded."""
+def _record_in(document: Any, options: ProblemOptions) -> Any:
+    """Return the record in a service's answer, or the numbers of a γ whose problem the options are; else what came."""
+    if options.given and isinstance(document, dict) and [*document] == ["gamma"]:
+        return document["gamma"]
     if not isinstance(document, dict) or document.keys().isdisjoint(("rule", "mechanism", "design")):
         return document
     from darrm_opt.answers.tables import record_in_answer

@@ -715,7 +715,14 @@ def test_every_tab_prints_a_statement(visiting: Visiting, tmp_path: Path, query:
     visit.tab.wait_for_selector("body.statement")
     visit.tab.emulate_media(media="print")
     text = visit.text("#statement")
-    for part in (*said, f"darrm-opt {__version__}", "sha256:", visit.tab.url, f"{datetime.now(UTC):%Y-%m-%d}", "one record"):
+    for part in (
+        *said,
+        f"darrm-opt {__version__}",
+        "sha256:",
+        visit.tab.url,
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        "one record",
+    ):
         assert part in text
     pages = visit.tab.pdf(path=str(tmp_path / "statement.pdf"), format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1

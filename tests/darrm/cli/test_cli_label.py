@@ -305,13 +305,13 @@ def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
 
 @pytest.mark.parametrize("classes", [None, 3])
 def test_each_kind_of_thing_that_is_no_vote_has_its_own_advice(classes: int | None) -> None:
-    for cell, said in (("", "--missing says"), ("cat", "Number the classes"), ("2020-01-01", "Number the classes")):
+    for cell, said in (("", "--missing evenly"), ("cat", "Number the classes"), ("2020-01-01", "Number the classes")):
         Path("votes.csv").write_text(f"0,1,1,0,1\n0,1,{cell},0,1\n", encoding="utf-8")
         with pytest.raises(InvalidInput, match=rf"Line 2 holds something else\..*{said}") as refusal:
             count_rows("votes.csv", K, 10, classes)
         assert "(votes + 1) // 2" not in str(refusal.value)
     for array, said in (
-        (np.full((3, K), math.nan), "--missing says"),
+        (np.full((3, K), math.nan), "--missing evenly"),
         (np.full((3, K), "cat"), "Number the classes"),
         (np.full((3, K), np.datetime64("2020-01-01")), "leave their columns out"),
     ):
@@ -320,7 +320,7 @@ def test_each_kind_of_thing_that_is_no_vote_has_its_own_advice(classes: int | No
             count_rows("votes.npy", K, 10, classes)
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for column, said in (
-        ([None, 1], "--missing says"),
+        ([None, 1], "--missing evenly"),
         (["a", "b"], "Number the classes"),
         (np.array(["2020", "2021"], dtype="M8[ns]"), "leave their columns out"),
     ):
@@ -362,7 +362,7 @@ def test_votes_that_are_missing_are_refused_until_it_is_said_what_they_become() 
     assert mechanism.exit_code == 0
     Path("votes.csv").write_text("a,b,c,d,e\n1,1,1,,\n0,0,,,NA\n2,2,2,2,0\n", encoding="utf-8")
     asked = ("label", "votes.csv", "--solution", "m.json", *_to("log", "l.csv"), "--queries", "4")
-    assert "Of missing votes, --missing says what they become." in refused(*asked)
+    assert "Are votes missing? --missing evenly counts them for each class in turn, --missing class" in refused(*asked)
     assert not Path("log").exists()
     for wrong in ("random", "evenly,value=x", "evenly,value=1", "class,row=3"):
         assert "--missing: " in refused(*asked, "--missing", wrong)
@@ -705,7 +705,7 @@ def test_every_verb_that_reads_votes_takes_missing_ones() -> None:
         ("solve", "--K", "5", "--classes", "2", "--abstention", "--affected", "1", "--target-epsilon", "1"),
         ("cost", "gnmax", "--K", "5", "--classes", "3", "--sigma", "3", "--delta", "1e-3", "--unpublished"),
     ):
-        assert "--missing says" in refused(*asked, "--votes", "past.csv")
+        assert "--missing evenly" in refused(*asked, "--votes", "past.csv")
         assert "--missing" in refused(*asked, "--votes", "past.csv", "--missing", "evenly,value=1")
         assert "--missing" in refused(*asked, "--missing", "evenly")
         found, same = (run_json(*asked, "--votes", name, "--missing", "evenly") for name in ("past.csv", "filled.csv"))

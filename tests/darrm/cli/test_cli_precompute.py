@@ -121,9 +121,12 @@ def test_the_options_of_a_grid_are_its_quantities() -> None:
 
 def test_a_dry_run_names_the_store_that_a_run_fills(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'answers.sqlite'}"
-    found = run_json("precompute", "--K", "3", "--epsilon", "0.5", "--m", "2", "--dry-run", "--url", store)
-    assert found["plan"]["store"] == store
+    asked = ("precompute", "--K", "3", "--epsilon", "0.5", "--m", "2", "--url", store)
+    assert run_json(*asked, "--dry-run")["plan"]["store"] == store
     assert not (tmp_path / "answers.sqlite").exists()
+    assert run(*asked).exit_code == 0
+    found = run_json(*asked, "--dry-run")["plan"]  # reads the store that is there now
+    assert (found["store"], found["stored"]) == (store, 1)
 
 
 def test_a_grid_of_profiles_is_stored_exported_and_read_again(tmp_path: Path, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -270,6 +271,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     )
     assert refused("solve", option, "none/gamma.png").startswith(expected)
     assert refused("solve", option, "folder.png").endswith("It is a folder.")
+
+    def denied(path: Path) -> bool:  # as in a folder that this user may not even search; root may search them all
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    assert refused("solve", option, "hidden/gamma.png").endswith("Permission denied.")
 
 
 def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,8 @@ def test_an_answer_on_stdin_is_proved_as_json(answer: Path) -> None:
 
 def test_a_bare_list_is_proved_for_the_options_problem(answer: Path) -> None:
     gamma = json.dumps(json.loads(answer.read_text())["gamma"])
-    assert run("verify", "-", *PROBLEM, given=gamma).exit_code == 0
+    for numbers in (gamma, f'{{"gamma": {gamma}}}'):
+        assert run("verify", "-", *PROBLEM, given=numbers).exit_code == 0
     assert run("verify", "-", *PROBLEM, "--K", "5", "--affected", "3", given=gamma).exit_code == 0
     assert run("verify", "-", "--m", "2", "--epsilon", "0.49", given=gamma).exit_code == ExitCode.NOT_PRIVATE
 

@@ -278,6 +278,11 @@ def test_the_unit_starts_what_exists_and_is_confined(tmp_path: Path) -> None:
     assert variables(text) <= {PREFIX + name.upper() for name in Settings.model_fields}
     stop = int(re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[0])
     assert stop > Settings.model_fields["stop_seconds"].default + KILL_SECONDS
+    # The owner of a folder may replace the files in it: keys and settings must not be in one of the service's.
+    assert re.findall(r"^\w+Directory=.*$", text, re.MULTILINE) == [
+        "StateDirectory=darrm",
+        "WorkingDirectory=/var/lib/darrm",
+    ]
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     unit = tmp_path / UNIT.name  # its program is installed where it says, and not here

@@ -43,6 +43,8 @@ def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None
         "delta": 1e-5,
         "account": cost.account,
         "sampling": None,
+        "design_hash": told["design_hash"],  # tests of statements compare it
+        "zcdp": 20 * 2 / (2 * 20.0**2),
         "curve": None,
     }
     assert client.get("/v1/cost", params=GIVEN).json() == told

@@ -118,17 +118,20 @@ def test_a_plan_is_stated_with_its_queries() -> None:
         *("plan", "--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5"),
         *("--total-epsilon", "3", "--total-delta", "1e-3", "--json"),
     )
-    found = stated(written(json.loads(plan.stdout)))
+    told = json.loads(plan.stdout)
+    found = stated(written(told))
+    assert [told[name] for name in ("design_hash", "zcdp")] == [found[name] for name in ("design_hash", "zcdp")]
     assert (found["subject"], found["epsilon"], found["delta"]) == ("plan", 3.0, 1e-3)
     assert found["releases"] == {"allowed": 5}
 
 
 def test_what_was_planned_with_a_sampling_says_so() -> None:
-    run(
+    told = run_json(
         *("cost", "gnmax", "--K", "10", "--classes", "4", "--queries", "20", "--sigma", "2", "--delta", "1e-5"),
         *("--records", "5452", "--sample", "40", "--output", "file.json"),
     )
     found = stated("file.json")
+    assert (told["design_hash"], told["zcdp"]) == (found["design_hash"], None)
     assert "one record more" in found["neighbours"]
     assert any("in secret" in text for text in found["assumptions"])
     assert found["design"]["sampling"]["records"] == 5452
@@ -186,6 +189,8 @@ def test_saved_answers_of_a_service_are_proved_and_stated(
         proof, found = run_json("verify", written(each)), stated("file.json")
         assert proof["private"] is True
         assert (found["epsilon"], found["delta"], found["releases"]["allowed"]) == (*total, releases)
+        shown = each.get("design", each)
+        assert (shown["design_hash"], shown["zcdp"]) == (found["design_hash"], found["zcdp"])
         assert proof.get("total", {"queries": 1})["queries"] == releases
     for change in ({"utility": 0.999}, {"total": {"epsilon": 0.1, "delta": 0.0}}, {"sampling": {"records": 9}}):
         (name,) = change

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, Self
 from darrm_client.connect import connect
 from darrm_client.errors import Deadline, error_of
 from darrm_client.jobs import DesignsClient, JobsClient
-from darrm_opt.answers import as_list, budget_body, design, draw_body, drawn_problem, numbers, sampling_body
+from darrm_opt.answers import as_list, budget_body, design, draw_body, numbers, sampling_body
 from darrm_opt.answers.verification import (
     VerifiedAnswer,
     member,
     verify_answer,
-    verify_options,
-    verify_plan,
 )
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.design.certificate import Arithmetic, Certificate
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design.sweep import DIGITS, Parameter
-from darrm_opt.errors import DarrmError, InvalidInput, Rule, VerificationFailed
+from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
@@ -403,95 +401,33 @@ class DarrmClient:
                 of its own.
 
         Raises:
-            InvalidInput: groups of voters that are all alike, or with a draw; or numbers out of range.
-            AnswerNotFound: the client reads a table file, which has no plans for more classes.
+            InvalidInput: groups of voters with a draw; or numbers out of range.
         """
-        draw = draw_body(bags)
-        if not problem.is_binary or getattr(prior, "weights", None) is not None:
-            for name, value in draw.items():
-                if value is not None:
-                    raise InvalidInput(name, value, Rule("is for two classes and voters that are alike"))
-            asked = {"fresh": fresh, "least_accuracy": least_accuracy, "time_limit": time_limit}
-            return self._table_plan(problem, queries, total, prior or "dirichlet(1)", sampling, asked, timeout)
-        if not isinstance(prior, str | None):
-            raise InvalidInput("prior", prior, "a text, for voters that are alike")
-        prior = prior or "rectangular"
-        from darrm_opt.answers.library_types import plan_of, table_plan_of
-        from darrm_opt.planning.question import Question
-
-        # With a draw, chance decides whom a record reaches: all K is then a default, and no claim.
-        affected = None if bags is not None and problem.affected == problem.K else problem.affected
-        # Built here: the proofs below are of this question, whatever the answer says that it answers.
-        question = Question.of(
-            problem.K,
-            problem.voter,
-            queries,
-            total,
-            affected,
-            prior,
-            fresh=fresh,
-            least_accuracy=least_accuracy,
-            bags=bags,
-            sampling=sampling,
-        )
-        body = budget_body(problem, queries, total)
-        body |= {"prior": prior, "fresh": fresh, "least_accuracy": question.least_accuracy}
-        asked = body | draw | sampling_body(sampling) | {"time_limit": time_limit}
-        answer = self._ask("plan", asked, timeout)
-        # Voters that are not private: the best option's mechanism is proved. Private ones that draw for themselves are
-        # fresh voters with an amplified ε, and each γ is proved for these.
-        if question.sampling is not None:
-            return table_plan_of(verify_options(answer, question.problem, queries, sampling), question)
-        drawn = problem if sampling is None else drawn_problem(problem, sampling)
-        stated = body | draw | {"epsilon": numbers(drawn)["epsilon"], "Delta": numbers(drawn)["Delta"]}
-        return plan_of(verify_plan(answer, drawn, stated, trained_once=not fresh and queries > 1), question)
-
-    def _table_plan(
-        self,
-        problem: Problem,
-        queries: int,
-        total: Privacy,
-        prior: str | PluralityObjective,
-        sampling: Sampling | None,
-        asked: dict[str, Any],
-        timeout: float | None,
-    ) -> Plan:
-        """Return the plan of votes among classes, or of groups of voters."""
-        from darrm_opt.answers.class_plans import verify_group_plan
-        from darrm_opt.answers.library_types import table_plan_of
-        from darrm_opt.planning.group_plan import group_question
-        from darrm_opt.planning.question import Question
+        from darrm_opt.questions.plan import ReleasePlan
         from darrm_opt.tables.objective import PluralityObjective, objective_for
         from darrm_opt.tables.record import group_records
 
-        goal = objective_for(problem, prior)
-        if not isinstance(goal, PluralityObjective):
-            raise InvalidInput("prior", str(prior), "a prior of the votes")
-        # A plan is for a total: it stands where the target of one answer was.
-        within: Problem = replace(problem, target=total, abstention=goal.price > 0)
-        body: dict[str, Any] = {"classes": within.classes, "affected": within.affected, "queries": queries}
-        body |= {"prior": str(goal), "ties": goal.ties, "price": goal.price}
-        body |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
-        fresh, least = asked["fresh"], asked["least_accuracy"]
-        body |= {name: value for name, value in asked.items() if value is not None}
-        if within.is_public:
-            of_voters: dict[str, Any] = {"classes": within.classes, "least_accuracy": least, "sampling": sampling}
-            question = Question.of(within.K, None, queries, total, within.affected, goal, **of_voters)
-            del body["fresh"]  # these voters are not private, whatever their randomness
-            answer = self._ask("plurality/options", body | {"K": within.K} | sampling_body(sampling), timeout)
-            return table_plan_of(verify_options(answer, within, queries, sampling), question)
-        if sampling is not None:
-            raise InvalidInput("sampling", sampling, Rule("cannot be combined with groups of voters"))
-        # Voters that are alike have a plan of another shape, and one question has one answer.
-        if goal.weights is None and (within.merged.is_binary or within.merged.is_public):
-            accepted = "voters that are not alike, or private ones among more than two classes"
-            raise InvalidInput("problem", str(problem), accepted, "Voters that are alike are one group.")
-        voters = group_records(within.groups)
-        for group, weight in zip(voters, goal.weights or (), strict=False):
-            group["weight"] = weight
-        question = group_question(within, goal, queries, fresh=fresh, least_accuracy=least)
-        answer = self._ask("plan", body | {"groups": voters}, timeout)
-        return table_plan_of(verify_group_plan(answer, within, goal, queries, fresh=question.fresh), question)
+        asked: dict[str, Any] = {"fresh": fresh, "least_accuracy": least_accuracy, "time_limit": time_limit}
+        asked |= draw_body(bags) | sampling_body(sampling)
+        if problem.is_binary and getattr(prior, "weights", None) is None:
+            if not isinstance(prior, str | None):
+                raise InvalidInput("prior", prior, "a text, for voters that are alike")
+            asked |= budget_body(problem, queries, total) | {"prior": prior}
+        else:
+            goal = objective_for(problem, prior or "dirichlet(1)")
+            if not isinstance(goal, PluralityObjective):
+                raise InvalidInput("prior", str(prior), "a prior of the votes")
+            voters: dict[str, Any] = {"K": problem.K, "epsilon": "inf"}
+            # A plan is for a total: it stands where the target of one answer was.
+            if not replace(problem, target=total).is_public:
+                weights = goal.weights or [1.0] * len(problem.groups)
+                groups = zip(group_records(problem.groups), weights, strict=True)
+                voters = {"groups": [group | {"weight": weight} for group, weight in groups]}
+            asked |= voters | {name: getattr(problem, name) for name in ("classes", "affected")}
+            asked |= {"prior": str(goal), "ties": goal.ties, "price": goal.price, "queries": queries}
+            asked |= {"total_epsilon": total.epsilon, "total_delta": total.delta}
+        found: Plan = self.ask(ReleasePlan.of(asked), timeout=timeout)
+        return found
 
     def table(
         self,
@@ -593,8 +529,8 @@ class DarrmClient:
             ClientError: the service refused or did not answer.
             VerificationFailed: its answer does not hold.
         """
+        question.check()
         answered = question.canonical()
-        answered.check()
         return answered.verify(self._ask(answered.path, answered.record(), timeout))
 
     def estimate(

@@ -27,10 +27,8 @@ from darrm_client.errors import (
     ServiceUnreachable,
 )
 from darrm_client.http_backend import HttpBackend, Transport
-from darrm_opt.answers import DRAW
 from darrm_opt.answers.tables import shown_baselines, stored_table, table_spec, utilities_to_dict
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem
 from darrm_opt.record import (
     CORE,
     DesignSpec,
@@ -130,11 +128,9 @@ class TableBackend:
         self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "gamma": self._gamma,
             "gamma/batch": self._batch,
-            "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._table,
             "table": self._table,
-            "plurality/options": self._options,
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
@@ -173,12 +169,6 @@ class TableBackend:
         if not groups:
             answer |= utilities_to_dict(spec, shown_baselines(spec.problem, spec.objective))
         return answer
-
-    @staticmethod
-    def _options(body: dict[str, Any]) -> Any:
-        raise AnswerNotFound(
-            f"A table has no options for {body['classes']} classes: darrm_opt.plurality designs them here."
-        )
 
     def designs(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a table has no tags."""
@@ -248,20 +238,6 @@ class TableBackend:
             details = {"type": "urn:darrm-opt:problem:not-stored", "status": 404, "detail": str(err)}
             return {"status": 404, "answer": None, "pending": None, "problem": details}
 
-    def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.accounting import plan_releases
-        from darrm_opt.answers.class_plans import design_options, options_argument, plan_group_options
-
-        if "groups" in body:
-            return plan_group_options(body, _no_report)
-        if "records" in body and body["epsilon"] == "inf":
-            total = Privacy(body["total_epsilon"], body["total_delta"])
-            return design_options(
-                options_argument(Problem(body["K"], NOT_PRIVATE, total, body["affected"], classes=2), body), _no_report
-            )
-        draw = {name: body[name] for name in DRAW if name in body and "records" not in body}
-        return plan_releases({**body, "problem": _voters(body), "draw": draw}, _no_report)
-
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict
 
@@ -280,12 +256,6 @@ def _no_report(_: Any) -> None:
 
 def _spec(body: dict[str, Any]) -> DesignSpec:
     return DesignSpec(problem_from_record(body), body["objective"], body["shape"])
-
-
-def _voters(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the problem of a request about a total; its target is not used, but a problem has one."""
-    voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
-    return {**voters, "target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
 
 
 def open_table(path: Path, argument: str = "url") -> Store:

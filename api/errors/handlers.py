@@ -24,7 +24,7 @@ from api.errors.problem_details import (
     WorkLimitExceeded,
     problem_type_of,
 )
-from api.schemas.fields import DECLARED, LIMITS, OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN, field_of
+from api.schemas.fields import DECLARED, LIMITS, SAMPLES_ARE_TAKEN, field_of
 from darrm_opt.answers import SAMPLING
 from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate
@@ -109,7 +109,7 @@ def validation_problem(err: RequestValidationError) -> ProblemDetails:
             field, detail = _field_and_detail(error)
             details.setdefault(field, detail)  # a union complains once for each of its members
         else:  # counted alone: a text for each of a thousand takes long
-            others.add(str(_place(error)[:2][-1]))
+            others.add(str(error["loc"][:2][-1]))
     errors = [FieldProblem(field=field, detail=detail) for field, detail in details.items()]
     count = len(others - details.keys())
     remainder = [f"And {count} more errors."] if count else []
@@ -123,16 +123,9 @@ async def _handle_validation_error(_: Request, err: RequestValidationError) -> J
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
 
 
-def _place(error: dict[str, Any]) -> list[Any]:
-    """Return where an error is: in the query or the body, in which field, and where in that."""
-    location, *path = error["loc"]
-    is_name = error["type"] in _NAME_ERRORS and len(path) == 1  # a field may be called like a body
-    return [location, *(path if is_name or path[:1] not in ([OF_GROUPS], [OF_VOTERS]) else path[1:])]
-
-
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     """Return the field and the text for one error of pydantic or `api.routes.requests`."""
-    location, *path = _place(error)
+    location, *path = error["loc"]
     if error["type"] in _WHOLE_ERRORS or not path:
         return str(location), _detail_of_whole(str(location), error)
     field = str(path[0])

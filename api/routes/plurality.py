@@ -21,15 +21,12 @@ from api.routes.requests import Service, create_router, get_and_post, respond, s
 from api.schemas.designs import DesignId
 from api.schemas.plurality import (
     PluralityAnswer,
-    PluralityOptionsAnswer,
-    PluralityOptionsRequest,
     PluralityRequest,
     TableAnswer,
     TableDesignAnswer,
     TableRequest,
 )
 from api.service.design_service import ACCOUNT_TIMES, DesignService
-from darrm_opt.answers.class_plans import options_argument, options_seconds
 from darrm_opt.answers.tables import group_answer_seconds, plurality_seconds, stored_table, table_spec
 from darrm_opt.tables.record import GROUP_KIND, KIND, TableSpec, problem_record
 
@@ -57,24 +54,6 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
     is_stored = await _is_stored(argument, service)
     seconds = STORED_SECONDS if is_stored else await service.run_in_thread(plurality_seconds, problem)
     return await respond(request, service, "plurality", argument, seconds, params)
-
-
-@get_and_post(
-    router,
-    "/plurality/options",
-    PluralityOptionsRequest,
-    summary="Every mechanism for queries among any number of classes within a total",
-    response_model=PluralityOptionsAnswer,
-    responses=JOB_RESPONSES,
-)
-async def plurality_options(params: PluralityOptionsRequest, request: Request, service: Service) -> Response:
-    """Design all releases together by every mechanism; say what share of the answers is right, wrong, or no class."""
-    require_json(request)
-    service.check_voters(params.K, ACCOUNT_TIMES)
-    problem = await service.run_in_thread(params.problem)
-    seconds = await service.run_in_thread(options_seconds, problem, params.queries)
-    argument = options_argument(problem, params.model_dump())
-    return await respond(request, service, "plurality/options", argument, seconds, params)
 
 
 @router.get(

@@ -21,7 +21,7 @@ from api.responses import (
     table_response,
 )
 from api.routes.requests import Service, StrictRoute, find_answer, get_and_post
-from api.schemas.questions import model_of_answer, model_of_question
+from api.schemas.questions import json_type, model_of_question
 from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending, check_scenarios
 from darrm_opt.design.objective import as_objective
 from darrm_opt.questions import QUESTIONS
@@ -43,7 +43,7 @@ def _seconds(asked: Question, service: DesignService) -> float:
             if specs
             else "The search solves many problems, and solving is off on this server."
         )
-    return asked.seconds_beside(present)
+    return asked.canonical().seconds_beside(present)
 
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
@@ -57,12 +57,12 @@ def add(question: type[Question]) -> None:
     documentation: dict[str, Any] = {
         "tags": [question.tag],
         "summary": question.summary,
-        "response_model": model_of_answer(question.answers),
+        "response_model": json_type(question.answers),
         "responses": responses | ({200: table_content(question.table)} if question.table else {}),
     }
     path, route = f"/{question.path}", _route(question, model)
     if question.by_query:
-        get_and_post(router, path, model, **documentation)(route)
+        get_and_post(router, path, model_of_question(question, query=True), **documentation)(route)
     else:
         router.add_api_route(path, route, methods=["POST"], name=f"post_{route.__name__}", **documentation)
 
@@ -70,7 +70,7 @@ def add(question: type[Question]) -> None:
 def _route(question: type[Question], model: Any) -> Callable[..., Any]:
     async def route(params: Any, request: Request, service: Service) -> Response:
         form = negotiated_form(request, TABLES if question.table else (JSON,))
-        asked = question(**vars(params))
+        asked = question.of(vars(params))
         service.check_voters(asked.voters, ACCOUNT_TIMES if question.takes_more_voters else 1)
         design, cached = asked.needs(), False
         if design is not None:  # found as by `POST /v1/gamma`: stored, or a job

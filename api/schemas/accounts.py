@@ -1,8 +1,8 @@
-"""Accounts of many releases: composition, the cost of a mechanism and its calibration, as requests and answers."""
+"""Accounts of many releases: composition, as a request and an answer."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field, FiniteFloat
 
@@ -22,61 +22,16 @@ from api.schemas.fields import (
     StatedProfile,
     TargetEpsilon,
     VoterDelta,
-    Voters,
     about,
 )
-from darrm_opt.answers import DRAW
+from api.schemas.questions import model_of_answer
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
-from darrm_opt.privacy_curves import profile_in_total, remote_curve
-from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy
-from darrm_opt.questions.design import Design, nats
-from darrm_opt.record import DesignSpec
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
+from darrm_opt.questions.design import nats
+from darrm_opt.questions.voters import EachAnswer
 
 Queries = Annotated[int, about("queries")]
-
-TotalEpsilon = Annotated[FiniteFloat, about("total_epsilon")]
-
-TotalDelta = Annotated[FiniteFloat, about("total_delta")]
-
-
-class BudgetFields(RequestModel):
-    """Releases, and the privacy of all of them together."""
-
-    queries: Queries = 1
-    total_epsilon: TotalEpsilon
-    total_delta: TotalDelta = 0.0
-
-    def total(self) -> Privacy:
-        """Return the privacy of all releases."""
-        return Privacy(self.total_epsilon, self.total_delta)
-
-
-class TotalRequest(BudgetFields):
-    """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all together."""
-
-    K: Voters
-    epsilon: OptionalVoterEpsilon = None
-    Delta: VoterDelta = 0.0
-    profile: StatedProfile = None
-    affected: Affected = None
-    fresh: Fresh = False
-    n: Annotated[int | None, about("n")] = None
-    subsample_size: Annotated[int | None, about("subsample_size")] = None
-    replacement: Annotated[bool, about("replacement")] = True
-
-    def draw(self) -> dict[str, Any]:
-        """Return how the voters' subsamples are drawn; `sampling` is a field of every such request."""
-        return {name: getattr(self, name) for name in DRAW}
-
-    def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
-        """Return a design for these voters, at some target of no account."""
-        given: dict[str, Any] = {}
-        if self.profile is not None:
-            share = self.K, self.queries, self.total_delta, self.affected
-            voter = profile_in_total(remote_curve(self.profile), *share, fresh=self.fresh)
-            given = {"profile": [list(point) for point in voter.points], "delta": self.total_delta or None}
-        return Design.of(vars(self) | {"target_epsilon": 1.0, "objective": objective, **given}).spec()
 
 
 class ComposeRequest(RequestModel):
@@ -129,27 +84,10 @@ class AccountAnswer(AnswerModel):
     method: str | None = Field(default=None, description="Which account is the best.")
 
 
-class EachAnswer(AnswerModel):
-    """Privacy of one release."""
-
-    epsilon: FiniteFloat = Field(description="ε of one release [nats].")
-    delta: FiniteFloat = Field(description="δ of one release [probability].")
-
-
-class SuggestionAnswer(AnswerModel):
-    """A change of the request that makes an option useful; proved."""
-
-    change: Literal["queries", "total"] = Field(description="What to change.")
-    queries: int | None = Field(description="How many would fit [releases]; null: without limit.")
-    total: EachAnswer = Field(description="Within which total.")
-    accuracy: FiniteFloat = Field(description="At least this [probability].")
-    words: str = Field(description="The same in words.")
-
-
 class ComposeAnswer(AnswerModel):
     """The total by every sound account."""
 
-    each: EachAnswer
+    each: model_of_answer(EachAnswer)  # type: ignore[valid-type]  # a model that is made
     queries: int = Field(description="Number of releases [releases].")
     fresh: bool = Field(description=f"Whether the voters were taken to be fresh; false where there are none. {FRESH}")
     problem: ProblemAnswer | None = Field(description="The problem; null where only (ε, δ) of one release was given.")

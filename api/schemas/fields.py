@@ -22,8 +22,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.answers import SAMPLING, sampling_of
 from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import as_objective, forms
@@ -168,15 +166,6 @@ ProfileAnswer = Annotated[
 ]
 """Profile of a voter in an answer."""
 
-GroupProfileAnswer = Annotated[
-    list[list[FiniteFloat]] | None,
-    Field(
-        description="Points (ε, δ) of the privacy profile of one voter's answer; left out where ε and Δ are all.",
-        exclude_if=lambda profile: profile is None,
-    ),
-]
-"""Profile of the voters of a group in an answer."""
-
 VoterDelta = Annotated[FiniteFloat, about("Delta")]
 
 ReleaseDelta = Annotated[FiniteFloat | None, about("delta")]
@@ -261,33 +250,6 @@ class RequestModel(BaseModel):
         return value
 
 
-class SampledRequest(RequestModel):
-    """Base of requests about queries that may have a fresh sample of the records each."""
-
-    records: Annotated[int | None, about("records")] = None
-    sample: Annotated[int | None, about("sample")] = None
-    sampling: Annotated[
-        str | None,
-        about(
-            "sampling",
-            words="How: poisson (the default), without-replacement, random-allocation, each-voter or "
-            "each-voter-with-replacement",
-        ),
-    ] = None
-    neighbours: Annotated[str | None, about("neighbours")] = None
-    labels: Annotated[int | None, about("labels")] = None
-    among: Annotated[int | None, about("among")] = None
-    times: Annotated[int | None, about("times")] = None
-
-    def as_sampling(self) -> Sampling | None:
-        """Return how records are drawn anew for every query."""
-        return sampling_of(self.sampling_fields())
-
-    def sampling_fields(self) -> dict[str, Any]:
-        """Return the fields of it that are given."""
-        return {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
-
-
 class PageRequest(RequestModel):
     """Base of requests for a list, page by page."""
 
@@ -318,6 +280,3 @@ SAMPLES_ARE_TAKEN = (
     "Samples of the records are taken by /v1/plan without groups, /v1/plurality/options, /v1/cost and /v1/calibrate."
 )
 """Advice where a field of a sample is not one of the request."""
-
-OF_VOTERS, OF_GROUPS = "of voters", "of groups"
-"""Which of two bodies a plan has: errors of its fields are located behind that."""

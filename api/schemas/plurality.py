@@ -7,41 +7,28 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import FieldError
-from api.schemas.accounts import BudgetFields, EachAnswer, SuggestionAnswer
 from api.schemas.fields import (
     Affected,
     AnswerModel,
-    GroupProfileAnswer,
     LabelPrice,
     MovedVotes,
-    OptionalVoterEpsilon,
     RequestModel,
-    SampledRequest,
-    StatedProfile,
     StatedTargets,
     TargetsAnswer,
     Ties,
-    TimeLimit,
-    VoterDelta,
     Voters,
     about,
     read_by,
 )
-from api.schemas.questions import model_of_answer
+from api.schemas.questions import model_of_answer, model_of_question
 from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
-from darrm_opt.mechanisms import calibrated_names
-from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.privacy_curves import GROUP_POINTS, remote_curve, remote_targets, stated_profile
-from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem, VoterGroup
-from darrm_opt.questions.design import nats
-from darrm_opt.questions.sampled import AllocationAnswer, SamplingAnswer
-from darrm_opt.questions.voters import prior_of
+from darrm_opt.privacy_curves import remote_targets
+from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem
+from darrm_opt.questions.voters import GroupAnswer, GroupFields, voter_groups
 from darrm_opt.tables.objective import PluralityObjective, TableObjective, as_table_objective
-from darrm_opt.tables.priors import is_class_prior, parse_prior
-
-_Sampling = model_of_answer(SamplingAnswer) | model_of_answer(AllocationAnswer)
+from darrm_opt.tables.priors import parse_prior
 
 MAX_RULE_QUERIES = 10**6
 """Most releases that share the target of one rule: the privacy of each is then found in half a second."""
@@ -50,8 +37,6 @@ MAX_RULE_QUERIES = 10**6
 TableEpsilon = Annotated[FiniteFloat, about("target_epsilon", words="ε of the release [nats]")]
 
 TableDelta = Annotated[FiniteFloat, about("delta", otherwise="")]
-
-LeastAccuracy = Annotated[FiniteFloat | None, about("least_accuracy", otherwise="from 1/classes on")]
 
 
 def target_of(epsilon: float, delta: float) -> Privacy:
@@ -105,28 +90,6 @@ class PluralityRequest(PluralityFields):
         return self.within(target, abstention=self.abstention)
 
 
-class PluralityOptionsRequest(PluralityFields, BudgetFields, SampledRequest):
-    """Queries and a total: which mechanism for all of them is the best?"""
-
-    least_accuracy: LeastAccuracy = None
-    time_limit: TimeLimit = None
-
-    def problem(self) -> Problem:
-        """Return the problem with the total as its target."""
-        total, sampling = self.total(), self.as_sampling()
-        check_accuracy(self.least_accuracy, self.classes)
-        if self.classes == 2 and (sampling is not None or self.price > 0) and not is_class_prior(self.prior):
-            prior_of(self.prior, self.K)
-            return Problem(self.K, NOT_PRIVATE, total, self.affected, classes=2)
-        return self.within(total)
-
-
-def check_accuracy(least_accuracy: float | None, classes: int) -> None:
-    """Refuse an accuracy that is no more than a guess."""
-    if least_accuracy is not None and least_accuracy < 1 / classes:
-        raise InvalidInput("least_accuracy", least_accuracy, FIELDS["least_accuracy"].accepted)
-
-
 class PluralityProblemAnswer(AnswerModel):
     """A problem of one release, in canonical numbers."""
 
@@ -164,125 +127,11 @@ class PluralityAnswer(TableAnswer):
     rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; of Gaussian noise 1/σ [1/votes].")
 
 
-class PluralityOption(AnswerModel):
-    """A mechanism for all queries within the total: what it achieves and what it costs."""
-
-    name: str = Field(description=f"optimal, optimal_sequence, {CONFIDENT}, or one of {', '.join(calibrated_names())}.")
-    right: FiniteFloat = Field(description="Share of the queries answered by the plurality, in expectation.")
-    wrong: FiniteFloat = Field(description="Share answered by another class.")
-    abstained: FiniteFloat = Field(description="Share answered by ⊥, no class.")
-    utility: FiniteFloat = Field(description="right − price·wrong, a query.")
-    epsilon: FiniteFloat = Field(description="ε of all answers together at the total's δ, proved [nats].")
-    account: str = Field(description="How it was proved.")
-    parameters: dict[str, FiniteFloat] = Field(
-        description="What was chosen: sigma, check_sigma, threshold [votes] and cap [labels]; or the epsilon and "
-        "delta of each release, and its rate [nats a vote] where there is no table."
-    )
-    gap: FiniteFloat | None = Field(
-        description="Of the optimum: no table of the same (ε, δ) each has a utility more "
-        "than this above it; null of other options."
-    )
-
-
-class GroupAnswer(AnswerModel):
-    """A group, in canonical numbers."""
-
-    K: int = Field(description="Number of voters [voters].")
-    epsilon: FiniteFloat | Literal["inf"] | None = Field(
-        default=None,
-        description="ε of one voter's answer [nats]; left out where a profile is stated.",
-        exclude_if=lambda epsilon: epsilon is None,
-    )
-    Delta: FiniteFloat | None = Field(
-        default=None,
-        description="Δ of one voter's answer [probability]; left out where a profile is stated.",
-        exclude_if=lambda Delta: Delta is None,
-    )
-    profile: GroupProfileAnswer = None
-
-
-class PluralityOptionsAnswer(AnswerModel):
-    """Every mechanism for all queries within a total, the best first."""
-
-    K: int = Field(description="Number of voters [voters].")
-    classes: int = Field(description="Number of classes [classes].")
-    queries: int = Field(description="Answers wanted [releases].")
-    total: EachAnswer = Field(description="(ε, δ) of all answers together.")
-    affected: int = Field(description="How many votes one record can move [votes].")
-    prior: str = Field(description="How votes fall.")
-    ties: Literal["excluded", "any"] = Field(description="What a vote without a single leader counts as.")
-    price: FiniteFloat = Field(description="Cost of a wrong label [labels].")
-    samples: int | None = Field(
-        description="How many vote counts were drawn from the prior where there are too many to list: "
-        "then shares are estimates."
-    )
-    options: list[PluralityOption] = Field(description="In order of decreasing utility.")
-    sampling: _Sampling | None = Field(  # type: ignore[valid-type]  # a model that is made
-        default=None, description="How records are drawn anew for every query; null where all are in every query."
-    )
-    verdict: Literal["plain majority", "noisy majority", "none"] = Field(
-        default="noisy majority", description="none: no option is of use; plain majority: no noise is needed."
-    )
-    advice: str = Field(default="", description="What to do and why, in words.")
-    suggestions: list[SuggestionAnswer] = Field(
-        default=[], description="If no option is useful: changes that make one useful."
-    )
-    warnings: list[str] = Field(default=[], description="What the person who asked should reconsider.")
-    groups: list[GroupAnswer] | None = Field(
-        default=None, description="The voters of a plan for groups; null where they are alike."
-    )
-    mechanism: dict[str, Any] | None = Field(
-        description="The mechanism of the best option, as `darrm plan --output` writes it: for `darrm label`; null for "
-        "groups whose plurality needs no noise, or where nothing fits."
-    )
-    design_hash: str | None = Field(
-        default=None,
-        description="Hash of its design, as `darrm statement` has it for this answer; null where there is none.",
-    )
-    zcdp: FiniteFloat | None = Field(
-        default=None, description="A ρ for which its answers together are ρ-zCDP; null where none is proved."
-    )
-
-
-class GroupFields(RequestModel):
-    """Voters that are alike."""
-
-    K: Voters
-    epsilon: OptionalVoterEpsilon = None
-    Delta: VoterDelta = 0.0
-    profile: StatedProfile = None
-    weight: Annotated[FiniteFloat, about("weight")] = 1.0
-
-
-Groups = Annotated[list[GroupFields], about("groups")]
-
-
-def _voter_of(group: GroupFields) -> Privacy:
-    """Return the privacy of a group's voters: (ε, Δ), or what they state."""
-    if group.profile is None:
-        return Privacy(nats(group.epsilon), group.Delta)
-    for name in ("epsilon", "Delta"):
-        if (value := getattr(group, name)) != GroupFields.model_fields[name].default:
-            raise InvalidInput(name, value, Rule("cannot be combined with profile"))
-    return stated_profile(remote_curve(group.profile), points=GROUP_POINTS)
-
-
-def voter_groups(fields: list[GroupFields]) -> list[VoterGroup]:
-    """Return the groups of a request."""
-    groups = []
-    for place, group in enumerate(fields):
-        try:
-            groups.append(VoterGroup(group.K, _voter_of(group)))
-        except InvalidInput as err:
-            raise InvalidInput(f"groups[{place}].{err.argument}", err.value, err.accepted, err.advice) from err
-    return groups
-
-
 class TableRequest(RequestModel):
     """Groups of voters, classes and a target: which release of their votes is the best?"""
 
     classes: Annotated[int, about("classes", most=MAX_GROUP_CLASSES)] = 2
-    groups: Groups
+    groups: Annotated[list[model_of_question(GroupFields)], about("groups")]  # type: ignore[valid-type]  # a model that is made
     target_epsilon: Annotated[FiniteFloat | None, about("target_epsilon", words="ε of the release [nats]")] = None
     delta: TableDelta = 0.0
     targets: StatedTargets = None
@@ -322,7 +171,7 @@ class TableRequest(RequestModel):
         else:
             target = target_of(self.target_epsilon, self.delta)
         return Problem(
-            groups=voter_groups(self.groups),
+            groups=voter_groups([GroupFields.of(vars(group)) for group in self.groups]),
             target=target,
             affected=self.affected,
             classes=self.classes,
@@ -354,7 +203,9 @@ class TableDesignAnswer(AnswerModel):
     id: str = Field(description="Content key of the problem and the objective.")
     cached: bool = Field(description="Whether the table was stored before.")
     classes: int = Field(description="Number of classes [classes].")
-    groups: list[GroupAnswer] = Field(description="The voters.")
+    groups: list[model_of_answer(GroupAnswer)] = Field(  # type: ignore[valid-type]  # a model that is made
+        description="The voters."
+    )
     target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
     delta: FiniteFloat = Field(description="δ of the release [probability].")
     targets: TargetsAnswer = None

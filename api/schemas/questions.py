@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import Field, FiniteFloat, create_model
+from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, create_model
 
 from api.schemas.fields import (
     ALL_BASELINES,
@@ -26,7 +26,7 @@ from api.schemas.fields import (
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import as_objective, forms
 from darrm_opt.privacy_curves import remote_curve
-from darrm_opt.questions.question import Question
+from darrm_opt.questions.question import Fields, Question
 
 
 def _named(names: Collection[str]) -> Any:
@@ -62,19 +62,24 @@ WORDS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def model_of_question(question: type[Question]) -> type[RequestModel]:
-    """Return the model of a question's fields: their types, words and ranges, which it enforces."""
+def model_of_question(question: Any, *, query: bool = False) -> type[RequestModel]:
+    """Return the model of a question's fields: their types, words and ranges, which it enforces.
+
+    ``query``: of those that a query can have, in which there are no objects.
+    """
     hints, members = get_type_hints(question), dict[str, Any]()
     bases = (base for base in question.__mro__[1:] if issubclass(base, Question) and "path" in vars(base))
     general = next(bases, None)  # whose fields it has first
     known = 0 if general is None else len(general.stated())
     for each in question.stated()[known:]:
         name, changes = each.name, each.metadata["changes"]
+        if query and each.metadata["each"]:
+            continue
         given, *further = TYPES.get(name) or (_request_type(name, hints[name]),)
         described = about(name, **WORDS.get(name, {}) | changes)
         members[name] = Annotated[given, described, *further], _default(each)
     return create_model(
-        f"{question.__name__.removesuffix('Question')}Request",
+        f"{question.__name__.removesuffix('Question')}Request" if issubclass(question, Question) else question.__name__,
         __base__=RequestModel if general is None else model_of_question(general),
         __doc__=question.__doc__,
         **members,
@@ -85,9 +90,15 @@ def _request_type(name: str, hint: Any) -> Any:
     """Return the type of a field as pydantic reads it: numbers of a list each in the field's range."""
     if get_origin(hint) in (Union, UnionType):
         return reduce(or_, (_request_type(name, each) for each in get_args(hint)))
-    if get_origin(hint) is list:
+    if get_origin(hint) is list and not dataclasses.is_dataclass(get_args(hint)[0]):
         return Annotated[list[Annotated[FiniteFloat, number_of(name)]], STOP_AT_FIRST, InQueryNumbers]
-    return _json_type(hint)
+    return json_type(hint)
+
+
+@cache
+def reader_of_answer(answers: Any) -> Callable[[Any], BaseModel]:
+    """Return what reads the JSON of an answer, of one type or of several, into its model."""
+    return TypeAdapter[Any](answers).validate_python
 
 
 @cache
@@ -95,26 +106,32 @@ def model_of_answer(answer: Any) -> type[AnswerModel]:
     """Return the model of an answer's JSON."""
     types, members = answer.json_types(), dict[str, Any]()
     for each in dataclasses.fields(answer):
-        field = Field(description=each.metadata["words"], ge=each.metadata["least"])
-        members[each.name] = Annotated[_json_type(types[each.name]), field], _default(each)
+        omitted: dict[str, Any] = {"exclude_if": _is_none} if each.metadata["omitted"] else {}
+        field = Field(description=each.metadata["words"], ge=each.metadata["least"], **omitted)
+        members[each.name] = Annotated[json_type(types[each.name]), field], _default(each)
     return create_model(answer.__name__, __base__=AnswerModel, __doc__=answer.__doc__, **members)
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
 
 
 def _default(each: dataclasses.Field[Any]) -> Any:
     return ... if each.default is dataclasses.MISSING else each.default
 
 
-def _json_type(hint: Any) -> Any:
-    """Return a type as pydantic reads it: finite numbers, and the models of answers inside."""
+def json_type(hint: Any) -> Any:
+    """Return a type as pydantic reads it: finite numbers, and the models of fields and answers inside."""
     if isinstance(hint, str):  # a model that is written by hand
         by_hand = {model.__name__: model for model in AnswerModel.__subclasses__()}
         return reduce(or_, (by_hand.get(name) for name in hint.split(" | ")))
     if hint is float:
         return FiniteFloat
     if dataclasses.is_dataclass(hint):
-        return model_of_answer(cast("Any", hint))
+        is_asked = isinstance(hint, type) and issubclass(hint, Fields)
+        return (model_of_question if is_asked else model_of_answer)(cast("Any", hint))
     if get_origin(hint) in (Union, UnionType):
-        return reduce(or_, map(_json_type, get_args(hint)))
+        return reduce(or_, map(json_type, get_args(hint)))
     if get_origin(hint) in (list, dict):
-        return get_origin(hint)[tuple(map(_json_type, get_args(hint)))]
+        return get_origin(hint)[tuple(map(json_type, get_args(hint)))]
     return hint

@@ -24,13 +24,12 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel
 
 from api.schemas.accounts import ComposeAnswer
-from api.schemas.comparison import PlanAnswer
 from api.schemas.design import GammaAnswer
-from api.schemas.plurality import PluralityAnswer, PluralityOptionsAnswer, TableDesignAnswer
-from api.schemas.questions import model_of_answer
+from api.schemas.plurality import PluralityAnswer, TableDesignAnswer
+from api.schemas.questions import json_type, reader_of_answer
 from api.tasks.design import recheck
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, class_plans, tables
+from darrm_opt.answers import accounting, tables
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.question import Question
 from darrm_opt.record import CORE, canonical_json, digest
@@ -58,7 +57,7 @@ def _as_computed(_: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 class AnswerKind:
     """Kind of answer that a task computes in a process of the pool."""
 
-    model: type[BaseModel]  # schema of the answer
+    model: Any  # schema of the answer, or several of which it has one
     compute: PoolFunction  # from the task's argument to its result, both plain data
     # proves a stored result (second) again for its argument (first), and raises where it is not proved
     recheck: Callable[[dict[str, Any], dict[str, Any]], None] = _numbers
@@ -102,14 +101,12 @@ _table_kind = partial(
 )
 
 KINDS: dict[str, AnswerKind] = {
-    "plan": AnswerKind(PlanAnswer, accounting.plan_releases, accounting.recheck_plan),
     "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
     "plurality": _table_kind(PluralityAnswer),
     "table": _table_kind(TableDesignAnswer),
-    "plurality/options": AnswerKind(PluralityOptionsAnswer, class_plans.design_options, class_plans.recheck_options),
     **{
         path: AnswerKind(
-            model_of_answer(question.answers), partial(answer_question, question), partial(recheck_question, question)
+            json_type(question.answers), partial(answer_question, question), partial(recheck_question, question)
         )
         for path, question in QUESTIONS.items()
     },
@@ -260,4 +257,4 @@ def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:
     if not isinstance(task, AnswerTask):
         return GammaAnswer.model_validate(result)
     kind = KINDS[task.kind]
-    return kind.model.model_validate(kind.answer(task.argument, result))
+    return reader_of_answer(kind.model)(kind.answer(task.argument, result))

@@ -133,12 +133,12 @@ def default_prior_text(question: Question) -> str:
 
 def show_options(found: Plan, output: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
     """Print every option under a law of votes, and say what was written."""
-    from darrm_opt.answers.class_plans import options_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
+    from darrm_opt.questions.plan import plan_record
     from darrm_opt.tables.priors import PastVotes
 
     if json:
-        answer(as_json(options_to_dict(found, groups)))
+        answer(as_json(plan_record(found, groups)))
         return
     question, law, best = found.question, found.question.vote_law, found.options[0]
     options = [option for option in found.options if option.fits]

@@ -1,9 +1,9 @@
 """Answers as plain data: what a service, an offline table and the command line say in the same words.
 
     curves         errors over p and over the allowance, privacy profiles, the inverse of a trade-off
-    accounting     totals of many releases, costs of mechanisms, comparisons, plans between two classes
+    accounting     totals of many releases
     tables         the best table of alike voters or of groups, among any number of classes
-    class_plans    plans among any number of classes
+    class_plans    plans among any number of classes: their times, and the proof of groups
     running_time   what a design, a plan or a comparison would cost, before anything is solved
     statement      what a release shows and what it supposes, in sentences
     verification   answers from elsewhere, proved by this process
@@ -106,13 +106,6 @@ def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
     record = sampling.record()
     del record["rate"]
     return {"sampling": record.pop("scheme"), **record}
-
-
-def drawn_problem(problem: Problem, sampling: Sampling | None) -> Problem:
-    """Return a problem of private voters that draw their own records for each query: of one answer of them."""
-    if sampling is None:
-        return problem
-    return Problem(problem.K, sampling.voter(problem.voter), problem.target, problem.affected)
 
 
 def sampling_record(sampling: Sampling | None) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Composition, comparison and planning of releases: their tasks, and their results as plain data."""
+"""Composition of releases: its task, and its result as plain data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from darrm_opt.accounting.accounts import MAX_RELEASES
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
@@ -15,24 +15,11 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import probability, total_delta_of, total_privacy
 from darrm_opt.answers import (
     Report,
-    budget_body,
-    draw_body,
-    drawn_bags,
-    drawn_problem,
-    sampling_of,
-    voters_body,
 )
-from darrm_opt.answers.filed import filed
-from darrm_opt.answers.verification import verify_plan
 from darrm_opt.arguments import whole_number
-from darrm_opt.bagging import Bags
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
-from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
-from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import problem_from_record, problem_record
-
-if TYPE_CHECKING:
-    from darrm_opt.planning import Option, Plan
+from darrm_opt.problem import Privacy
+from darrm_opt.record import problem_from_record
 
 
 def composition_to_dict(
@@ -111,104 +98,6 @@ def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]
     return composition_to_dict(
         privacy, argument["queries"], argument["slack"], argument["total_delta"], release, fresh=argument["fresh"]
     )
-
-
-def subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
-    """Return how subsamples are drawn, and whom one record reaches."""
-    return asdict(bags) | {"chance": bags.chance, "reached": bags.affected_distribution(K).mean}
-
-
-def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the plan of a ``problem``'s voters: what it advises, and a row for each option."""
-    from darrm_opt.planning import plan
-
-    report(None)
-    voters = problem_from_record(argument["problem"])
-    return plan_to_dict(
-        plan(
-            voters.K,
-            voters.voter,
-            argument["queries"],
-            Privacy(argument["total_epsilon"], argument["total_delta"]),
-            voters.affected,
-            argument["prior"],
-            fresh=argument["fresh"],
-            least_accuracy=argument["least_accuracy"],
-            bags=drawn_bags(argument.get("draw", {})),
-            sampling=sampling_of(argument) if argument.get("records") is not None else None,
-            time_limit=argument.get("time_limit"),
-        )
-    )
-
-
-def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain data: the request as it was understood, the advice, and a row for each option."""
-    question = plan.question
-    return {
-        "voters": voters_body(question.voters),
-        "fresh": question.fresh,
-        "draw": None if question.bags is None else subsampling_to_dict(question.bags, question.K),
-        "queries": question.queries,
-        "total": asdict(question.total),
-        "prior": str(question.objective) if question.law is None else question.prior_text,
-        "least_accuracy": question.least_accuracy,
-        "options": [_option_to_dict(option) for option in plan.options],
-        **_filed(plan),
-        **conclusion_to_dict(plan),
-    }
-
-
-def _filed(plan: Plan) -> dict[str, Any]:
-    """Return what a statement says of the γ that is recommended; None where another thing is, or with samples."""
-    question, best, mechanism = plan.question, plan.best, None
-    if best is not None and best.noise is not None and best.problem is not None and question.sampling is None:
-        mechanism = CertifiedNoiseFunction(Release(best.noise, best.problem), fresh=question.fresh)
-    return filed(mechanism, question.total, question.queries)
-
-
-def conclusion_to_dict(plan: Plan) -> dict[str, Any]:
-    """Return what a plan concludes from its options, as plain data."""
-    return {
-        "verdict": plan.verdict,
-        "advice": plan.advice,
-        "suggestions": [asdict(suggestion) for suggestion in plan.suggestions],
-        "warnings": list(plan.warnings),
-    }
-
-
-def _option_to_dict(option: Option) -> dict[str, Any]:
-    return {
-        "mechanism": option.name,
-        "fits": option.fits,
-        "outcome": option.outcome,
-        "accuracy": option.accuracy,
-        "queries": option.queries,
-        "spent": None if option.spent is None else asdict(option.spent),
-        "account": option.account,
-        "voters": option.voters,
-        "problem": None if option.problem is None else problem_record(option.problem),
-        "gamma": None if option.noise is None else option.noise.values.tolist(),
-        "why": option.why,
-    }
-
-
-def recheck_plan(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove every γ of a stored plan again; raises as `verify_plan`."""
-    trained_once = not argument["fresh"] and argument["queries"] > 1
-    problem = problem_from_record(argument["problem"])
-    if argument.get("records") is not None:
-        problem = drawn_problem(problem, sampling_of(argument))
-    verify_plan(result, problem, _stated_question(problem, {**argument, **argument["draw"]}), trained_once=trained_once)
-
-
-def _stated_question(problem: Problem, argument: dict[str, Any]) -> dict[str, Any]:
-    """Return the question of a task as a client states it."""
-    names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
-    draw = draw_body(drawn_bags(argument))
-    return budget_body(problem, argument["queries"], Privacy(argument["total_epsilon"], argument["total_delta"])) | {
-        **{name: argument[name] for name in names if name in argument},
-        **draw,
-    }
 
 
 def composition_answer(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:

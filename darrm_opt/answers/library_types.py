@@ -11,35 +11,19 @@ from typing import Any
 
 from darrm_opt.answers.running_time import CostEstimate
 from darrm_opt.answers.verification import member, parse_gamma, parse_problem, reads
-from darrm_opt.bagging import Bags
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning.compare import Comparison, ComparisonRow, measure_of
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Privacy
 from darrm_opt.record import DesignSpec
 
 
 @reads
-def comparison_of(
-    answer: dict[str, Any],
-    problem: Problem,
-    queries: int,
-    total: Privacy,
-    *,
-    objective: str,
-    prior: str | None,
-    fresh: bool,
-    bags: Bags | None,
-) -> Comparison:
-    """Return the comparison of an answer that `verify_comparison` let pass; arguments as for `compare`."""
-    # With a draw, chance decides whom a record reaches: all K is then the default of a request, and no claim.
-    affected = None if bags is not None and problem.affected == problem.K else problem.affected
-    question = Question.of(
-        problem.K, problem.voter, queries, total, affected, prior, objective=objective, fresh=fresh, bags=bags
-    )
-    goal, votes = question.gamma_objective, question.votes
+def comparison_of(answer: dict[str, Any], question: Question, prior: str | None) -> Comparison:
+    """Return the comparison of an answer that `verify_comparison` let pass, for its question and what it said of it."""
+    goal, votes, problem = question.gamma_objective, question.votes, question.voters
     if votes is None:
         raise VerificationFailed("The comparison is for more than two classes.")
     names = ("name", "parameter", "value", "epsilon", "utility", "disagreement", "tv_error")
@@ -53,15 +37,15 @@ def comparison_of(
     ]
     return Comparison(
         problem=problem,
-        queries=queries,
-        total=total,
+        queries=question.queries,
+        total=question.total,
         objective=str(goal),
         prior=votes,
         rows=tuple(rows),
         not_compared=dict(answer.get("not_compared") or {}),
         measure=measure_of(goal, prior),
         bags=question.bags,
-        fresh=fresh,
+        fresh=question.fresh,
         without_noise=str(answer.get("without_noise", "")),
     )
 

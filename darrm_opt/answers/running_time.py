@@ -13,10 +13,10 @@ with the compiled kernel; without it, a solve takes `NUMPY_FACTOR` times as long
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.answers.coefficients import COEFFICIENTS
 from darrm_opt.design.kernel.library import kernel
@@ -29,6 +29,9 @@ from darrm_opt.design.sweep import check_digits
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
+
+if TYPE_CHECKING:
+    from darrm_opt.bagging import Bags
 
 MAX_LOGARITHM = 30.0
 """Largest logarithm of an estimate, which is then of some 10^13 seconds: far outside what was measured."""
@@ -243,7 +246,7 @@ def plan_features(solve_time: float, queries: int) -> tuple[float, ...]:
 
 
 def plan_account_seconds(
-    problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool = False
+    problem: Problem, queries: int, total: Privacy, bags: Bags | None, *, fresh: bool = False
 ) -> float:
     """Return the expected time of the accounts of a plan where voters are subsampled [s].
 
@@ -252,7 +255,7 @@ def plan_account_seconds(
     from darrm_opt.errors import TooMuchWork
 
     try:
-        steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)
+        steps = _steps_of_draw(problem, queries, total, bags, fresh=fresh)
     except TooMuchWork:  # the plan leaves them out, too
         return 0.0
     return 0.0 if steps is None else SUBSAMPLED_PLAN_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * steps
@@ -272,24 +275,20 @@ SUBSAMPLED_RELEASE_SECONDS = 2e-4
 
 
 def comparison_account_seconds(
-    problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool = False
+    problem: Problem, queries: int, total: Privacy, bags: Bags | None, *, fresh: bool = False
 ) -> float:
     """Return the expected time of a comparison's accounts [s]; it grows with the releases."""
-    steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)
+    steps = _steps_of_draw(problem, queries, total, bags, fresh=fresh)
     if steps is None:
         return COMPARISON_ACCOUNTS * (ACCOUNT_SECONDS + ACCOUNT_RELEASE_SECONDS[fresh] * queries)
     return SUBSAMPLED_COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * steps
 
 
-def _steps_of_draw(
-    problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool
-) -> float | None:
+def _steps_of_draw(problem: Problem, queries: int, total: Privacy, bags: Bags | None, *, fresh: bool) -> float | None:
     """Return the size of one account where voters are subsampled, None where they are not."""
     from darrm_opt.accounting.freshness import effective_voters
-    from darrm_opt.answers import drawn_bags
     from darrm_opt.planning.candidates import check_draw, mixture_steps
 
-    bags = drawn_bags(draw)
     if bags is not None:
         bags.check_voters(problem)
     voters = effective_voters(problem, queries, fresh=fresh)

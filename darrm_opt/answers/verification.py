@@ -13,22 +13,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from darrm_opt.answers import DRAW, VOTERS
+from darrm_opt.accounting.freshness import effective_voters
+from darrm_opt.answers import DRAW, voters_body
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.reprove import ReproofFailed, read_solution, reprove
 from darrm_opt.untrusted import UNREADABLE
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
+    from darrm_opt.planning.question import Question
 
 
 Arguments = ParamSpec("Arguments")
@@ -153,52 +155,48 @@ def members(value: Any, kind: type[dict[str, Any] | list[Any]]) -> Collection[An
     return list(value.values()) if isinstance(value, dict) else value
 
 
-def verify_budget(answer: Any, body: dict[str, Any]) -> None:
-    """Refuse an answer about other voters, another budget or another draw than the request states."""
-    voters = {name: body[name] for name in VOTERS if name in body}
-    draw = {name: body[name] for name in DRAW} if "n" in body else None
+def verify_budget(answer: Any, question: Question) -> None:
+    """Refuse an answer about other voters, another budget or another draw than those of the question."""
+    draw = None if question.bags is None else asdict(question.bags)
     draw_record = member(answer, "draw")
     pairs = {
-        "fresh": (body["fresh"], member(answer, "fresh")),
-        "queries": (body["queries"], member(answer, "queries")),
-        "voters": (voters, member(answer, "voters")),
+        "fresh": (question.fresh, member(answer, "fresh")),
+        "queries": (question.queries, member(answer, "queries")),
+        "voters": (voters_body(question.voters), member(answer, "voters")),
         "draw": (draw, {name: member(draw_record, name) for name in DRAW} if draw_record is not None else None),
     }
     total = member(answer, "total")
-    for name in ("epsilon", "delta"):
+    for name, wanted in asdict(question.total).items():
         value = member(total, name)
         # A total may come back on the decimal grid; everything else is compared as it is, types included.
-        close = isinstance(value, int | float) and math.isclose(value, body[f"total_{name}"], rel_tol=1e-9)
-        pairs[f"total {name}"] = (body[f"total_{name}"], body[f"total_{name}"] if close else value)
+        close = isinstance(value, int | float) and math.isclose(value, wanted, rel_tol=1e-9)
+        pairs[f"total {name}"] = (wanted, wanted if close else value)
     for name, (expected, claim) in pairs.items():
         if type(expected) is not type(claim) or expected != claim:
             raise VerificationFailed(f"The answer is for {name} = {claim!r}, and {expected!r} was asked.")
 
 
-def verify_comparison(answer: Any, problem: Problem, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a comparison for the request, each γ in it a noise function for K voters.
+def verify_comparison(answer: Any, question: Question) -> dict[str, Any]:
+    """Return a comparison for the question, each γ in it a noise function for K voters.
 
     Its totals are the other side's.
     """
     for row in members(member(answer, "rows"), list):
         if member(row, "gamma") is not None:
-            parse_gamma(row["gamma"], problem.K)
-    verify_budget(answer, body)
+            parse_gamma(row["gamma"], question.K)
+    verify_budget(answer, question)
     return dict(answer)
 
 
-def verify_plan(answer: Any, problem: Problem, body: dict[str, Any], *, trained_once: bool) -> dict[str, Any]:
-    """Return a plan, each γ in it private for the target that its option names.
-
-    ``trained_once``: whether the voters answer many queries with the same randomness: then their own privacy does not
-    count.
-    """
-    verify_budget(answer, body)
-    voter = Privacy(math.inf) if trained_once else problem.voter
+def verify_plan(answer: Any, question: Question) -> dict[str, Any]:
+    """Return a plan, each γ in it private for the target that its option names."""
+    verify_budget(answer, question)
+    # Of models that answer many queries with the same randomness, their own privacy does not count.
+    voters = effective_voters(question.voters, question.queries, fresh=question.fresh)
     for option in members(member(answer, "options"), list):
         if member(option, "gamma") is not None:
             target = parse_problem(member(option, "problem"))
-            if (target.K, target.voter, target.affected) != (problem.K, voter, problem.affected):
+            if (target.K, target.voter, target.affected) != (voters.K, voters.voter, voters.affected):
                 raise VerificationFailed("The plan has a γ for other voters than those that were asked.")
             verify_gamma(option["gamma"], target)
     member(answer, "advice")

@@ -6,12 +6,15 @@ from darrm_opt.questions.compare import Compare
 from darrm_opt.questions.cost import Calibrate, Cost
 from darrm_opt.questions.curve import Curve
 from darrm_opt.questions.least import Least
+from darrm_opt.questions.plan import PluralityOptions, ReleasePlan
 from darrm_opt.questions.profile import Profile
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.tradeoff import TradeoffQuestion
 from darrm_opt.questions.verify import Verify
 
-_ALL: tuple[type[Question], ...] = (Verify, Curve, TradeoffQuestion, Least, Profile, Compare, Cost, Calibrate)
+_ALL: tuple[type[Question], ...] = (
+    *(Verify, Curve, TradeoffQuestion, Least, Profile, Compare, ReleasePlan, Cost, Calibrate, PluralityOptions),
+)
 
 QUESTIONS: dict[str, type[Question]] = {question.path: question for question in _ALL}
 """Questions, by their paths."""

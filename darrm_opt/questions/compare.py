@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from darrm_opt.answers import DRAW, Report, budget_body, draw_body, voters_body
-from darrm_opt.answers.accounting import subsampling_to_dict
+from darrm_opt.answers import Report, voters_body
 from darrm_opt.answers.library_types import comparison_of
 from darrm_opt.answers.running_time import COMPARISON_SOLVES, comparison_account_seconds, estimate_cost
 from darrm_opt.answers.verification import verify_comparison
@@ -15,9 +14,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.compare import Comparison, compare
+from darrm_opt.planning.question import Question
 from darrm_opt.problem import FRESH
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.voters import TotalQuestion, prior_of
+from darrm_opt.questions.voters import DrawAnswer, EachAnswer, TotalQuestion, VotersAnswer, draw_record, prior_of
 from darrm_opt.record import DesignSpec
 
 
@@ -46,13 +46,13 @@ class MechanismAnswer(Answer):
 class CompareAnswer(Answer):
     """Every mechanism within one budget, the most useful first."""
 
-    voters: Any = answer_field("The voters, as they were understood.", json="VotersAnswer")
+    voters: VotersAnswer = answer_field("The voters, as they were understood.")
     fresh: bool = answer_field(f"Whether the voters were taken to be fresh. {FRESH}")
     queries: int = answer_field("Number of releases [releases].")
-    total: Any = answer_field("(ε, δ) of all releases together.", json="EachAnswer")
+    total: EachAnswer = answer_field("(ε, δ) of all releases together.")
     objective: str = answer_field("What γ_opt maximises.")
-    draw: Any = answer_field(
-        "The draw; null where a record reaches the affected voters for certain.", None, json="DrawAnswer | None"
+    draw: DrawAnswer | None = answer_field(
+        "The draw; null where a record reaches the affected voters for certain.", None
     )
     rows: list[MechanismAnswer] = answer_field(
         "One for each mechanism, the most useful first; those that do not fit last."
@@ -71,7 +71,7 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
         "queries": comparison.queries,
         "total": asdict(comparison.total),
         "objective": comparison.objective,
-        "draw": None if comparison.bags is None else subsampling_to_dict(comparison.bags, comparison.problem.K),
+        "draw": draw_record(comparison.bags, comparison.problem.K),
         "rows": [
             {
                 **{name: getattr(row, name) for name in ("name", "parameter", "value")},
@@ -94,6 +94,7 @@ class Compare(TotalQuestion):
     summary: ClassVar[str] = "Every mechanism, at the same total privacy"
     answers: ClassVar[Any] = CompareAnswer
 
+    K: int = question_field()
     total_delta: float = question_field(otherwise="above 0, as Gaussian noise, and rounding, leak a little")
     sampling: Literal["independent", "disjoint"] = question_field(
         "independent",
@@ -111,9 +112,8 @@ class Compare(TotalQuestion):
     @property
     def seconds(self) -> float:
         """Expected time of the designs and of the accounts [s]."""
-        draw = {name: getattr(self, name) for name in DRAW}
         problem = self.problem()
-        accounts = comparison_account_seconds(problem, self.queries, self.total, draw, fresh=self.fresh)
+        accounts = comparison_account_seconds(problem, self.queries, self.total, self.bags(), fresh=self.fresh)
         return COMPARISON_SOLVES * estimate_cost(DesignSpec(problem, self.objective)).seconds + accounts
 
     def check(self) -> None:
@@ -146,8 +146,8 @@ class Compare(TotalQuestion):
 
     def verify(self, given: Any) -> Comparison:
         """Return a comparison for this question, each γ in it a noise function; its totals are the other side's."""
-        problem, bags = self.problem(), self.bags()
-        asked: dict[str, Any] = {"objective": self.objective, "prior": self.prior, "fresh": self.fresh}
-        body = budget_body(problem, self.queries, self.total) | asked | draw_body(bags)
-        answer = verify_comparison(given, problem, body)
-        return comparison_of(answer, problem, self.queries, self.total, bags=bags, **asked)
+        voters = self.problem()
+        wanted = self.K, voters.voter, self.queries, self.total, voters.affected, self.prior
+        asked: dict[str, Any] = {"objective": self.objective, "fresh": self.fresh, "bags": self.bags()}
+        question = Question.of(*wanted, **asked)
+        return comparison_of(verify_comparison(given, question), question, self.prior)

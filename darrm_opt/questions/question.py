@@ -8,11 +8,12 @@ their routes, types and methods of it: pydantic is theirs alone.
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
 from darrm_opt.answers import Report
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS, Field
 
 if TYPE_CHECKING:
@@ -24,17 +25,23 @@ GIVEN = {"given": True}
 """Metadata of a field that no request states: what the process that answers is given beside."""
 
 
-def question_field(default: Any = REQUIRED, **changes: Any) -> Any:
-    """Return a dataclass field for the declared field of the same name; ``changes`` as of `Field.of`."""
-    return dataclasses.field(default=default, metadata={"changes": changes})
+def question_field(default: Any = REQUIRED, *, each: Any = None, **changes: Any) -> Any:
+    """Return a dataclass field for the declared field of the same name; ``changes`` as of `Field.of`.
+
+    ``each``: what every item of a list is, some `Fields`.
+    """
+    return dataclasses.field(default=default, metadata={"changes": changes, "each": each})
 
 
-def answer_field(words: str, default: Any = REQUIRED, *, json: Any = None, least: float | None = None) -> Any:
+def answer_field(
+    words: str, default: Any = REQUIRED, *, json: Any = None, least: float | None = None, omitted: bool = False
+) -> Any:
     """Return a dataclass field of an answer: what it says, and its type in JSON, or the name of it, if another.
 
-    ``least`` is the least number that it can be.
+    ``least`` is the least number that it can be; ``omitted``: whether it is left out where it is None, and not null.
     """
-    return dataclasses.field(default=default, metadata={"words": words, "json": json, "least": least})
+    metadata = {"words": words, "json": json, "least": least, "omitted": omitted}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,13 +56,52 @@ class Answer:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Question(ABC):
+class Fields:
+    """Declared fields that belong together: a question, or an item of a list in one."""
+
+    @classmethod
+    def stated(cls) -> list[dataclasses.Field[Any]]:
+        """Return its fields, without what a question is given beside."""
+        return [each for each in dataclasses.fields(cls) if "given" not in each.metadata]
+
+    @classmethod
+    def declared(cls) -> dict[str, Field]:
+        """Return the declarations of its fields by name, as this question narrows them."""
+        return {each.name: FIELDS[each.name].of(**each.metadata["changes"]) for each in cls.stated()}
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the object with the fields that are ``given``, among others; items of lists as mappings or objects."""
+        found = {each.name: given[each.name] for each in dataclasses.fields(cls) if each.name in given}
+        for each in cls.stated():
+            if (kind := each.metadata["each"]) is not None and found.get(each.name) is not None:
+                items = (item if isinstance(item, Mapping) else vars(item) for item in found[each.name])
+                found[each.name] = [kind.of(item) for item in items]
+        return cls(**found)
+
+    def record(self) -> dict[str, Any]:
+        """Return every field as plain data, as a request states it."""
+        record = {each.name: getattr(self, each.name) for each in self.stated()}
+        for each in self.stated():
+            if each.metadata["each"] is not None and record[each.name] is not None:
+                record[each.name] = [item.record() for item in record[each.name]]
+        return record
+
+    def refuse(self, names: Collection[str], rule: str, advice: str = "") -> None:
+        """Refuse the fields of these names that differ from what they are where they are left out."""
+        for each in self.stated():
+            if each.name in names and (value := getattr(self, each.name)) != each.default:
+                raise InvalidInput(each.name, value, Rule(rule), advice)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Question(Fields, ABC):
     """What can be asked, at every door by the names of its fields."""
 
     path: ClassVar[str]  # below /v1, and the verb of a client
     tag: ClassVar[str]  # the part of the service that it belongs to
     summary: ClassVar[str]  # its title
-    answers: ClassVar[Any]  # the type of its answer, an `Answer`
+    answers: ClassVar[Any]  # the type of its answer, an `Answer`, or a union of some
     table: ClassVar[str] = ""  # what its `columns` are, for answers that are tables, too
     by_query: ClassVar[bool] = True  # whether its fields fit a query
     takes_more_voters: ClassVar[bool] = True  # than a design of a γ
@@ -66,25 +112,6 @@ class Question(ABC):
     found: Any = dataclasses.field(default=None, metadata=GIVEN)
     limit: float | None = dataclasses.field(default=None, metadata=GIVEN)  # about how long the work may take [s]
 
-    @classmethod
-    def stated(cls) -> list[dataclasses.Field[Any]]:
-        """Return its fields, without what it is given beside."""
-        return [each for each in dataclasses.fields(cls) if "given" not in each.metadata]
-
-    @classmethod
-    def declared(cls) -> dict[str, Field]:
-        """Return the declarations of its fields by name, as this question narrows them."""
-        return {each.name: FIELDS[each.name].of(**each.metadata["changes"]) for each in cls.stated()}
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """Return the question with the fields that are ``given`` among others."""
-        return cls(**{each.name: given[each.name] for each in dataclasses.fields(cls) if each.name in given})
-
-    def record(self) -> dict[str, Any]:
-        """Return every field as plain data, as a request states it."""
-        return {each.name: getattr(self, each.name) for each in self.stated()}
-
     def argument(self) -> dict[str, Any]:
         """Return that and what is given beside; the answer depends on nothing else."""
         beside = {name: getattr(self, name) for name in ("found", "limit")}
@@ -93,19 +120,19 @@ class Question(ABC):
     def canonical(self) -> Question:
         """Return the question that is answered: this one, or the general one of which it is a part.
 
-        One that is answered itself has `check`, `answer` and `verify` of its own.
+        One that is answered itself has all that follows of its own.
         """
         return self
 
     @property
-    @abstractmethod
     def voters(self) -> int:
         """Number of voters, which bounds memory."""
+        return self.canonical().voters
 
     @property
-    @abstractmethod
     def seconds(self) -> float:
         """Expected time of the answer [s]."""
+        return self.canonical().seconds
 
     def seconds_beside(self, stored: Collection[str]) -> float:  # noqa: ARG002 - for those with designs
         """Return the expected time where the designs of these keys are stored [s]."""

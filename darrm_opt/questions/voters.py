@@ -1,19 +1,31 @@
-"""Fields of questions about voters, and about what all their releases may cost together."""
+"""Fields of questions about voters, and about what all their releases may cost together; their parts of answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import drawn_bags
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
-from darrm_opt.privacy_curves import profile_in_total, remote_curve
-from darrm_opt.problem import Privacy, Problem
-from darrm_opt.questions.design import Epsilon, stated_problem
-from darrm_opt.questions.question import Question, question_field
+from darrm_opt.privacy_curves import (
+    GROUP_POINTS,
+    profile_in_total,
+    remote_curve,
+    stated_profile,
+)
+from darrm_opt.problem import Privacy, Problem, VoterGroup
+from darrm_opt.questions.design import Epsilon, nats, stated_problem
+from darrm_opt.questions.question import Answer, Fields, Question, answer_field, question_field
+
+
+def prior_refused(text: Any, err: InvalidInput) -> InvalidInput:
+    """Return the refusal of a prior, given that of a number in its text."""
+    named = "" if err.argument in ("objective", "prior") else f", as {err.argument}"
+    return InvalidInput("prior", text, f"{err.accepted}{named}", err.advice)
 
 
 def prior_of(text: str, K: int | None = None) -> Objective:
@@ -22,12 +34,102 @@ def prior_of(text: str, K: int | None = None) -> Objective:
         objective = as_objective(text)
         if isinstance(objective, Objective) and K is not None:
             objective.check_voters(K)
-    except InvalidInput as err:  # of a number in it
-        named = "" if err.argument == "objective" else f", as {err.argument}"
-        raise InvalidInput("prior", text, f"{err.accepted}{named}", err.advice) from err
+    except InvalidInput as err:
+        raise prior_refused(text, err) from err
     if not isinstance(objective, Objective):
         raise InvalidInput("prior", text, FIELDS["prior"].accepted)
     return objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFields(Fields):
+    """Voters that are alike."""
+
+    K: int = question_field()
+    epsilon: Epsilon = question_field(None)
+    Delta: float = question_field(0.0)
+    profile: Any = question_field(None)
+    weight: float = question_field(1.0)
+
+    @property
+    def voter(self) -> Privacy:
+        """The privacy of one of them: (ε, Δ), or what they state."""
+        if self.profile is None:
+            return Privacy(nats(self.epsilon), self.Delta)
+        self.refuse(("epsilon", "Delta"), "cannot be combined with profile")
+        return stated_profile(remote_curve(self.profile), points=GROUP_POINTS)
+
+
+def voter_groups(fields: Sequence[GroupFields]) -> list[VoterGroup]:
+    """Return the groups of a question."""
+    groups = []
+    for place, group in enumerate(fields):
+        try:
+            groups.append(VoterGroup(group.K, group.voter))
+        except InvalidInput as err:
+            raise InvalidInput(f"groups[{place}].{err.argument}", err.value, err.accepted, err.advice) from err
+    return groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class EachAnswer(Answer):
+    """Privacy of a release, or of several together."""
+
+    epsilon: float = answer_field("ε of the release [nats].")
+    delta: float = answer_field("δ of the release [probability].")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotersAnswer(Answer):
+    """The voters, as they were understood."""
+
+    K: int = answer_field("Number of voters [voters].")
+    epsilon: float | Literal["inf"] = answer_field("ε of one voter [nats].")
+    Delta: float = answer_field("Δ of one voter [probability].")
+    profile: list[list[float]] | None = answer_field(
+        "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is "
+        "all.",
+        None,
+        omitted=True,
+    )
+    affected: int = answer_field("How many voters one record can influence [voters].")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawAnswer(Answer):
+    """How the voters' subsamples are drawn, and whom one record reaches."""
+
+    n: int = answer_field("Records in the dataset [records].")
+    subsample_size: int = answer_field("Records drawn for one model [records].")
+    replacement: bool = answer_field("Whether a record can be drawn twice within a subsample.")
+    sampling: str = answer_field("independent or disjoint.")
+    chance: float = answer_field("That one record is in one subsample [probability].")
+    reached: float = answer_field("Voters that one record reaches on average [voters].")
+
+
+def draw_record(bags: Bags | None, K: int) -> dict[str, Any] | None:
+    """Return how subsamples are drawn, and whom one record reaches; None where they are not."""
+    if bags is None:
+        return None
+    return asdict(bags) | {"chance": bags.chance, "reached": bags.affected_distribution(K).mean}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupAnswer(Answer):
+    """A group, in canonical numbers."""
+
+    K: int = answer_field("Number of voters [voters].")
+    epsilon: float | Literal["inf"] | None = answer_field(
+        "ε of one voter's answer [nats]; left out where a profile is stated.", None, omitted=True
+    )
+    Delta: float | None = answer_field(
+        "Δ of one voter's answer [probability]; left out where a profile is stated.", None, omitted=True
+    )
+    profile: list[list[float]] | None = answer_field(
+        "Points (ε, δ) of the privacy profile of one voter's answer; left out where ε and Δ are all.",
+        None,
+        omitted=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +141,7 @@ class TotalQuestion(Question):
     queries: int = question_field(1)
     total_epsilon: float = question_field()
     total_delta: float = question_field(0.0)
-    K: int = question_field()
+    K: int | None = question_field(None)
     epsilon: Epsilon = question_field(None)
     Delta: float = question_field(0.0)
     profile: Any = question_field(None)
@@ -52,7 +154,7 @@ class TotalQuestion(Question):
     @property
     def voters(self) -> int:
         """Number of voters."""
-        return self.K
+        return self.K or 0
 
     @property
     def total(self) -> Privacy:
@@ -61,12 +163,12 @@ class TotalQuestion(Question):
 
     def problem(self) -> Problem:
         """Return the problem of these voters, at some target of no account."""
-        profile, delta = self.profile, None
+        K, profile, delta = self.voters, self.profile, None
         if profile is not None:
-            share = self.K, self.queries, self.total_delta, self.affected
+            share = K, self.queries, self.total_delta, self.affected
             points = profile_in_total(remote_curve(profile), *share, fresh=self.fresh).points
             profile, delta = [list(point) for point in points], self.total_delta or None
-        numbers = self.K, None, self.epsilon, self.Delta, delta, self.affected
+        numbers = K, None, self.epsilon, self.Delta, delta, self.affected
         return stated_problem(*numbers, profile=profile, target_epsilon=1.0)
 
     def bags(self) -> Bags | None:

@@ -19,7 +19,6 @@ from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting import Sampling
 from darrm_opt.accuracy import disagreement
-from darrm_opt.answers.class_plans import options_to_dict, plan_group_options, verify_group_plan
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import VerificationFailed
@@ -30,6 +29,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.problem import NOT_PRIVATE, as_group
+from darrm_opt.questions.plan import ReleasePlan, plan_record
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
 
@@ -65,6 +65,9 @@ QUESTIONS = (
 
 NO_PRIOR = Question(11, 20, Privacy(1.0, 1e-5), "rectangular", 0.5830, 18.9919)
 """Asked without its prior, which is the one that is taken then."""
+
+
+GROUPS: dict[str, Any] = {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6}
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +149,9 @@ def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient
         "command line": run_json("plan", *words),
         "REST": _asked(service, "/v1/plan", asked),
         "REST of classes": _asked(service, "/v1/plurality/options", {**body, "classes": 2}),
-        "client": options_to_dict(client.plan(voters, 20, total, prior=prior, sampling=sampling)),
+        "client": plan_record(client.plan(voters, 20, total, prior=prior, sampling=sampling)),
     }
-    own = json.loads(json.dumps(options_to_dict(here)))
+    own = json.loads(json.dumps(plan_record(here)))
     for door, told in found.items():
         assert {name: told[name] for name in own} == own, door
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
@@ -204,7 +207,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
 ) -> None:
     groups = [(2, 0.1), (2, 0.5)]
     here = plan_groups(groups, queries, total, **more)
-    own = json.loads(json.dumps(options_to_dict(here, [as_group(group) for group in groups])))
+    own = json.loads(json.dumps(plan_record(here, [as_group(group) for group in groups])))
     budget = {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta} | more
     words = [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = [word for word in words if word != "True"]
@@ -218,7 +221,7 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
     with serving(passed_on) as url, DarrmClient(url) as remote:
         for each in (client, remote):
             read = each.plan(problem, queries, total, prior=prior, fresh=more.get("fresh", False))
-            assert json.loads(json.dumps(options_to_dict(read, problem.groups))) == own
+            assert json.loads(json.dumps(plan_record(read, problem.groups))) == own
             assert read.options[0].mechanism == here.options[0].mechanism
 
 
@@ -231,7 +234,7 @@ def test_a_client_has_the_plan_among_classes_of_its_service(service: TestClient)
         read = remote.plan(problem, 1, total, prior=prior)
         with refused("n"):
             remote.plan(problem, 1, total, bags=Bags(10, 2))
-    told, own = (json.loads(json.dumps(options_to_dict(one))) for one in (read, here))
+    told, own = (json.loads(json.dumps(plan_record(one))) for one in (read, here))
     assert told == own
     assert read.options[0].mechanism == here.options[0].mechanism
 
@@ -243,19 +246,20 @@ def test_groups_that_are_alike_have_the_plan_of_their_voters(service: TestClient
 
 
 def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
-    groups, objective = [(2, 0.1), (2, 0.5)], PluralityObjective(Dirichlet(1.0))
-    body = {"groups": [{"K": 2, "epsilon": 0.1, "Delta": 0.0}, {"K": 2, "epsilon": 0.5, "Delta": 0.0}], "queries": 1}
     for epsilon in (0.6, 3.0):  # a table, and the plurality itself
-        told = plan_group_options({**body, "total_epsilon": epsilon, "total_delta": 0.0}, lambda _: None)
-        verify_group_plan(told, Problem(groups=groups, target=Privacy(epsilon)), objective, 1, fresh=False)
+        asked = ReleasePlan.of({**GROUPS, "total_epsilon": epsilon})
+        told = asked.record_of(asked.answer())
+        assert asked.verify(told).verdict == told["verdict"]
         with pytest.raises(VerificationFailed):
-            verify_group_plan(told, Problem(groups=groups, target=Privacy(0.5)), objective, 1, fresh=False)
+            ReleasePlan.of({**GROUPS, "total_epsilon": 0.5}).verify(told)
 
 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"classes": 3}, "classes"),
+        ({"classes": 3, "epsilon": 1.0}, "classes"),
+        ({"classes": 3, "n": 100, "subsample_size": 10}, "n"),
+        ({"price": 1.0, "sampling": "disjoint"}, "sampling"),
         ({"K": None}, "K"),
         ({"sample": 40}, "sample"),
         ({"sampling": "poisson"}, "sampling"),
@@ -277,16 +281,14 @@ def test_a_sample_that_no_plan_is_for_is_refused_by_its_field(
     assert [error["field"] for error in answer.json()["errors"]] == [field]
 
 
-GROUPS: dict[str, Any] = {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6}
-
-
 @pytest.mark.parametrize(
     ("change", "fields"),
     [
-        ({"K": 4, "epsilon": 0.1}, ["K", "epsilon"]),
-        ({"records": 10, "sample": 1}, ["records", "sample"]),
+        ({"K": 4, "epsilon": 0.1}, ["K"]),
+        ({"records": 10, "sample": 1}, ["records"]),
+        ({"prior": "rectangular"}, ["prior"]),
         ({"groups": [{"K": 2}]}, ["groups"]),
-        ({"groups": None}, ["groups"]),
+        ({"groups": None}, ["K"]),
         ({"total_epsilon": "much", "ties": "all"}, ["total_epsilon", "ties"]),
         ({"total_epsilon": 0.0}, ["total_epsilon"]),
         ({"classes": 1}, ["classes"]),

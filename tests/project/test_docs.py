@@ -440,7 +440,7 @@ def test_fresh_means_the_same_everywhere() -> None:
     pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
     schemas = described()["components"]["schemas"]
-    for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest", "GroupPlanRequest"):
+    for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest"):
         assert schemas[name]["properties"]["fresh"]["description"] == FRESH
         assert schemas[name]["properties"]["fresh"]["default"] is False
     for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):

@@ -135,7 +135,7 @@ def _plan_groups(
 def _show(plan: Plan, output: str | None, plot: str | None, *, json: bool, groups: Sequence[VoterGroup] = ()) -> None:
     """Write what is recommended, draw the options, and print the plan."""
     from darrm.cli.ranking import show_options
-    from darrm_opt.answers.accounting import plan_to_dict
+    from darrm_opt.questions.plan import plan_record
 
     if output is not None:
         _save(plan, output)
@@ -146,7 +146,7 @@ def _show(plan: Plan, output: str | None, plot: str | None, *, json: bool, group
     if plan.question.law is not None:
         show_options(plan, output, json=json, groups=groups)
     else:
-        answer(as_json(plan_to_dict(plan)) if json else _text(plan, output))
+        answer(as_json(plan_record(plan)) if json else _text(plan, output))
 
 
 def _draw_plan(plan: Plan, plot: str | None) -> None:

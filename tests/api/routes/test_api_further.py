@@ -18,7 +18,7 @@ from support.patient import patient
 
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
-from api.schemas.fields import OF_GROUPS, OF_VOTERS, SAMPLES_ARE_TAKEN
+from api.schemas.fields import SAMPLES_ARE_TAKEN
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.answers.running_time import (
@@ -548,10 +548,3 @@ def test_a_comparison_names_the_routes_that_take_samples(client: TestClient, how
     details = refused(client.request(how, "/v1/compare", **given))
     assert details["field"] == "records"
     assert SAMPLES_ARE_TAKEN in details["detail"]
-
-
-@pytest.mark.parametrize("path", ["gamma", "plan"])
-def test_a_field_is_named_even_where_it_is_called_as_one_of_two_bodies_is(client: TestClient, path: str) -> None:
-    for name in (OF_GROUPS, OF_VOTERS):
-        details = refused(client.post(f"/v1/{path}", json={"K": 5, "epsilon": 0.1, "total_epsilon": 1.0, name: 1}))
-        assert name in {error["field"] for error in details["errors"]}

@@ -22,10 +22,9 @@ from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.routes.requests import from_query
 from api.schemas.accounts import ComposeRequest
-from api.schemas.comparison import GroupPlanRequest, ReleasePlanRequest
 from api.schemas.design import DesignRequest
-from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel, SampledRequest
-from api.schemas.plurality import PluralityOptionsRequest, PluralityRequest
+from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel
+from api.schemas.plurality import PluralityRequest
 from api.schemas.questions import model_of_question
 from api.settings import Settings
 from api.tasks.answers import KINDS
@@ -37,15 +36,14 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/gamma": DesignRequest,
     "/v1/estimate": DesignRequest,
     "/v1/compose": ComposeRequest,
-    **{f"/v1/{path}": model_of_question(question) for path, question in QUESTIONS.items() if question.by_query},
-    "/v1/plan": ReleasePlanRequest,
+    **{
+        f"/v1/{path}": model_of_question(question, query=True)
+        for path, question in QUESTIONS.items()
+        if question.by_query
+    },
     "/v1/plurality": PluralityRequest,
-    "/v1/plurality/options": PluralityOptionsRequest,
 }
 """What comes both by query and by body."""
-
-BODIES: list[tuple[str, type[BaseModel]]] = [*REQUESTS.items(), ("/v1/plan", GroupPlanRequest)]
-"""Models of bodies, of which a plan has two."""
 
 TABLES = {"/v1/gamma", "/v1/gamma/{id}", "/v1/gamma/batch", "/v1/error-curve", "/v1/tradeoff", "/v1/profile"}
 """What comes as CSV and npz as well."""
@@ -182,6 +180,8 @@ def test_a_query_is_read_as_the_body_is(schema: dict[str, Any]) -> None:
     app.state.settings = Settings(cache_url="memory")
     for path, model in REQUESTS.items():
         for asked in schema["components"]["schemas"][model.__name__]["examples"]:
+            if "groups" in asked:  # objects, which a query has not
+                continue
             given = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in asked.items()}
             query = urlencode({name: str(one).lower() if one is True else one for name, one in given.items()})
             scope = {"type": "http", "app": app, "path": path, "query_string": query.encode(), "headers": []}
@@ -189,8 +189,7 @@ def test_a_query_is_read_as_the_body_is(schema: dict[str, Any]) -> None:
 
 
 def test_the_routes_that_take_samples_are_named() -> None:
-    taking = {path for path, model in REQUESTS.items() if issubclass(model, SampledRequest)}
-    taking |= {f"/v1/{path}" for path, question in QUESTIONS.items() if issubclass(question, SampledQuestion)}
+    taking = {f"/v1/{path}" for path, question in QUESTIONS.items() if issubclass(question, SampledQuestion)}
     assert set(SAMPLES_ARE_TAKEN.rstrip(".").replace(",", " ").split()) & set(REQUESTS) == taking
 
 
@@ -293,7 +292,7 @@ def test_the_example_of_a_proof_is_true(client: TestClient, schema: dict[str, An
 
 
 def test_the_examples_of_requests_are_answered(client: TestClient, schema: dict[str, Any]) -> None:
-    for path, model in BODIES:
+    for path, model in REQUESTS.items():
         if path not in {"/v1/compare", "/v1/plurality/options"}:
             for asked in schema["components"]["schemas"][model.__name__]["examples"]:
                 assert client.post(path, json=asked).status_code == 200, (path, asked)

@@ -15,7 +15,6 @@ from api.tasks.answers import KINDS
 from api.tasks.task import recheck_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.accounting import Sampling
-from darrm_opt.answers.class_plans import options_to_dict
 from darrm_opt.answers.library_types import table_plan_of
 from darrm_opt.answers.tables import verified_table, verify_table_answer
 from darrm_opt.answers.verification import verify_options
@@ -25,6 +24,7 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityObjective, parse_prior, solve_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
+from darrm_opt.questions.plan import plan_record
 from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables.record import TableSpec, problem_record, table_from_record
 from solver_cache.model import Row
@@ -107,7 +107,7 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     goal = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=1.0)
     expected = plan(5, None, 2, Privacy(2.0, 1e-3), 1, goal, classes=3)
-    assert told["options"] == options_to_dict(expected)["options"]
+    assert told["options"] == plan_record(expected)["options"]
     assert told["prior"] == "favoured(0.5,0.9)"
     assert mechanism_from_record(told["mechanism"]) == expected.options[0].mechanism
     assert client.get("/v1/plurality/options", params=OPTIONS).json() == told
@@ -139,7 +139,7 @@ def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> Non
     told = client.post("/v1/plurality/options", json=SAMPLED | {"sampling": "without-replacement"}).json()
     sampling, total = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5)
     expected = plan(10, None, 500, total, 1, "beta(8,2)", classes=4, sampling=sampling)
-    assert told["options"] == options_to_dict(expected)["options"]
+    assert told["options"] == plan_record(expected)["options"]
     assert told["sampling"] == told["mechanism"]["sampling"] == sampling.record()
     problem = Problem(10, NOT_PRIVATE, total, 1, classes=4)
     assert verify_options(told, problem, 500, sampling) == told

@@ -26,8 +26,8 @@ from darrm_opt.accounting import DeltaTooSmall
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement
-from darrm_opt.answers.accounting import plan_to_dict
 from darrm_opt.answers.running_time import plan_account_seconds, plan_seconds
+from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import NotPrivate
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
@@ -35,6 +35,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import MECHANISMS
 from darrm_opt.planning import plan as typed_plan
 from darrm_opt.priors import IndependentVoters, SharedBeta
+from darrm_opt.questions.plan import plan_record
 
 plan: Any = typed_plan
 """Options are read without asking of each field whether it is there: where one is None, its test fails."""
@@ -285,7 +286,7 @@ def service() -> Iterator[TestClient]:
 
 
 def test_python_command_line_and_rest_agree(tmp_path: Any, service: TestClient) -> None:
-    expected = json.loads(json.dumps(plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
+    expected = json.loads(json.dumps(plan_record(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
     words = [word for name, value in ASKED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert json.loads(run("plan", *words, "--json").stdout) == expected
     text = run("plan", *words).stdout
@@ -300,11 +301,11 @@ def test_python_command_line_and_rest_agree(tmp_path: Any, service: TestClient) 
     table.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
     with DarrmClient(table.as_uri()) as client:
         found = client.plan(Problem(3, INF, Privacy(1.0), 1), 2, Privacy(2.0, 1e-5))
-    assert json.loads(json.dumps(plan_to_dict(found))) == expected
+    assert json.loads(json.dumps(plan_record(found))) == expected
 
 
 def test_a_plan_for_other_voters_is_rejected() -> None:
-    answer = plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
+    answer = plan_record(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
         assert client.plan(problem, 2, Privacy(2.0, 1e-5)).options[0].name == "randomized_response"
@@ -350,13 +351,8 @@ def test_plans_that_take_long_are_estimated_so() -> None:
 
 
 def test_the_accounts_of_a_draw_are_expected_to_take_long() -> None:
-    voters, total, fixed = (
-        Problem(35, INF, Privacy(1.0)),
-        Privacy(1.0, 1e-5),
-        {"replacement": True, "sampling": "independent"},
-    )
-    none, draw = {"n": None, "subsample_size": None, **fixed}, {"n": 1000, "subsample_size": 50, **fixed}
-    assert plan_account_seconds(voters, 20, total, none) == 0
+    voters, total, draw = Problem(35, INF, Privacy(1.0)), Privacy(1.0, 1e-5), Bags(1000, 50)
+    assert plan_account_seconds(voters, 20, total, None) == 0
     assert 3 < plan_account_seconds(voters, 20, total, draw) < 30
     assert plan_account_seconds(voters, 5000, total, draw) == 0  # too many: the plan leaves them out
 

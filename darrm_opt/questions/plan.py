@@ -1,0 +1,485 @@
+"""Plan: what to release within a total, and every mechanism compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal, get_args
+
+from darrm_opt.accounting.sampling import Sampling, Scheme
+from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record, voters_body
+from darrm_opt.answers.class_plans import group_plan_seconds, options_seconds, verify_group_plan
+from darrm_opt.answers.filed import filed
+from darrm_opt.answers.library_types import plan_of, table_plan_of
+from darrm_opt.answers.running_time import estimate_cost, plan_account_seconds, plan_seconds
+from darrm_opt.answers.verification import verify_options, verify_plan
+from darrm_opt.bagging import Bags, bags_of
+from darrm_opt.errors import InvalidInput
+from darrm_opt.fields import FIELDS
+from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.mechanisms.base import CONFIDENT
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
+from darrm_opt.planning import Option, Plan, plan
+from darrm_opt.planning.group_plan import group_question, plan_groups
+from darrm_opt.planning.option import MECHANISMS, Outcome
+from darrm_opt.planning.question import Question as PlannedQuestion
+from darrm_opt.problem import FRESH, MAX_CLASSES, NOT_PRIVATE, Problem, VoterGroup
+from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
+from darrm_opt.questions.voters import (
+    DrawAnswer,
+    EachAnswer,
+    GroupAnswer,
+    GroupFields,
+    TotalQuestion,
+    VotersAnswer,
+    draw_record,
+    prior_of,
+    prior_refused,
+    voter_groups,
+)
+from darrm_opt.record import DesignSpec, problem_record
+from darrm_opt.tables.objective import PluralityObjective, as_table_objective
+from darrm_opt.tables.priors import PluralityPrior, Ties, is_class_prior, parse_prior
+from darrm_opt.tables.record import group_records
+
+Verdict = Literal["plain majority", "noisy majority", "none"]
+
+Draw = Literal["independent", "disjoint"]
+"""How subsamples are drawn, the default first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestionAnswer(Answer):
+    """A change of the request that makes an option useful; proved."""
+
+    change: Literal["queries", "total"] = answer_field("What to change.")
+    queries: int | None = answer_field("How many would fit [releases]; null: without limit.")
+    total: EachAnswer = answer_field("Within which total.")
+    accuracy: float = answer_field("At least this [probability].")
+    words: str = answer_field("The same in words.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionAnswer(Answer):
+    """One mechanism, calibrated to the total."""
+
+    mechanism: str = answer_field(
+        f"The mechanism, one of {', '.join(MECHANISMS)}; optimal: γ_opt of one target; "
+        "optimal_sequence: one γ for all queries at once."
+    )
+    fits: bool = answer_field("Whether any amount of it is within the total.")
+    outcome: Outcome = answer_field("The same, and where it does not fit, whether that is known.")
+    accuracy: float | None = answer_field(
+        "Pr[release = majority that was voted] over the prior [probability]; null where it does not fit."
+    )
+    queries: int | None = answer_field("Answers allowed [releases]; null: without limit, or it does not fit.")
+    spent: EachAnswer | None = answer_field("(ε, δ) of all of them together, proved; null where it does not fit.")
+    account: str = answer_field(
+        "What proves that: post-processing, votes, bits, profile, optimal or simple; none where it does not fit."
+    )
+    voters: int = answer_field("Whose majority is released [voters].")
+    problem: Any = answer_field(
+        "The voters and the target of one release for which γ is proved; null where no γ is needed.",
+        json="ProblemAnswer | None",
+    )
+    gamma: list[float] | None = answer_field("γ(0..K) [probability]; null likewise.")
+    why: str = answer_field("In words.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanAnswer(Answer):
+    """Plan: what to do, and every mechanism compared."""
+
+    voters: VotersAnswer = answer_field("The voters, as they were understood.")
+    fresh: bool = answer_field(f"Whether the voters were taken to be fresh. {FRESH}")
+    draw: DrawAnswer | None = answer_field(
+        "How the voters' subsamples are drawn; null where nothing was said of it.", None
+    )
+    queries: int = answer_field("Answers wanted [releases].")
+    total: EachAnswer = answer_field("(ε, δ) of all answers together.")
+    prior: str = answer_field("How votes fall.")
+    least_accuracy: float = answer_field("Below this an answer is of no use [probability].")
+    verdict: Verdict = answer_field("plain majority: this mechanism is not needed; none: no option is of use.")
+    advice: str = answer_field("What to do and why, in words.")
+    options: list[OptionAnswer] = answer_field(
+        "One for each mechanism, the most accurate first; those that do not fit last."
+    )
+    design_hash: str | None = answer_field(
+        "Hash of the design, as `darrm statement` has it for this plan; null where no γ is recommended, and where "
+        "records are sampled.",
+        None,
+    )
+    zcdp: float | None = answer_field("A ρ for which its answers together are ρ-zCDP; null where none is proved.", None)
+    suggestions: list[SuggestionAnswer] = answer_field("If no option is useful: changes that make one useful.")
+    warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluralityOption(Answer):
+    """A mechanism for all queries within the total: what it achieves and what it costs."""
+
+    name: str = answer_field(f"optimal, optimal_sequence, {CONFIDENT}, or one of {', '.join(calibrated_names())}.")
+    right: float = answer_field("Share of the queries answered by the plurality, in expectation.")
+    wrong: float = answer_field("Share answered by another class.")
+    abstained: float = answer_field("Share answered by ⊥, no class.")
+    utility: float = answer_field("right − price·wrong, a query.")
+    epsilon: float = answer_field("ε of all answers together at the total's δ, proved [nats].")
+    account: str = answer_field("How it was proved.")
+    parameters: dict[str, float] = answer_field(
+        "What was chosen: sigma, check_sigma, threshold [votes] and cap [labels]; or the epsilon and delta of each "
+        "release, and its rate [nats a vote] where there is no table."
+    )
+    gap: float | None = answer_field(
+        "Of the optimum: no table of the same (ε, δ) each has a utility more than this above it; null of other options."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluralityOptionsAnswer(Answer):
+    """Every mechanism for all queries within a total, the best first."""
+
+    K: int = answer_field("Number of voters [voters].")
+    classes: int = answer_field("Number of classes [classes].")
+    queries: int = answer_field("Answers wanted [releases].")
+    total: EachAnswer = answer_field("(ε, δ) of all answers together.")
+    affected: int = answer_field("How many votes one record can move [votes].")
+    prior: str = answer_field("How votes fall.")
+    ties: Ties = answer_field("What a vote without a single leader counts as.")
+    price: float = answer_field("Cost of a wrong label [labels].")
+    samples: int | None = answer_field(
+        "How many vote counts were drawn from the prior where there are too many to list: then shares are estimates."
+    )
+    options: list[PluralityOption] = answer_field("In order of decreasing utility.")
+    sampling: SamplingAnswer | AllocationAnswer | None = answer_field(
+        "How records are drawn anew for every query; null where all are in every query.", None
+    )
+    verdict: Verdict = answer_field("none: no option is of use; plain majority: no noise is needed.")
+    advice: str = answer_field("What to do and why, in words.")
+    suggestions: list[SuggestionAnswer] = answer_field("If no option is useful: changes that make one useful.")
+    warnings: list[str] = answer_field("What the person who asked should reconsider.")
+    groups: list[GroupAnswer] | None = answer_field("The voters of a plan for groups; null where they are alike.", None)
+    mechanism: dict[str, Any] | None = answer_field(
+        "The mechanism of the best option, as `darrm plan --output` writes it: for `darrm label`; null for groups "
+        "whose plurality needs no noise, or where nothing fits."
+    )
+    design_hash: str | None = answer_field(
+        "Hash of its design, as `darrm statement` has it for this answer; null where there is none.", None
+    )
+    zcdp: float | None = answer_field("A ρ for which its answers together are ρ-zCDP; null where none is proved.", None)
+
+
+def plan_record(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str, Any]:
+    """Return a plan as plain data: the question as it was understood, a row for each option, and what follows.
+
+    Under a law of votes, shares and utility of what fits; what does not has no numbers by which it could be ranked.
+    """
+    question, law = found.question, found.question.law
+    concluded: dict[str, Any] = {
+        "verdict": found.verdict,
+        "advice": found.advice,
+        "suggestions": [asdict(suggestion) for suggestion in found.suggestions],
+        "warnings": list(found.warnings),
+    }
+    wanted = {"queries": question.queries, "total": asdict(question.total)}
+    if law is None:
+        return {
+            "voters": voters_body(question.voters),
+            "fresh": question.fresh,
+            "draw": draw_record(question.bags, question.K),
+            **wanted,
+            "prior": str(question.objective),
+            "least_accuracy": question.least_accuracy,
+            "options": [_option_record(option) for option in found.options],
+            **_filed(found),
+            **concluded,
+        }
+    names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
+    return {
+        **{name: getattr(question, name) for name in ("K", "classes", "affected", "price")},
+        **wanted,
+        "prior": question.prior_text,
+        "ties": law.objective.ties,
+        "samples": law.samples,
+        "options": [
+            {**{name: getattr(option, name) for name in names}, "epsilon": option.spent.epsilon}
+            for option in found.options
+            if option.spent is not None
+        ],
+        **concluded,
+        **({"groups": group_records(groups)} if groups else {}),
+        **sampling_record(question.sampling),
+    }
+
+
+def _filed(found: Plan) -> dict[str, Any]:
+    """Return what a statement says of the γ that is recommended; None where another thing is, or with samples."""
+    question, best, mechanism = found.question, found.best, None
+    if best is not None and best.release is not None and question.sampling is None:
+        mechanism = CertifiedNoiseFunction(best.release, fresh=question.fresh)
+    return filed(mechanism, question.total, question.queries)
+
+
+def _option_record(option: Option) -> dict[str, Any]:
+    names = ("fits", "outcome", "accuracy", "queries", "account", "voters", "why")
+    return {
+        "mechanism": option.name,
+        **{name: getattr(option, name) for name in names},
+        "spent": None if option.spent is None else asdict(option.spent),
+        "problem": None if option.problem is None else problem_record(option.problem),
+        "gamma": None if option.noise is None else option.noise.values.tolist(),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePlan(TotalQuestion, SampledQuestion):
+    """Voters, queries and a budget: what should be released?
+
+    Voters that need not be alike are named by `groups`, which a body has, and a query has not. Their answer, and that
+    for more than two classes, a prior of classes or a price, is that of `/v1/plurality/options`. With `records`, every
+    query has a fresh and secret sample of them. Voters that are not private share it, and have that answer too; private
+    ones that are fresh each draw their own.
+    """
+
+    path: ClassVar[str] = "plan"
+    summary: ClassVar[str] = "What to release within a total budget, and why"
+    answers: ClassVar[Any] = PlanAnswer | PluralityOptionsAnswer
+
+    K: int | None = question_field(None, otherwise="or groups")
+    groups: list[GroupFields] | None = question_field(None, each=GroupFields)
+    classes: int = question_field(2, most=MAX_CLASSES)
+    sampling: Draw | Scheme | None = question_field(
+        None,
+        words="With n and without replacement, how the subsamples are drawn: independent (the default) or disjoint. "
+        f"With records, how these are drawn: {', '.join(get_args(Scheme))}; by default poisson",
+        longest=None,
+    )
+    prior: str | None = question_field(
+        None,
+        words="How votes fall: the text of an objective with a prior, such as shared(2,5), or histogram(9,1,0,2) for "
+        "votes that were counted; or a prior of classes, such as dirichlet(2)",
+        otherwise="by default rectangular between two classes, dirichlet(1) among more and for groups",
+    )
+    ties: Ties = question_field("excluded")
+    price: float = question_field(0.0)
+    least_accuracy: float | None = question_field(
+        None, otherwise="from 1/classes on; by default a fifth of the way from there to 1"
+    )
+    time_limit: float | None = question_field(None)
+
+    @property
+    def voters(self) -> int:
+        """Number of voters."""
+        return super().voters if self.groups is None else sum(group.K for group in self.groups)
+
+    @property
+    def seconds(self) -> float:
+        """Expected time [s]; refuses what is out of reach."""
+        if self.groups is not None:
+            return group_plan_seconds(self.group_problem(self.groups), self.queries, fresh=self.fresh)
+        if self.by_law:
+            return options_seconds(self._public(), self.queries)
+        problem = self.problem()
+        accounts = plan_account_seconds(problem, self.queries, self.total, self.bags(), fresh=self.fresh)
+        return plan_seconds(estimate_cost(DesignSpec(problem)).seconds, self.queries, self.time_limit, accounts)
+
+    @property
+    def by_law(self) -> bool:
+        """Whether a law of votes judges voters that are alike, and no objective of γ."""
+        by_votes = self.classes > 2 or self.price > 0 or is_class_prior(self.prior)
+        return by_votes or (self.records is not None and self.epsilon == "inf")
+
+    def as_sampling(self) -> Sampling | None:
+        """Return how records are drawn anew for every query; None where they are not."""
+        names = SAMPLING if self.records is not None or self.sampling not in (None, *get_args(Draw)) else _UNNAMED
+        return sampling_of({name: getattr(self, name) for name in names})
+
+    def bags(self) -> Bags | None:
+        """Return how the voters' subsamples are drawn; None where they are not."""
+        draw = self.sampling if self.sampling in get_args(Draw) and self.records is None else "independent"
+        return bags_of(self.n, self.subsample_size, draw, replacement=self.replacement)  # type: ignore[arg-type]  # checked
+
+    def group_problem(self, groups: Sequence[GroupFields]) -> Problem:
+        """Return the problem of groups, the total its target."""
+        given: dict[str, Any] = {"affected": self.affected, "classes": self.classes, "abstention": self.price > 0}
+        return Problem(groups=voter_groups(groups), target=self.total, **given)
+
+    def goal(self, groups: Sequence[GroupFields]) -> PluralityObjective:
+        """Return what a table of groups maximises."""
+        weights = [group.weight for group in groups]
+        try:
+            goal = as_table_objective(self.prior or "dirichlet(1)", self.price, self.ties, weights)
+        except InvalidInput as err:
+            raise prior_refused(self.prior, err) from err
+        if not isinstance(goal, PluralityObjective):
+            raise InvalidInput("prior", self.prior, "a prior of the votes", "A truth is an objective of a table.")
+        return goal
+
+    def _public(self) -> Problem:
+        """Return the problem of voters that are not private, the total its target."""
+        affected = 1 if self.affected is None and self.records is not None else self.affected
+        return Problem(self.voters, NOT_PRIVATE, self.total, affected, classes=self.classes)
+
+    def canonical(self) -> ReleasePlan:
+        """Return the question by K where groups are all alike, and count alike: one question has one answer."""
+        if self.groups is None or len({group.weight for group in self.groups}) > 1:
+            return self
+        found = self.group_problem(self.groups).merged
+        if not (found.is_binary or found.is_public):
+            return self
+        return replace(self, groups=None, **voters_body(found))
+
+    def check(self) -> None:
+        """Refuse fields that contradict each other, and voters that no account of their samples or draw covers."""
+        if self.least_accuracy is not None and self.least_accuracy < 1 / self.classes:
+            raise InvalidInput("least_accuracy", self.least_accuracy, FIELDS["least_accuracy"].accepted)
+        if self.groups is not None:
+            self.refuse(_OF_VOTERS, "cannot be combined with groups")
+            alike = self.canonical()
+            if alike is self:
+                self.goal(self.groups)
+            else:
+                alike.check()
+            return
+        if self.K is None:
+            raise InvalidInput("K", None, FIELDS["K"].accepted, "Or give groups.")
+        if self.records is not None:
+            self.refuse(_OF_DRAW, "cannot be combined with records", "Its voters are not trained on subsamples.")
+        if not self.by_law:
+            prior_of(self.prior or "rectangular", self.K)
+            self._planned()
+            return
+        if self.epsilon != "inf":
+            advice = "Name private voters by groups."
+            self.refuse(("classes", "price", "prior"), "is for voters that are not private", advice)
+        self.refuse(_OF_DRAW, "cannot be combined with a prior of classes, a price or more than two classes")
+        self.bags()
+        self.as_sampling()
+        self._public()
+        if self.classes == 2 and not is_class_prior(self.prior):
+            prior_of(self.prior or "rectangular", self.voters)
+        elif self.prior is not None:
+            class_prior(self.prior)
+
+    def _alike(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of the planner for voters that are alike."""
+        voter = NOT_PRIVATE if self.by_law else self.problem().voter
+        drawn: dict[str, Any] = {"bags": self.bags(), "sampling": self.as_sampling()}
+        return (self.voters, voter, *self._wanted), drawn | {name: getattr(self, name) for name in _JUDGED}
+
+    @property
+    def _wanted(self) -> tuple[Any, ...]:
+        return self.queries, self.total, self.affected, self.prior
+
+    def _planned(self) -> PlannedQuestion:
+        """Return the question to the planner, of voters that are alike."""
+        arguments, given = self._alike()
+        return PlannedQuestion.of(*arguments, **given)
+
+    def answer(self, report: Report = lambda _: None) -> Plan:
+        """Return the options for these voters within the total, and what follows from them."""
+        report(None)
+        if self.groups is not None:
+            given = {name: getattr(self, name) for name in _JUDGED}
+            weights = [group.weight for group in self.groups]
+            groups = voter_groups(self.groups)
+            return plan_groups(groups, *self._wanted, weights=weights, time_limit=self.time_limit, **given)
+        arguments, given = self._alike()
+        try:
+            found = plan(*arguments, time_limit=self.time_limit, **given)
+        except InvalidInput as err:  # a prior of other voters or classes
+            if err.argument not in ("counts", "chances"):
+                raise
+            raise InvalidInput("prior", self.prior, err.accepted, err.advice) from err
+        # The first option is the best: if it has no mechanism nothing fits, and a request asked for one.
+        if found.question.law is not None and found.options[0].mechanism is None:
+            name = "total_delta" if self.total_delta == 0 else "total_epsilon"
+            raise InvalidInput(name, getattr(self, name), f"a total within which {self.queries} answers are proved")
+        return found
+
+    def record_of(self, answer: Plan) -> dict[str, Any]:
+        """Return a plan as plain data, with the mechanism of the best option under a law of votes."""
+        record = plan_record(answer, () if self.groups is None else voter_groups(self.groups))
+        if answer.question.law is None:
+            return record
+        mechanism, question = answer.options[0].mechanism, answer.question
+        named = {} if self.prior is None or self.groups is not None else {"prior": self.prior}
+        written = None if mechanism is None else mechanism.record() | sampling_record(question.sampling)
+        stated = filed(mechanism, question.total, question.queries, question.sampling)
+        return record | named | {"mechanism": written} | stated
+
+    def verify(self, given: Any) -> Plan:
+        """Return a plan for this question.
+
+        Guarantees: Each γ in it is private for the target that its option names; of the best option under a law of
+        votes all queries fit in the total. Totals of other options, and shares, are the other side's.
+        """
+        if self.groups is not None:
+            problem, goal = self.group_problem(self.groups), self.goal(self.groups)
+            least = self.least_accuracy
+            question = group_question(problem, goal, self.queries, fresh=self.fresh, least_accuracy=least)
+            return table_plan_of(verify_group_plan(given, problem, goal, self.queries, fresh=self.fresh), question)
+        question = self._planned()
+        if question.law is None:
+            return plan_of(verify_plan(given, question), question)
+        return table_plan_of(verify_options(given, question.problem, self.queries, question.sampling), question)
+
+
+def class_prior(text: str) -> PluralityPrior:
+    """Return the prior of votes among classes that a text names."""
+    try:
+        return parse_prior(text)
+    except InvalidInput as err:
+        raise prior_refused(text, err) from err
+
+
+_JUDGED = ("classes", "ties", "price", "fresh", "least_accuracy")
+"""Fields by which the planner judges."""
+
+_UNNAMED = tuple(name for name in SAMPLING if name != "sampling")
+
+_OF_DRAW = ("n", "subsample_size", "replacement")
+"""Fields of voters that are trained on subsamples."""
+
+_OF_VOTERS = ("K", "epsilon", "Delta", "profile", *_OF_DRAW, *SAMPLING)
+"""Fields of voters that are alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluralityOptions(SampledQuestion):
+    """Queries and a total: which mechanism for all of them is the best, among any number of classes?
+
+    Voters are not private.
+    """
+
+    path: ClassVar[str] = "plurality/options"
+    tag: ClassVar[str] = "design"
+    summary: ClassVar[str] = "Every mechanism for queries among any number of classes within a total"
+    answers: ClassVar[Any] = PluralityOptionsAnswer
+
+    K: int = question_field()
+    classes: int = question_field(most=MAX_CLASSES)
+    affected: int = question_field(1, otherwise="")
+    prior: str = question_field(
+        "dirichlet(1)",
+        words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
+        example="favoured(0.4,0.6,0.8)",
+    )
+    ties: Ties = question_field("excluded")
+    price: float = question_field(0.0)
+    queries: int = question_field(1)
+    total_epsilon: float = question_field()
+    total_delta: float = question_field(0.0)
+    least_accuracy: float | None = question_field(None, otherwise="from 1/classes on")
+    time_limit: float | None = question_field(None)
+
+    def canonical(self) -> ReleasePlan:
+        """Return the same question as a plan."""
+        return ReleasePlan(epsilon="inf", **self.record())
+
+    def check(self) -> None:
+        """Refuse a prior of two classes that are not told apart, where a γ is the answer, and what a plan refuses."""
+        asked = self.canonical()
+        if not asked.by_law:
+            class_prior(self.prior)
+        asked.check()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from darrm_opt.accounting.labels.noisy_bit import (
     GRID_STEP,
     MAX_SHIFT,
     MIN_SHIFT,
+    normal_density,
     scaled_orders,
     values_on_grid,
 )
@@ -98,24 +100,26 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     mu = math.sqrt(2) / sigma * (1 + PERIODS)
     orders = scaled_orders(mu)
     first = math.ceil(MIN_MEAN * sigma)
+    # Outside the triangle (docs/proofs.md, "What labels cost"): with one class rare, a bit of one noisy count; with the
+    # others rare, a bit of a difference, whose noise is on the even or the odd numbers: in steps of 2, scale σ/√2,
+    # offset 0 or ½.
     if sigma <= MAX_LISTED_SIGMA:
-        # Outside the triangle (docs/proofs.md, "What labels cost"): with one class rare, a bit of one noisy count; with
-        # the others rare, a bit of a difference, whose noise is on the even or the odd numbers: in steps of 2, scale
-        # σ/√2, offset 0 or ½.
         single = lattice_bit_values(sigma, 0.0, 1, orders)
         pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
         tails = [censored_lattice(sigma, 0.0, -first, shift, orders) for shift in (1, -1)]
-        inside = _inside(sigma, first, math.ceil(MAX_SUM * sigma), orders)
     else:
         single, pair = (coarse_bit_values(scale, 1, orders) for scale in (sigma, sigma / math.sqrt(2)))
         tails = [_coarse_censored(sigma, -first, shift, orders) for shift in (1, -1)]
-        inside = largest_in_boxes(sigma, orders, COARSE_TOLERANCE, coarse_cells(sigma))
     tail = np.maximum(*tails)
     # (i): 1 + a(a − 1)H_a multiplies for what is independent; up to a = 1 the product term only lowers the sum.
     growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * tail, 1.0)
     # (ii): another class wins with chance e^(−S²/4) at most, and then the counts themselves are charged.
     third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
-    values = np.maximum(inside, np.maximum(growth * single + tail, third_rare))
+    outside = np.maximum(growth * single + tail, third_rare)
+    if sigma <= MAX_LISTED_SIGMA:
+        values = np.maximum(_inside(sigma, first, math.ceil(MAX_SUM * sigma), orders), outside)
+    else:
+        values = largest_in_boxes(sigma, orders, COARSE_TOLERANCE, coarse_cells(sigma), least=outside)
     method = "three cells on the lattice: " + ("enumerated" if sigma <= MAX_LISTED_SIGMA else "boxes in real means")
     # Each bound carries its own roundings: 1e-9 is for the few operations that joined them here.
     return PowerDivergence(orders, values * (1 + 1e-9), mu, method, within_gaussian=False)
@@ -308,6 +312,9 @@ def coarse_cells(sigma: float) -> CellFamily:
         laws = real_laws(scale, alpha * scale, beta * scale)[:2]  # the others are these with a mean smaller by 1
         return [(law * (1 - MASS_ERROR), law * (1 + MASS_ERROR)) for law in laws]
 
+    def bends(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
+        return real_bends(scale, alpha * scale, beta * scale)
+
     def another(alpha: Array, beta: Array) -> Array:
         below = [_below(0.0, means * scale, scale) for means in (alpha, beta)]
         return np.asarray(below[0] * below[1] * (1 + 3 * MASS_ERROR))
@@ -315,7 +322,7 @@ def coarse_cells(sigma: float) -> CellFamily:
     # A mean is rounded down by less than one of the coarser lattice, and ties may take another. Corners of boxes are
     # whole numbers but for the smallest boxes: so means have few fractions.
     least, side = math.floor((MIN_MEAN - 2 / COARSE) * scale), 4 * math.floor(FIRST_BOX * scale / 4)
-    return CellFamily(bounds, another, least / scale, side / scale, 1 / scale, PERIODS)
+    return CellFamily(bounds, another, bends, least / scale, side / scale, 1 / scale, PERIODS)
 
 
 def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
@@ -323,26 +330,23 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
 
     Masses on the whole numbers are those of N(0, scale²)'s density: their sum is not exactly 1.
     """
-    (x, at_x), (y, at_y) = (np.unique(_on_fine_grid(means), return_inverse=True) for means in (i, j))
+    (x, at_x), (y, at_y), first, last = _coordinates(i, j, scale)
     # Many means share a coordinate: cumulative sums are made once for each of them, and every pair is a product.
-    end = math.ceil(COARSE_END * scale)
-    first, last = math.floor(min(x[0], y[0])) - end, math.ceil(max(x[-1], y[-1])) + end + 1
-    zero = -first
     at, up_to = zip(*(_translated(means, scale, first, last) for means in (x, y)), strict=True)
 
     def wins(mine: int, other: int) -> tuple[Array, Array, Array]:
         """Return Pr[u ≥ 0 and u ≥ v], Pr[u ≥ 0 and u ≥ v + 1] and Pr[u ≥ 1 and u ≥ v + 1]."""
         # Two cumulative products differ in one row: u = 0, which is added, and not subtracted, lest digits cancel.
-        far = at[mine][:, zero + 1 :] @ up_to[other][:, zero:-1].T
-        ahead = far + np.outer(at[mine][:, zero], up_to[other][:, zero - 1])
-        return at[mine][:, zero:] @ up_to[other][:, zero:].T, ahead, far
+        far = at[mine][:, 2:] @ up_to[other][:, 1:-1].T
+        ahead = far + np.outer(at[mine][:, 1], up_to[other][:, 0])
+        return at[mine][:, 1:] @ up_to[other][:, 1:].T, ahead, far
 
     (tied_a, ahead_a, far_a), (tied_b, ahead_b, far_b) = (
         [table[places] for table in wins(*classes)]
         for classes, places in (((0, 1), (at_x, at_y)), ((1, 0), (at_y, at_x)))
     )
     (a_below, a_up_to), (b_below, b_up_to) = (
-        [sums[places, zero - 1], sums[places, zero]] for sums, places in zip(up_to, (at_x, at_y), strict=True)
+        [sums[places, 0], sums[places, 1]] for sums, places in zip(up_to, (at_x, at_y), strict=True)
     )
     # The order of `tie_laws`, to which the bounds on boxes refer.
     cells = (
@@ -352,6 +356,22 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
         (far_a, tied_b, a_up_to * b_below),
     )
     return [np.stack(law, axis=1) for law in cells]
+
+
+def real_bends(scale: float, i: Array, j: Array) -> list[tuple[Array, Array]]:
+    """Return the second derivatives of the first two of `real_laws`, by i/scale and by j/scale, shape (n, 3) each."""
+    (x, at_x), (y, at_y), first, last = _coordinates(i, j, scale)
+    (u, bent_u), (v, bent_v) = (
+        [_translated(means, scale, first, last, bent=bent) for bent in (False, True)] for means in (x, y)
+    )
+    a_first, b_first = [], []
+    for (u_at, u_up_to), (v_at, v_up_to) in ((bent_u, v), (u, bent_v)):
+        tied_a = (u_at[:, 1:] @ v_up_to[:, 1:].T)[at_x, at_y]
+        tied_b = (v_at[:, 1:] @ u_up_to[:, 1:].T)[at_y, at_x]
+        another = u_up_to[at_x, 0] * v_up_to[at_y, 0]
+        a_first.append(np.stack([tied_a, -tied_a - another, another], axis=1))
+        b_first.append(np.stack([-tied_b - another, tied_b, another], axis=1))
+    return [(a_first[0], a_first[1]), (b_first[0], b_first[1])]
 
 
 def coarse_bit_values(scale: float, shift: int, orders: Array) -> Array:
@@ -371,11 +391,6 @@ def coarse_bit_values(scale: float, shift: int, orders: Array) -> Array:
     return np.asarray(np.max([between, *tails], axis=0))
 
 
-def normal_density(x: Array | IntArray, scale: float) -> Array:
-    """Return the density of N(0, scale²)."""
-    return np.asarray(np.exp(-(x * x) / (2 * scale * scale)) / (scale * math.sqrt(2 * math.pi)))
-
-
 def _below(threshold: float, means: Array, scale: float) -> Array:
     """Return the mass of u < threshold for real means of u, shape (n,)."""
     distances, places_of = np.unique(_on_fine_grid(means - threshold), return_inverse=True)  # many means are the same
@@ -390,16 +405,30 @@ def _below(threshold: float, means: Array, scale: float) -> Array:
     return np.asarray(masses[places_of])
 
 
-def _translated(means: Array, scale: float, first: int, last: int) -> tuple[Array, Array]:
-    """Return the mass at each whole number from ``first`` to ``last``, and up to it, of each mean: (n, numbers)."""
+def _coordinates(i: Array, j: Array, scale: float) -> tuple[Any, Any, int, int]:
+    """Return the different means, each with the places of i or j in it, and the ends of the sums."""
+    x, y = (np.unique(_on_fine_grid(means), return_inverse=True) for means in (i, j))
+    end = math.ceil(COARSE_END * scale)
+    first, last = (min(x[0][0], y[0][0]), max(x[0][-1], y[0][-1]))
+    return x, y, math.floor(first) - end, math.ceil(last) + end + 1
+
+
+def _translated(means: Array, scale: float, first: int, last: int, *, bent: bool = False) -> tuple[Array, Array]:
+    """Return the mass at each whole number from −1 to ``last``, and from ``first`` up to it, of each mean.
+
+    Shape (n, numbers) each. ``bent``: second derivatives by the mean, in units of ``scale``.
+    """
     whole = np.floor(means)
     fractions, at_fraction = np.unique(means - whole, return_inverse=True)
     low, high = int(whole.min()), int(whole.max())
-    masses = normal_density(np.arange(first - high, last - low + 1) - fractions[:, np.newaxis], scale)
-    starts = high - whole.astype(np.intp)
+    distances = np.arange(first - high, last - low + 1) - fractions[:, np.newaxis]
+    masses = normal_density(distances, scale)
+    if bent:
+        masses *= (distances / scale) ** 2 - 1
+    starts = high - first - 1 - whole.astype(np.intp)
 
     def of_each_mean(table: Array) -> Array:
-        windows = np.lib.stride_tricks.sliding_window_view(table, last - first + 1, axis=1)
+        windows = np.lib.stride_tricks.sliding_window_view(table, last + 2, axis=1)
         return np.asarray(windows[at_fraction, starts])
 
     return of_each_mean(masses), of_each_mean(np.cumsum(masses, axis=1))

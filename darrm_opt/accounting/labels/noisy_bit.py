@@ -9,12 +9,14 @@ threshold. Proofs: docs/proofs.md, "What labels cost".
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.gaussian import ERFCX_ULPS
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
@@ -60,6 +62,11 @@ def normal_cdf(z: NDArray[np.floating[Any]] | float) -> Array:
         from scipy.special import ndtr
 
     return np.asarray(ndtr(z))
+
+
+def normal_density(x: Array | IntArray, scale: float = 1.0) -> Array:
+    """Return the density of N(0, scale²)."""
+    return np.asarray(np.exp(-(x * x) / (2 * scale * scale)) / (scale * math.sqrt(2 * math.pi)))
 
 
 def scaled_orders(mu: float) -> Array:
@@ -111,26 +118,62 @@ def values_on_grid(
         at_points += (p[:, [cell]] * (1 + error)) * terms
     # Between two points ℓ ranges from its value at the left one to that at the right one.
     largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + error + charge)
-    bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, mu * math.sqrt(6)) * (1 + charge)
-    return np.asarray((np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * bend).max(axis=0))
+    bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, (mu * math.sqrt(6), math.sqrt(2)))
+    return np.asarray((np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * (1 + charge) * bend).max(axis=0))
 
 
-def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, norm: float) -> Array:
-    """Return a bound on −∂²H_a along one coordinate, on each of several boxes.
+IntArray = NDArray[np.int64]
 
-    Source: docs/proofs.md, "What labels cost", Lemma 2: ‖third derivative‖·√(Σ A²P) + √2·min(√(Σ (A+B)²P), ½·max|A+B|).
+Bends = tuple[Array, Array]
+"""Second derivatives at one point of each box: ∂²(P_c − Q_c) and ∂²Q_c along one coordinate, shape (n, cells) each."""
+
+
+def curvature_bound(
+    low: Array,
+    high: Array,
+    largest_p: Array,
+    orders: Array,
+    norms: tuple[float, float],
+    bends: Sequence[Sequence[Bends]] = (),
+    error: float = 0.0,
+) -> Array:
+    """Return a bound on the sum of −∂²H_a along all coordinates, shape (n, orders), each at least 0, on several boxes.
+
+    ``low``, ``high``: ends of the losses; ``norms``: of what moments leave out, for ∂²(P − Q) and for ∂²Q. ``bends``:
+    of each coordinate, the second derivatives of each family of laws at a point of the box, to ``error``; none: they
+    are taken as 0, and there is one coordinate.
+
+    Source: docs/proofs.md, "What labels cost", Lemma 2.
     """
-    squared_first, squared_sum, largest_sum = np.zeros((3, low.shape[0], orders.size))
-    with np.errstate(over="ignore"):
-        for cell in range(low.shape[1]):
+    cells, shape = low.shape[1], (low.shape[0], orders.size)
+    squared_first, squared_sum, largest_sum, uncertain = np.zeros((4, *shape))
+    known = [[np.zeros(shape) for _ in families] for families in bends]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for cell in range(cells):
             ends = [loss_gradients(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
-            first, both = (np.maximum(ends[0][i], ends[1][i]) for i in range(2))
+            ((falling, wrong), (left, more)), ((fallen, less), (right, rest)) = ends
+            wrong, more = np.maximum(wrong, less), np.maximum(more, rest)
+            first = np.maximum(np.abs(falling), np.abs(fallen)) + wrong
+            both = np.maximum(np.abs(left), np.abs(right)) + more
             weight = largest_p[:, cell, np.newaxis]
             squared_first += weight * first**2
             squared_sum += weight * both**2
             largest_sum = np.maximum(largest_sum, both)
-        second = math.sqrt(2) * np.minimum(np.sqrt(squared_sum), largest_sum / 2)
-        return np.asarray((norm * np.sqrt(squared_first) + second) * (1 + 64 * ULP))
+            uncertain += error * (2 * first + both)
+            if bends:
+                # A + B is between its ends, or up to 0 where the loss may be 0.
+                through = (low[:, cell] < 0) & (high[:, cell] > 0)
+                upper = np.where(through[:, np.newaxis], 0.0, np.maximum(left, right))
+                lower = np.minimum(left, right)
+            for totals, families in zip(known, bends, strict=True):
+                for n, (difference, second) in enumerate(families):
+                    d, e = difference[:, cell, np.newaxis], second[:, cell, np.newaxis]
+                    totals[n] -= np.minimum(d * falling, d * fallen) - np.abs(d) * wrong
+                    totals[n] -= np.where(e > 0, e * lower, e * upper) - np.abs(e) * more
+        second_part = norms[1] * np.minimum(np.sqrt(squared_sum), largest_sum / 2)
+        unknown = norms[0] * np.sqrt(squared_first) + second_part + uncertain
+        parts = [np.maximum.reduce(totals) + unknown for totals in known] or [unknown]
+        return upper_bound(sum(np.maximum(part, 0.0) for part in parts) * (1 + 64 * ULP))
 
 
 def censored_divergence(mean: float, shift: float, orders: Array) -> Array:

@@ -129,28 +129,25 @@ def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
     return np.asarray(np.maximum(loss_term(low, orders), loss_term(high, orders)))
 
 
-def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
-    """Return |A| and |A + B| at ℓ, where A = ∂/∂p and B = ∂/∂q of p·χ_a(ln(q/p)), rounded up.
+def loss_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return A and A + B at ℓ, where A = ∂/∂p and B = ∂/∂q of p·χ_a(ln(q/p)), each with a bound on its error.
 
     A = (e^(−(a−1)ℓ) − 1)/(a−1) falls with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, rises up to ℓ = 0
     and falls from there: so on an interval both are largest, in absolute value, at an end.
     """
     if _orders_are_last(losses, orders):
-        first, both = loss_gradients(losses[np.newaxis, ..., 0], _first(orders, losses))
-        return np.moveaxis(first, 0, -1), np.moveaxis(both, 0, -1)
+        found = loss_gradients(losses[np.newaxis, ..., 0], _first(orders, losses))
+        (first, error), (both, more) = ((np.moveaxis(each, 0, -1) for each in pair) for pair in found)
+        return (first, error), (both, more)
     b = orders - 1
     with np.errstate(over="ignore", invalid="ignore"):
         (first, ulps), (second, more) = (_power_changes(losses, factors) for factors in (b, orders))
         first *= 1 / b
         second *= -1 / orders
-        both = np.abs(first + second)
-        np.abs(first, out=first)
-        np.abs(second, out=second)
-        second += first
-        second *= np.abs(losses) * (orders * (ulps + more) * ULP) + (ulps + more) * ULP  # the error of each
-        both += second
-        first += second
-        return upper_bound(first), upper_bound(both)
+        both = first + second
+        scale = np.abs(losses) * (orders * (ulps + more) * ULP) + (ulps + more) * ULP
+        error = np.abs(first) * scale
+        return (first, error), (both, error + np.abs(second) * scale)
 
 
 def _orders_are_last(losses: Array, orders: Array) -> bool:

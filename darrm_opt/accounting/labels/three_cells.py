@@ -29,6 +29,7 @@ from darrm_opt.accounting.labels.noisy_bit import (
     censored_divergence,
     curvature_bound,
     normal_cdf,
+    normal_density,
     scaled_orders,
 )
 from darrm_opt.accounting.labels.power_divergence import (
@@ -47,6 +48,9 @@ CELL_ERROR = 2.0**-46
 _ABSOLUTE_ERROR, _RELATIVE_ERROR = CELL_ERROR * np.array([1.0, 1.0, 0.0]), 4 * TAIL_ERROR * np.array([0.0, 0.0, 1.0])
 """Errors of the three cells: another class is a product of two values of Φ; small shares of it keep their digits."""
 
+BEND_ERROR = 2.0**-36
+"""Absolute error of a second derivative of a probability: sums of fewer than 1e5 terms, of at most 1 together."""
+
 MIN_PROBABILITY = 1e-200
 """What a probability that is not above its error is taken for where it is to be small."""
 
@@ -63,10 +67,10 @@ below, one class hardly ever wins, and the other's bit is half as informative.""
 MAX_SUM = 4 * math.sqrt(2)
 """Largest α + β inside the triangle; above, another class wins with probability below Φ(−4) = 3.2e-5."""
 
-FIRST_BOX, MAX_BOXES = 0.5, 20_000
+FIRST_BOX, MAX_BOXES = 0.5, 6_000
 """Side of the first boxes, and the most boxes that are looked at together: with more, the refinement ends."""
 
-ORDER_GROUPS = 4
+ORDER_GROUPS = 3
 """Neighbouring orders are largest in the same boxes: they are refined together, in this many groups."""
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -90,10 +94,8 @@ def label_divergence(sigma: float) -> PowerDivergence:
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         return gaussian_counts(mu)
     orders = scaled_orders(mu)
-    inside = largest_in_boxes(sigma, orders)
-    return PowerDivergence(
-        orders, np.maximum(inside, _outside(sigma, orders)), mu, "three cells: boxes in two parameters"
-    )
+    values = largest_in_boxes(sigma, orders, least=_outside(sigma, orders))
+    return PowerDivergence(orders, values, mu, "three cells: boxes in two parameters")
 
 
 def cell_probabilities(alpha: Array, beta: Array) -> Array:
@@ -116,6 +118,20 @@ def cell_probabilities(alpha: Array, beta: Array) -> Array:
     return np.stack([p_a, 1 - p_o - p_a, p_o], axis=1)
 
 
+def cell_bends(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
+    """Return the second derivatives along α and along β of `cell_probabilities`, shape (n, 3) each, to `BEND_ERROR`."""
+
+    def along(first: Array, second: Array) -> tuple[Array, Array]:
+        """Return those of the class whose mean is moved, and of another class."""
+        contrast, total = (first - second) / math.sqrt(2), (first + second) / math.sqrt(2)
+        tie = normal_density(contrast) * (normal_density(total) - contrast * normal_cdf(total)) / 2
+        another = first * normal_density(first) * normal_cdf(-second)
+        return tie - another, another
+
+    (a, another), (b, beyond) = along(alpha, beta), along(beta, alpha)
+    return [(np.stack([a, -a - another, another], axis=1), np.stack([-b - beyond, b, beyond], axis=1))]
+
+
 @dataclass(frozen=True, eq=False)
 class Boxes:
     """Squares in the plane of (α, β), each with its least corner at (least + i·side, least + j·side)."""
@@ -135,34 +151,46 @@ class CellFamily:
     bounds: Callable[[Array, Array], list[tuple[Array, Array]]]
     # upper bound on that of another class, shape (n,), however ties are broken
     another: Callable[[Array, Array], Array]
+    # second derivatives of the probabilities along α and along β, shape (n, 3) each, to `BEND_ERROR`, for each way
+    bends: Callable[[Array, Array], list[tuple[Array, Array]]]
     least: float  # least α and β inside the triangle
     side: float = FIRST_BOX  # of the first boxes
     spacing: float = 0.0  # of the noise [σ], at most ½; 0 if it is continuous
     charge: float = 0.0  # relative, for sums over a lattice that stand for integrals
 
 
+def gaussian_cells(sigma: float) -> CellFamily:
+    """Return the laws of Gaussian noise."""
+    return CellFamily(_gaussian_bounds, _gaussian_another, cell_bends, least_mean(sigma))
+
+
 def covering_boxes(
-    sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None
+    sigma: float,
+    orders: Array,
+    tolerance: float = TOLERANCE,
+    family: CellFamily | None = None,
+    *,
+    least: Array | float = 0.0,
 ) -> list[Boxes]:
     """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order.
 
     ``tolerance``: relative distance from the largest value found to which they are refined, at small (a − ½)·μ.
-    ``family``: of laws; None for Gaussian noise.
+    ``family``: of laws; None for Gaussian noise. ``least``: of a bound: boxes that are within it are not refined.
     """
-    family = family or CellFamily(_gaussian_bounds, _gaussian_another, least_mean(sigma))
+    family = family or gaussian_cells(sigma)
     h = 1 / sigma
     # At large (a − ½)μ orders hardly count in the conversion to ε, and their boxes are the most: looser there.
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
-    side, least = family.side, family.least
-    i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
-    within = 2 * least + (i + j) * side <= MAX_SUM
+    side, start = family.side, family.least
+    i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * start) / side),) * 2))
+    within = 2 * start + (i + j) * side <= MAX_SUM
     i, j = i[within], j[within]
     largest, covering = np.zeros(orders.size), list[Boxes]()
     while True:
         values, bounds = _boxes(i, j, side, h, orders, family)
         largest = np.maximum(largest, values.max(axis=0))
         # Only against what was found so far: a box is kept once it cannot raise the bound by more than that.
-        wide = np.any(bounds > largest * (1 + distance), axis=1)
+        wide = np.any(bounds > np.maximum(largest * (1 + distance), least), axis=1)
         # Coarser boxes are as valid, and only the bound is larger: so the time is bounded, not the proof.
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
             wide[:] = False
@@ -174,18 +202,14 @@ def covering_boxes(
 
 
 def largest_in_boxes(
-    sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None
+    sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None, *, least: Array
 ) -> Array:
-    """Return an upper bound on H_a inside the triangle at each order, shape (n,); arguments as of `covering_boxes`."""
-    return np.concatenate(
-        [
-            np.max(
-                [boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, group, tolerance, family)],
-                axis=0,
-            )
-            for group in np.array_split(orders, ORDER_GROUPS)
-        ]
-    )
+    """Return an upper bound on H_a inside the triangle, or ``least``, at each order, shape (n,)."""
+    found = []
+    for group, at in zip(*(np.array_split(values, ORDER_GROUPS) for values in (orders, least)), strict=True):
+        covering = covering_boxes(sigma, group, tolerance, family, least=at)
+        found.append(np.max([at, *(boxes.bounds.max(axis=0, initial=0.0) for boxes in covering)], axis=0))
+    return np.concatenate(found)
 
 
 def least_mean(sigma: float) -> float:
@@ -214,8 +238,13 @@ def _boxes(i: IntArray, j: IntArray, side: float, h: float, orders: Array, famil
         low, high = np.minimum(low, losses[0][at[0, 1]]), np.maximum(high, losses[1][at[1, 0]])
         largest_p = np.maximum(largest_p, np.stack([p[at[1, 0], 0], q[at[0, 1], 1], another], axis=1))
     slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ rises and falls but for this
-    bend = curvature_bound(low - slack, high + slack, largest_p * (1 + family.charge), orders, h * math.sqrt(8))
-    return values, (values + side**2 / 4 * (bend * (1 + family.charge))) * (1 + 16 * ULP)
+    centre = tuple(family.least + side * (index + 0.5) for index in (i, j))
+    both = list(zip(family.bends(*centre), family.bends(centre[0] - h, centre[1] + h), strict=True))
+    bends = [[(on_data[axis] - bent[axis], bent[axis]) for on_data, bent in both] for axis in range(2)]
+    norms = side * h * math.sqrt(13), side * math.sqrt(2)
+    weights = largest_p * (1 + family.charge)
+    bend = curvature_bound(low - slack, high + slack, weights, orders, norms, bends, BEND_ERROR)
+    return values, (values + side**2 / 8 * (1 + family.charge) * bend) * (1 + 16 * ULP)
 
 
 def _gaussian_bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:

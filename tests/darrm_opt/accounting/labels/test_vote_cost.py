@@ -307,7 +307,7 @@ def test_formulas_of_the_power_divergence() -> None:
         total = float(np.sum(p * loss_term(losses, np.array(order))))
         assert total == pytest.approx(divergence(p, q, order), rel=1e-9)
         step = 1e-6
-        first, both = loss_gradients(losses, np.array(order))
+        (first, _), (both, _) = loss_gradients(losses, np.array(order))
         for cell in range(3):
 
             def term(p: float, q: float, order: float = order) -> float:
@@ -315,8 +315,8 @@ def test_formulas_of_the_power_divergence() -> None:
 
             A = (term(p[cell] + step, q[cell]) - term(p[cell] - step, q[cell])) / (2 * step)
             B = (term(p[cell], q[cell] + step) - term(p[cell], q[cell] - step)) / (2 * step)
-            assert abs(A) == pytest.approx(first[cell], rel=1e-4, abs=1e-7)
-            assert abs(A + B) == pytest.approx(both[cell], rel=1e-3, abs=1e-7)
+            assert pytest.approx(first[cell], rel=1e-4, abs=1e-7) == A
+            assert pytest.approx(both[cell], rel=1e-3, abs=1e-7) == A + B
             assert A + B <= 1e-7
     closed = np.expm1(orders * (orders - 1) * 0.02) / (orders * (orders - 1))
     np.testing.assert_allclose(gaussian_divergence(0.2, orders), closed, rtol=1e-12)
@@ -329,7 +329,7 @@ def test_powers_of_evenly_spaced_orders_are_bounds_in_forty_digits(mu: float) ->
     """Each order's power follows from that of the order before: neither its value nor its error is off by more."""
     orders = noisy_bit.scaled_orders(mu)
     losses = np.tile([[1e-9, -1e-7, 0.03, -0.4, 1.7, -6.0, 30.0]], 7).T * mu  # as many as pay
-    terms, (firsts, boths) = loss_term(losses, orders), loss_gradients(losses, orders)
+    terms, ((firsts, error), (boths, more)) = loss_term(losses, orders), loss_gradients(losses, orders)
     with localcontext() as context:
         context.prec = 60
         for row, column in product(range(7), range(orders.size)):
@@ -338,8 +338,8 @@ def test_powers_of_evenly_spaced_orders_are_bounds_in_forty_digits(mu: float) ->
             exact = (back - order + (order - 1) * loss.exp()) / (order * (order - 1))
             first, second = (back - 1) / (order - 1), (1 - (-order * loss).exp()) / order
             assert exact <= Decimal(float(terms[row, column]))
-            assert abs(first) <= Decimal(float(firsts[row, column]))
-            assert abs(first + second) <= Decimal(float(boths[row, column]))
+            for true, found, off in ((first, firsts, error), (first + second, boths, more)):
+                assert abs(true - Decimal(float(found[row, column]))) <= Decimal(float(off[row, column]))
             if abs(loss) > Decimal(0.01 * mu):
                 assert Decimal(float(terms[row, column])) <= exact * (1 + Decimal("1e-12") / min(abs(loss), Decimal(1)))
                 size = (abs(first) + abs(second)) * (1 + order * abs(loss))
@@ -572,6 +572,44 @@ def test_laws_at_real_means_are_those_of_the_rule() -> None:
         for i, j, law in zip(x, y, laws, strict=True):
             weights = np.outer(masses_at(k, i, scale), masses_at(k, j, scale))
             np.testing.assert_allclose(law, [weights[cell].sum() for cell in cells_of(k, k, tie)], rtol=1e-9)
+
+
+def test_second_derivatives_of_laws_at_real_means_are_sums_over_the_rule() -> None:
+    scale, k = 2.6, whole(-60, 60)
+    x, y = RNG.uniform(-4, 9, (2, 8))
+    for tie, bends in zip(TIES, lattice.real_bends(scale, x, y), strict=False):  # of the first two
+        for n, (i, j) in enumerate(zip(x, y, strict=True)):
+            bent = [((k - mean) ** 2 / scale**2 - 1) * masses_at(k, mean, scale) for mean in (i, j)]
+            along = [np.outer(bent[0], masses_at(k, j, scale)), np.outer(masses_at(k, i, scale), bent[1])]
+            for axis in range(2):
+                exact = [along[axis][cell].sum() for cell in cells_of(k, k, tie)]
+                np.testing.assert_allclose(bends[axis][n], exact, atol=1e-13)
+
+
+@for_each("order", [0.5, 1.7, 60.0])
+def test_curvature_of_boxes_bounds_second_differences(order: float) -> None:
+    """−∂²H_a along both coordinates, at points of boxes that are not their centres; Gaussian and lattice noise."""
+    step, orders = 0.02, np.array([order])
+    for sigma, family in ((30.0, three_cells.gaussian_cells(30.0)), (130.0, lattice.coarse_cells(130.0))):
+
+        def at(alpha: Array, beta: Array, h: float = 1 / sigma, family: Any = family) -> Array:
+            """Return H_a of each way of breaking ties."""
+            laws = zip(family.bounds(alpha, beta), family.bounds(alpha - h, beta + h), strict=True)
+            return np.array([divergence(np.add(*p) / 2, np.add(*q) / 2, order) for p, q in laws])
+
+        for side in (0.4, 0.05):
+            i, j = RNG.integers(0, int(3 / side), (2, 40))
+            values, bounds = three_cells._boxes(i, j, side, 1 / sigma, orders, family)
+            bend = (bounds - values)[:, 0] * 8 / side**2  # of both coordinates
+            alpha, beta = (family.least + side * (index + RNG.uniform(0.05, 0.95, 40)) for index in (i, j))
+            here = at(alpha, beta)
+            fall = sum(
+                np.maximum(2 * here - at(alpha + dx, beta + dy) - at(alpha - dx, beta - dy), 0) / step**2
+                for dx, dy in ((step, 0), (0, step))
+            )
+            assert np.all(fall <= bend * 1.02)
+            if side < 0.1:
+                assert np.max(bend / values[:, 0]) < {0.5: 20, 1.7: 20, 60.0: 600}[order]  # it is not for nothing
 
 
 def test_laws_at_real_means_keep_their_digits_in_ball_arithmetic() -> None:

@@ -391,7 +391,7 @@ def _profiles() -> Iterator[Case]:
 def _commands() -> Iterator[Case]:
     """Yield `darrm solve` beside an interpreter that does nothing but load what every solve needs."""
     solve, peer = ("solve", "--K", "11", "--m", "3", "--epsilon", f"{EPSILON:g}"), "import numpy, highspy"
-    for options in ((), ("--Delta", "1e-5")):
+    for options in ((), ("--voter-delta", "1e-5")):
         yield Case(
             name=f"`{' '.join(('darrm', *solve, *options))}` against `python -c '{peer}'`",
             suite="quick",

@@ -1,5 +1,5 @@
 (** The two settings of the paper (MNIST and Fashion-MNIST teachers, m = 3), checked inside the proof assistant: no extraction, no
-    compiler and no file is trusted for these. γ is what `darrm solve --K 11 --m 3 --epsilon ... --Delta 1e-4` answers, as the
+    compiler and no file is trusted for these. γ is what `darrm solve --K 11 --m 3 --epsilon ... --voter-delta 1e-4` answers, as the
     doubles that it is stored in. *)
 
 From Coq Require Import Reals QArith Qreals ZArith List Lra.

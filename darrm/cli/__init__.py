@@ -48,8 +48,9 @@ def _run(words: list[str]) -> None:
             answer(f"darrm {__version__}")
             sys.exit(ExitCode.DONE)
         # Before the search for a verb, which would suggest one that is spelled like it.
-        if words[0] in RENAMED:
-            fail(f"No such command {words[0]!r}: it is now darrm {RENAMED[words[0]]}.", ExitCode.BAD_INPUT)
+        for old in (words[0], " ".join(words[:2])):
+            if old in RENAMED:
+                fail(f"No such command {old!r}: it is now darrm {RENAMED[old]}.", ExitCode.BAD_INPUT)
         try:
             name, rest = parse_verb(words, VERBS)
             if name not in VERBS:
@@ -72,8 +73,8 @@ def _run(words: list[str]) -> None:
 
 
 GROUPS = {
-    "Decide": ("plan", "compare"),
-    "Design and verify": ("solve", "least", "verify", "curve"),
+    "Decide": ("plan",),
+    "Design and verify": ("solve", "verify", "curve"),
     "Release": ("label",),
     "Account": ("cost", "audit", "statement"),
     "Serve": ("serve", "mcp", "keys add", "keys ls", "keys revoke"),
@@ -81,15 +82,13 @@ GROUPS = {
         "precompute",
         "cache ls",
         "cache tag",
-        "cache stats",
         "cache check",
         "cache prune",
         "cache rm",
-        "cache migrate",
         "export",
         "import",
     ),
-    "Reproduce the papers": ("reproduce", "teach"),
+    "Reproduce the papers": ("reproduce",),
     "This command": ("completion",),
 }
 """Names of the verbs by topic, in the order of the help. A name of two words is a subcommand."""
@@ -101,21 +100,13 @@ EXAMPLES = {
     "plan": (
         "darrm plan --K 5 --epsilon 0.5 --fresh --queries 5 --total-epsilon 3 --total-delta 1e-3 --output plan.json",
         "darrm plan --K 11 --epsilon inf --affected 1 --queries 5 --total-epsilon 4 --total-delta 1e-5",
-    ),
-    "compare": (
-        (
-            "darrm compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 "
-            "--total-delta 0.01 --fresh --plot mechanisms.svg"
-        ),
+        "darrm plan --compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 --total-delta 0.01 --fresh",
     ),
     "solve": (
         "darrm solve --K 11 --m 3 --epsilon 0.1",
         "darrm solve --K 11 --classes 3 --affected 1 --target-epsilon 1 --delta 1e-5 --output rule.json",
         "darrm solve --K 11 --epsilon inf --affected 1 --target-epsilon 1 --output gamma.json --plot gamma.svg",
-    ),
-    "least": (
-        "darrm least --K 11 --epsilon 0.1 --utility 0.95 --output gamma.json",
-        "darrm least --K 11 --m 3 --parameter epsilon --agreement 0.97",
+        "darrm solve --K 11 --epsilon 0.1 --least m --utility 0.95",
     ),
     "verify": ("darrm verify gamma.json", "darrm verify gamma.json --arithmetic ball"),
     "curve": (
@@ -150,26 +141,20 @@ EXAMPLES = {
     "keys ls": ("darrm keys ls --file keys.json",),
     "keys revoke": ("darrm keys revoke 1a2b3c4d --file keys.json",),
     "precompute": ("darrm precompute grid.toml --dry-run", "darrm precompute grid.toml --workers 8"),
-    "cache ls": ("darrm cache ls --limit 10", "darrm cache ls --K 11 --tag round-2"),
+    "cache ls": ("darrm cache ls --K 11 --tag round-2", "darrm cache ls --count"),
     "cache tag": ("darrm cache tag ID round-2", "darrm cache tag ID round-2 --remove"),
-    "cache stats": ("darrm cache stats --json",),
     "cache check": ("darrm cache check --url sqlite:///answers.sqlite",),
     "cache prune": ("darrm cache prune --days 7 --prove",),
     "cache rm": ("darrm cache rm --megabytes 500", "darrm cache rm --days 365"),
-    "cache migrate": ("darrm cache migrate --url sqlite:///answers.sqlite",),
     "export": ("darrm export --output answers.parquet",),
     "import": ("darrm import answers.parquet",),
     "reproduce": ("darrm reproduce --list", "darrm reproduce table-1 --quick --output figures"),
-    "teach": ("darrm teach --data digits --labels 50",),
     "completion": ('eval "$(darrm completion bash)"', "darrm completion fish > ~/.config/fish/completions/darrm.fish"),
 }
 """Commands that a verb's help shows."""
 
 _MODULES = {
-    "compare": "plan",
-    "least": "solve",
     "statement": "audit",
-    "teach": "reproduce",
     "keys add": "serve",
     "keys ls": "serve",
     "keys revoke": "serve",
@@ -184,8 +169,13 @@ RENAMED = {
     "compose": "cost",
     "bagging": "cost bagging",
     "profile": "curve --over epsilon",
+    "compare": "plan --compare",
+    "least": "solve --least",
+    "teach": "reproduce dpbag-teachers",
+    "cache stats": "cache ls --count",
+    "cache migrate": "cache check --migrate",
 }
-"""What to type in place of the verbs of 0.1."""
+"""What to type in place of earlier verbs."""
 
 
 def load(name: str) -> Callable[..., None]:
@@ -195,7 +185,7 @@ def load(name: str) -> Callable[..., None]:
     return verb
 
 
-MATRIX_VERBS = {"reproduce", "teach"}
+MATRIX_VERBS = {"reproduce"}
 """Verbs that multiply large matrices, in as many threads as there are processors.
 
 For the others NumPy should start none: they spin while it loads, on the processors that load it.

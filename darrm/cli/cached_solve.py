@@ -32,14 +32,14 @@ def cached_solution(problem: Problem, design: DesignOptions, method: str = "auto
     """Return the certified γ_opt, from the cache if it pays to look there; a long solve shows its progress."""
     if design.time_limit is None:
         advice = "Or give --time-limit: the best private γ so far is then returned."
-        refuse_slow(problem, _objective(design.objective), lambda solve: solve, advice)
+        refuse_slow(problem, _objective(design.prior), lambda solve: solve, advice)
     with ProgressDisplay("solving") as display:
         return _cached_solution(problem, design, method, lambda progress: display.update(progress_text(progress)))
 
 
 def _cached_solution(problem: Problem, design: DesignOptions, method: str, progress: Watcher) -> Solution:
     settings: dict[str, Any] = {
-        "objective": _objective(design.objective),
+        "objective": _objective(design.prior),
         "shape": design.shape,
         "method": method,
         "backend": design.backend,
@@ -116,7 +116,7 @@ def _objective(text: str) -> AnyObjective:
     try:
         return as_objective(text)
     except InvalidInput as err:  # which names a parameter of the objective, and that is no option
-        fail(f"--objective: {err}", ExitCode.BAD_INPUT)
+        fail(f"--prior: {err}", ExitCode.BAD_INPUT)
 
 
 def _seconds(text: str | None) -> float | None:

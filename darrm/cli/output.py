@@ -55,20 +55,22 @@ _MEANING = {
 EXIT_CODES = "\n".join(["Exit codes:", *(f"  {code:>3d}  {code.meaning}" for code in ExitCode)])
 """Last paragraph of every help text."""
 
-_OF_THE_OBJECTIVE = ("objective", "counts", "scenarios", "lower", "measure")
+_OF_THE_PRIOR = ("objective", "counts", "scenarios", "lower", "measure")
 
 
 def option_of(argument: str) -> str:
     """Return the option through which ``argument`` came.
 
     >>> option_of("K"), option_of("target_epsilon"), option_of("counts"), option_of("groups")
-    ('--K', '--target-epsilon', '--objective', '--group')
+    ('--K', '--target-epsilon', '--prior', '--group')
     """
     if len(argument) > 1 and argument.isupper():
         return argument  # FILE, or a setting from the environment
     if argument == "groups":
         return "--group"  # given once for each
-    return "--objective" if argument in _OF_THE_OBJECTIVE else "--" + argument.replace("_", "-")
+    if argument == "Delta":
+        return "--voter-delta"  # --delta is that of the release
+    return "--prior" if argument in _OF_THE_PRIOR else "--" + argument.replace("_", "-")
 
 
 @contextmanager
@@ -192,7 +194,7 @@ def _of_input(err: InvalidInput) -> str:
     if err.value is None:
         return f"{option} is missing: expected {err.accepted}. {err.advice}".rstrip()
     text = str(err)
-    return f"{option}: " + (text if option == "--objective" else text.removeprefix(f"{err.argument} = "))
+    return f"{option}: " + (text if option == "--prior" else text.removeprefix(f"{err.argument} = "))
 
 
 DELAY_SECONDS = 1.0

@@ -13,6 +13,7 @@ from functools import cache
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from darrm.cli.output import option_of
 from darrm.cli.parser import EVERY_COMMAND, CommandOption, Text
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ def declared_option(
     """Return a declared field (`darrm_opt.fields`) as an option, with its words and metavar unless others are given."""
     # Read when help is shown: the core takes long to import.
     return CommandOption(
-        f"--{name.replace('_', '-')}",
+        option_of(name),
         words or (lambda: _declared(name).help),
         values or (lambda: _declared(name).metavar),
         panel,
         otherwise,
+        alias="--Delta" if name == "Delta" else "",
     )
 
 
@@ -136,7 +138,7 @@ class VoterOptions:
         str | None,
         CommandOption(
             "--profile",
-            "What one voter states of its privacy, instead of --epsilon and --Delta: points ε:δ such as "
+            "What one voter states of its privacy, instead of --epsilon and --voter-delta: points ε:δ such as "
             "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
             "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
             "POINTS|CURVE|FILE",
@@ -262,21 +264,15 @@ Method = Annotated[str, declared_option("method", _DESIGN, values=methods)]
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """What is designed, and how, as typed."""
+class DesignOptions:
+    """What is designed, and how, as typed; and whether the cache is used."""
 
-    objective: Annotated[
-        str, CommandOption("--objective", lambda: f"What is maximised: {objectives()}.", "TEXT", _DESIGN)
+    prior: Annotated[
+        str, CommandOption("--prior", lambda: f"How votes fall, as γ is best for: {objectives()}.", "TEXT", _DESIGN)
     ] = "rectangular"
     shape: Annotated[str, declared_option("shape", _DESIGN, values=shapes)] = "free"
     backend: Annotated[str, declared_option("backend", _DESIGN, values=backends)] = "highs"
     time_limit: Annotated[str | None, declared_option("time_limit", _DESIGN)] = None
-
-
-@dataclass(frozen=True)
-class DesignOptions(SearchOptions):
-    """The same, and whether the cache is used."""
-
     cache: Annotated[
         bool | None,
         CommandOption(

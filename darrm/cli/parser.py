@@ -30,6 +30,7 @@ class CommandOption(NamedTuple):
     panel: str = "Options"  # heading under which the help shows it
     otherwise: str = ""  # what the help shows as default, if not the default itself
     several: bool = False  # whether it may be typed more than once; its value is then a tuple
+    alias: str = ""  # another spelling, which help does not show
 
     @property
     def help(self) -> str:
@@ -59,7 +60,9 @@ class Parameter(NamedTuple):
     @property
     def flags(self) -> list[str]:
         """How it is typed: of a flag with two, the first means True; none for an argument."""
-        return self.declared.flag.split("/") if isinstance(self.declared, CommandOption) else []
+        if not isinstance(self.declared, CommandOption):
+            return []
+        return [*self.declared.flag.split("/"), *filter(None, [self.declared.alias])]
 
     @property
     def is_flag(self) -> bool:
@@ -215,16 +218,16 @@ def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
     return "\n\n".join([usage, *_panels({"Commands": list(verbs.items())}), epilog]) + "\n"
 
 
-_SAME = {"--prior": "--objective", "--objective": "--prior"}
-"""Options that say the same in different verbs: how votes fall."""
+RENAMED_OPTIONS = {"--objective": "--prior", "--parameter": "--least"}
+"""What to type in place of earlier options."""
 
 
 def _suggestion(word: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     known = list(names)
-    if _SAME.get(word) in known:
-        return f" Did you mean {_SAME[word]}?"
+    if RENAMED_OPTIONS.get(word) in known:
+        return f" It is now {RENAMED_OPTIONS[word]}."
     # The δ of a release is no other spelling of the Δ of a voter.
     matches = [name for name in get_close_matches(word, known) if {word, name} != {"--delta", "--Delta"}]
     return f" Did you mean {', '.join(matches)}?" if matches else ""

@@ -122,13 +122,13 @@ def _objective(design: DesignOptions, table: TableOptions, problem: Problem) -> 
     from darrm.cli.ranking import PRIOR, past_votes
     from darrm_opt.tables.objective import as_table_objective
 
-    text: Any = DEFAULT_OBJECTIVE if design.objective == "rectangular" else design.objective
+    text: Any = DEFAULT_OBJECTIVE if design.prior == "rectangular" else design.prior
     if table.votes is None and table.missing is not None:
         raise InvalidInput("missing", table.missing, Rule("needs --votes"))
     if table.votes is not None:
         if text != DEFAULT_OBJECTIVE:
             raise InvalidInput(
-                "votes", table.votes, Rule("cannot be combined with --objective"), "The votes are the prior."
+                "votes", table.votes, Rule("cannot be combined with --prior"), "The votes are the prior."
             )
         text = past_votes(table, str(problem.K), problem.classes)
     weights = table.voters()[1] or None

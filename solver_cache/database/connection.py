@@ -207,7 +207,7 @@ class Database:
         if version < len(MIGRATIONS):
             reason = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
             raise CacheError(
-                self.url, reason, "Bring it, or a copy of it, up to date by `darrm cache migrate --url URL`."
+                self.url, reason, "Bring it, or a copy of it, up to date by `darrm cache check --migrate --url URL`."
             )
         return version
 

@@ -93,7 +93,7 @@ def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(
     found: dict[str, float] = {}
     sigmas: dict[str, float] = {}
     found["plan"] = run_json("plan", *words, "--prior", prior)["options"][0]["accuracy"]
-    compared = run_json("compare", *words, "--objective", f"{prior} agreement")
+    compared = run_json("plan", "--compare", *words, "--prior", f"{prior} agreement")
     found["compare"] = 1 - compared["rows"][0]["disagreement"]
     sigmas["compare"] = next(row["value"] for row in compared["rows"] if row["name"] == "gnmax")
     sigmas["cost"] = run_json("cost", "gnmax", *words)["parameter"]
@@ -107,7 +107,7 @@ def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(
     assert isinstance(mechanism, NoiseFunctionMechanism)
     assert mechanism.epsilon(queries, total.delta) <= total.epsilon
     found["estimator"] = _accuracy(mechanism.gamma, prior)
-    classes = run_json("compare", *words, "--prior", "dirichlet(1)")  # the same prior, of classes
+    classes = run_json("plan", "--compare", *words, "--prior", "dirichlet(1)")  # the same prior, of classes
     found["compare of classes"], sigmas["compare of classes"] = classes["options"][0]["right"], _sigma(classes)
     target = {"total_epsilon": total.epsilon, "total_delta": total.delta}
     asked = {"K": K, "classes": 2, "queries": queries, "prior": "dirichlet(1)"} | target

@@ -16,6 +16,7 @@ from support.live import serving
 from support.patient import patient
 
 from api.app import create_app
+from darrm.cli.output import option_of
 from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem, least_parameter, solve, verify
 from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
@@ -67,7 +68,7 @@ def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client
     if question == "one target":
         assert own.utility == pytest.approx(0.97524, abs=5e-6)  # by enumeration
     typed = ("--K", "5", "--profile", TEXT, *words)
-    told = run_json("solve", *typed, "--objective", SHARED, "--output", str(tmp_path / "gamma.json"))
+    told = run_json("solve", *typed, "--prior", SHARED, "--output", str(tmp_path / "gamma.json"))
     rest = service.post("/v1/gamma", json={"K": 5, "profile": PAIRS, "objective": SHARED, **body}).json()
     from_client = client.gamma(problem, SHARED)
     assert told["gamma"] == rest["gamma"] == from_client.gamma.tolist() == own.gamma.tolist()
@@ -127,8 +128,8 @@ def test_tables_take_profiles_and_several_targets_at_every_door(service: TestCli
 def test_the_least_target_is_one_at_every_door(service: TestClient, client: DarrmClient) -> None:
     asked: dict[str, Any] = {"K": 5, "parameter": "target_epsilon", "utility": 0.95, "delta": 0.0, "digits": 2}
     own = least_parameter(**asked, profile=VOTER)
-    words = ("--K", "5", "--parameter", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
-    told = run_json("least", *words, "--profile", TEXT)
+    words = ("--K", "5", "--least", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
+    told = run_json("solve", *words, "--profile", TEXT)
     rest = service.post("/v1/least", json={**asked, "profile": PAIRS}).json()
     found = client.least(**asked, profile=VOTER)
     assert told["value"] == rest["value"] == found.value == own.value
@@ -141,8 +142,8 @@ def test_the_least_target_is_one_at_every_door(service: TestClient, client: Darr
 REFUSED = {
     "solve": ((), {"epsilon": "0.3", "m": "1"}),
     "plan": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
-    "compare": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
-    "least": (("--utility", "0.9", "--parameter", "target_epsilon"), {"epsilon": "0.3", "target_epsilon": "0.1"}),
+    "plan --compare": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
+    "solve --least": (("target_epsilon", "--utility", "0.9"), {"epsilon": "0.3", "target_epsilon": "0.1"}),
     "curve": ((), {"epsilon": "0.3", "m": "1"}),
 }
 
@@ -151,11 +152,11 @@ REFUSED = {
 def test_each_verb_refuses_another_statement_of_the_voter(verb: str) -> None:
     words, others = REFUSED[verb]
     for name, value in others.items():
-        option = f"--{name.replace('_', '-')}"
-        assert option in refused_word(verb, "--K", "5", "--profile", TEXT, *words, option, value)
-    target = () if verb in ("plan", "compare", "least") else ("--target-epsilon", "0.2")
+        option = option_of(name)
+        assert option in refused_word(*verb.split(), *words, "--K", "5", "--profile", TEXT, option, value)
+    target = () if verb not in ("solve", "curve") else ("--target-epsilon", "0.2")
     for bad in ("0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,"):
-        assert "--profile" in refused_word(verb, "--K", "5", "--profile", bad, *words, *target)
+        assert "--profile" in refused_word(*verb.split(), *words, "--K", "5", "--profile", bad, *target)
 
 
 @pytest.mark.parametrize(

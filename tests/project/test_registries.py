@@ -99,7 +99,7 @@ def post(service: Service, path: str, **body: Any) -> Any:
 
 def test_a_new_backend_and_a_new_objective_are_accepted_everywhere(service: Service) -> None:
     usual = solve(Problem.from_allowance(K=5, m=2, epsilon=0.3), "shared(3,3)")
-    local = darrm("solve", *PROBLEM, "--backend", "twin", "--objective", "balanced", "--json")
+    local = darrm("solve", *PROBLEM, "--backend", "twin", "--prior", "balanced", "--json")
     remote = post(service, "/v1/gamma", **VOTERS, m=2, backend="twin", objective="balanced(3)")
     for found in (local, remote):
         assert found["backend"] == "twin"
@@ -121,7 +121,7 @@ def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
     budget = {"queries": 2, "total_epsilon": 0.8, "total_delta": 1e-3, "fresh": True}
     words = ["--queries", "2", "--total-epsilon", "0.8", "--total-delta", "1e-3", "--fresh", "--json"]
     voters = ["--K", "5", "--epsilon", "0.3"]
-    rows = {row["name"]: row for row in darrm("compare", *voters, *words)["rows"]}
+    rows = {row["name"]: row for row in darrm("plan", "--compare", *voters, *words)["rows"]}
     remote = {row["name"]: row for row in post(service, "/v1/compare", **VOTERS, **budget)["rows"]}
     assert rows["linear"] == remote["linear"]
     assert rows["linear"]["parameter"] == "slope"

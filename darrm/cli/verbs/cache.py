@@ -27,13 +27,14 @@ def cache_ls(
     tag: Annotated[str | None, CommandOption("--tag", "Only with this tag.", "TAG")] = None,
     *,
     newest: Annotated[bool, CommandOption("--newest", "The newest first; else in the order of ids.")] = False,
+    count: Annotated[bool, CommandOption("--count", "Count answers and jobs, with their size, instead.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List stored answers and their tags; nothing is written and nothing is proved.
+    """List or count stored answers; nothing is written and nothing is proved.
 
     With --newest, or any choice of which, only answers of this version are listed, the newest first.
     """
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
     from solver_cache.database.designs import DesignFilter
 
     criteria = {name: number(text) for name, text in (("K", K), ("epsilon", epsilon), ("m", m)) if text is not None}
@@ -42,6 +43,13 @@ def cache_ls(
             raise InvalidInput(name, value, "a number")
     # Only with a choice: the index knows rows of this version alone, and a list by id shows all of them.
     filter_ = DesignFilter(**criteria, tag=tag) if criteria or tag is not None or newest else None
+    if count:
+        if filter_ is not None or after:
+            raise InvalidInput("count", "--count", Rule("cannot be combined with a choice of answers"))
+        with closing(open_cache(url, reading=True)) as store:
+            counts = {"url": store.url, **asdict(store.stats())}
+        answer(as_json(counts) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in counts.items()))
+        return
     with closing(open_cache(url, reading=True)) as store:
         answers = list_answers(store, number(limit), after, filter_)
     answer(as_json(answers) if json else _rows(answers))
@@ -65,18 +73,22 @@ def cache_tag(
     answer(as_json({"id": id, "tags": list(design.tags)}) if json else f"{id}: {', '.join(design.tags) or 'no tags'}")
 
 
-def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
-    """Count stored answers and jobs; nothing is written."""
-    with closing(open_cache(url, reading=True)) as store:
-        counts = {"url": store.url, **asdict(store.stats())}
-    answer(as_json(counts) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in counts.items()))
-
-
-def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
-    """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
+def cache_check(
+    url: StoreUrl = None,
+    *,
+    migrate: Annotated[
+        bool,
+        CommandOption("--migrate", "First bring tables of an earlier version up to date, as any writing use does."),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Prove every stored answer again; the exit code says whether anything is wrong."""
     from solver_cache import check
 
-    with closing(open_cache(url, reading=True)) as store, ProgressDisplay("proving stored answers"):
+    with closing(open_cache(url, reading=not migrate)) as store, ProgressDisplay("proving stored answers"):
+        if migrate:
+            schema = store.stats().schema
+            say(f"Schema {getattr(store, 'found_schema', schema)} -> {schema}.")
         problems = [asdict(finding) for finding in check(store)]
     text = "\n".join(f"{problem['key'] or store.url}: {problem['trouble']}" for problem in problems)
     answer(as_json(problems) if json else text or "Nothing is wrong: every answer was proved again.")
@@ -154,15 +166,6 @@ def cache_rm(
                 raise InvalidInput("ID", id, "the id of an answer that is stored", "`darrm cache ls` lists them.")
             count = int(store.remove(row))
     answer(as_json({"answers": count}) if json else f"Removed: {count:,} answers.")
-
-
-def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
-    """Bring the tables of an earlier version up to date; every other use that may write does so too."""
-    with closing(open_cache(url, reading=False)) as store:
-        schema = store.stats().schema
-        found = getattr(store, "found_schema", schema)
-        migration = {"url": store.url, "from": found, "to": schema}
-    answer(as_json(migration) if json else f"Schema {found} -> {schema}.")
 
 
 def _rows(answers: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Verbs ``darrm plan`` and ``darrm compare``: the most accurate release within a budget, and the table of all."""
+"""Verb ``darrm plan``: the most accurate release within a budget, or the table of all mechanisms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from darrm.cli.parameters import (
     bags_drawn,
     declared_option,
     number,
-    priors,
 )
 from darrm.cli.parser import CommandOption
 
@@ -48,9 +47,12 @@ def plan(
         str | None, CommandOption("--plot", "Draw accuracy and ε of each mechanism: .png, .svg or .pdf.", "FILE")
     ] = None,
     *,
+    compare: Annotated[
+        bool, CommandOption("--compare", "Compare every mechanism, calibrated to the total, instead of advice.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Say what to do: which release is the most accurate within a total (ε, δ), or that none is needed.
+    """Recommend the most accurate release within a total (ε, δ), or compare all mechanisms.
 
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
     largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
@@ -70,6 +72,11 @@ def plan(
     check_writable(output, "output")
     check_plot(plot)
     sampling = drawn.as_sampling()
+    # Under a law of classes every plan is such a table.
+    if compare and not _is_of_classes(options, sampled=sampling is not None):
+        unused = {"least_accuracy": least_accuracy, "time_limit": time_limit, "output": output}
+        _compare(options, plot, unused, json=json)
+        return
     # Only these have an estimate of their time; a search with a limit ends by itself.
     if time_limit is None and sampling is None and class_count(options) == 2:
         _refuse_slow(number(options.K), options.voter, number(options.queries))
@@ -261,55 +268,31 @@ def _row(option: PlanOption) -> list[str]:
     ]
 
 
-def compare(
-    options: QuestionOptions,
-    drawn: SampleOptions,
-    objective: Annotated[
-        str, CommandOption("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
-    ] = "rectangular",
-    plot: Annotated[str | None, CommandOption("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
-    *,
-    json: AsJson = False,
-) -> None:
-    """Compare mechanisms that release a majority: same voters, same total privacy over all queries.
+def _is_of_classes(options: QuestionOptions, *, sampled: bool) -> bool:
+    """Return whether utilities are those under a law of classes, and not those of a γ."""
+    from darrm.cli.ranking import class_count
+    from darrm_opt.tables.priors import is_class_prior
 
-    The table of `darrm plan`, for the same question: each mechanism is calibrated as far as the total allows, by the
-    least of all accounts; then the most useful, as the objective has it, comes first. With --bags chance decides how
-    many voters a record reaches, and the account is the average over that. With --records, every query has a fresh and
-    secret sample of the records. With a prior of classes or a price, the
-    shares of right, wrong and left-out answers are shown.
-    """
+    return sampled or class_count(options) > 2 or options.price != "0" or is_class_prior(options.prior)
+
+
+def _compare(options: QuestionOptions, plot: str | None, unused: dict[str, Any], *, json: bool) -> None:
+    """Print each mechanism, calibrated to the total by the least of all accounts; the best comes first."""
     from darrm.cli.cached_solve import refuse_slow
-    from darrm.cli.files import check_plot, picture_format, write_whole
-    from darrm.cli.ranking import class_count, question_named, ranked_plan, show_options, vote_prior
+    from darrm.cli.files import picture_format, write_whole
+    from darrm.cli.ranking import question_named, vote_prior
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
-    from darrm_opt.design.objective import Objective, as_objective
+    from darrm_opt.design.objective import as_objective
     from darrm_opt.design.report import columns, count_text, guarantee, voters_text
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.planning.compare import compare as compare_mechanisms
     from darrm_opt.problem import Privacy, Problem
     from darrm_opt.questions.compare import comparison_record
-    from darrm_opt.tables.priors import is_class_prior
 
-    check_plot(plot)
-    sampling = drawn.as_sampling()
-    # Private voters that draw for themselves are a question for `plan`, which amplifies their ε first.
-    if sampling is not None and (options.epsilon != "inf" or options.profile is not None):
-        raise InvalidInput(
-            "records", drawn.records, Rule("cannot be combined with private voters"), "`darrm plan` takes both."
-        )
-    classes = class_count(options, sampled=sampling is not None)
+    for name, value in unused.items():
+        if value is not None:
+            raise InvalidInput(name, value, Rule("cannot be combined with --compare"))
     total, bags, fresh = options.total, bags_drawn(options.bags), options.fresh
-    # Utilities under a law of classes, and under an objective of γ, are different quantities: two tables.
-    if classes > 2 or options.price != "0" or is_class_prior(options.prior) or sampling is not None:
-        if objective != "rectangular":
-            raise InvalidInput(
-                "objective", objective, Rule("cannot be combined with a prior of classes, a price or --records")
-            )
-        found = ranked_plan(options, "comparing", lambda option: option.name, sampling=sampling)
-        _draw_plan(found, plot)
-        show_options(found, None, json=json)
-        return
     # Any target: that of a problem plays no part in a comparison.
     problem = (
         options.problem(m=None, target_epsilon=1.0)
@@ -317,18 +300,15 @@ def compare(
         else Problem(number(options.K), options.voter, Privacy(1.0), number(options.affected))
     )
     # Before any work: a comparison has several solves, and one of them may take an hour.
-    refuse_slow(problem, as_objective(objective), lambda solve: COMPARISON_SOLVES * solve, "")
-    prior = vote_prior(options, classes)
-    law = None if prior is None else as_objective(prior)
-    if law is not None and not isinstance(law, Objective):
-        raise InvalidInput("prior", options.prior, priors())
+    with question_named():
+        objective = as_objective(vote_prior(options, 2) or "rectangular")
+    refuse_slow(problem, objective, lambda solve: COMPARISON_SOLVES * solve, "")
     with ProgressDisplay("comparing") as display, question_named():
         comparison = compare_mechanisms(
             problem,
             number(options.queries),
             total,
             objective=objective,
-            prior=None if law is None else law.prior,
             fresh=fresh,
             progress=lambda option: display.update(option.name),
             bags=bags,

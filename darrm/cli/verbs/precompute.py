@@ -60,12 +60,16 @@ class Quantities:
         None
     )
     Delta: Annotated[
-        str | None, CommandOption("--Delta", "Δ of one voter, without classes.", "PROBABILITY,…", _WHAT)
+        str | None,
+        CommandOption("--voter-delta", "Δ of one voter, without classes.", "PROBABILITY,…", _WHAT, alias="--Delta"),
     ] = None
     profile: Annotated[
         str | None,
         CommandOption(
-            "--profile", "What a voter states of its privacy, in the place of --epsilon and --Delta.", "TEXT", _WHAT
+            "--profile",
+            "What a voter states of its privacy, in the place of --epsilon and --voter-delta.",
+            "TEXT",
+            _WHAT,
         ),
     ] = None
     affected: Annotated[str | None, declared_option("affected", _WHAT, values="COUNT,…")] = None

@@ -1,8 +1,9 @@
-"""Verbs ``darrm solve`` and ``darrm least``: the best γ or table for a target, and the least target for a wanted γ."""
+"""Verb ``darrm solve``: the best γ or table for a target, or the least target for a wanted γ."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say, solution_json
@@ -12,10 +13,10 @@ from darrm.cli.parameters import (
     Method,
     ProblemOptions,
     SampleOptions,
-    SearchOptions,
     TableOptions,
     declared_option,
     number,
+    options_named,
 )
 from darrm.cli.parser import CommandOption
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from darrm_opt.design.solver import Shape
     from darrm_opt.design.sweep import LeastParameter, Parameter
 
+_SEARCH = "The least that reaches a goal"
+
 
 def solve(
     options: ProblemOptions,
@@ -31,6 +34,19 @@ def solve(
     table: TableOptions,
     drawn: SampleOptions,
     method: Method = "auto",
+    least: Annotated[
+        str | None,
+        CommandOption(
+            "--least",
+            "Search for the least m, target_epsilon or (given --m) epsilon of one voter whose γ reaches --utility or "
+            "--agreement.",
+            "m|target_epsilon|epsilon",
+            _SEARCH,
+        ),
+    ] = None,
+    utility: Annotated[str | None, declared_option("utility", _SEARCH)] = None,
+    agreement: Annotated[str | None, declared_option("agreement", _SEARCH)] = None,
+    digits: Annotated[str, declared_option("digits", _SEARCH)] = "3",
     output: Annotated[
         str | None, CommandOption("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,
@@ -52,9 +68,31 @@ def solve(
 
     Where every query has a fresh sample of the records (--records), the design depends on the queries and their total:
     `darrm plan` makes it, and this names the command.
+
+    With --least, --utility and --agreement are goals. The number next below is printed too, with what it reaches, as a
+    check of the search.
     """
+    goals = {"utility": utility, "agreement": agreement}
+    if least is not None or digits != "3" or any(goals.values()):
+        unused = {"records": drawn.records, "method": method if method != "auto" else None, "plot": plot}
+        _find_least(options, design, table, least, goals, digits, output, unused, json=json)
+        return
     if drawn != SampleOptions():
         _refuse_sample(options, design, table, drawn, output)
+    _design(options, design, table, method, output, plot, json=json)
+
+
+def _design(
+    options: ProblemOptions,
+    design: DesignOptions,
+    table: TableOptions,
+    method: str,
+    output: str | None,
+    plot: str | None,
+    *,
+    json: bool,
+) -> None:
+    """Print the best γ or table for a target."""
     from darrm.cli.cached_solve import cached_solution
     from darrm_opt.design.report import solution_text
 
@@ -71,14 +109,14 @@ def solve(
         from darrm.cli.table_design import is_gamma, show_table_design, table_problem
         from darrm_opt.errors import InvalidInput, Rule
 
-        asked = table_problem(options, table, design.objective)
-        if not is_gamma(asked, design.objective):
+        asked = table_problem(options, table, design.prior)
+        if not is_gamma(asked, design.prior):
             of_gamma = {"plot": (plot, None), "method": (method, "auto")}
             show_table_design(asked, design, table, output, unused=of_gamma, json=json)
             return
         for name, default in (("votes", None), ("missing", None), ("ties", "excluded"), ("price", "0")):
             if (value := getattr(table, name)) != default:
-                raise InvalidInput(name, value, Rule("is for tables: the objective of a γ is --objective"))
+                raise InvalidInput(name, value, Rule("is for tables"))
         problem = asked  # one group of two classes
     solution = cached_solution(problem, design, method)
     if output is not None:
@@ -143,7 +181,7 @@ def _refuse_sample(
         "--records": drawn.records,
         "--sample": drawn.sample,
         "--sampling": drawn.sampling or ("each-voter" if private else None),
-        "--prior": None if design.objective == "rectangular" else design.objective,
+        "--prior": None if design.prior == "rectangular" else design.prior,
         "--votes": table.votes,
         "--ties": None if table.ties == "excluded" else table.ties,
         "--price": None if table.price == "0" else table.price,
@@ -155,49 +193,28 @@ def _refuse_sample(
     raise InvalidInput("records", drawn.records, Rule("is for many queries: one release has no sample"), advice)
 
 
-def least(
+def _find_least(
     options: ProblemOptions,
-    design: SearchOptions,
-    parameter: Annotated[
-        str,
-        CommandOption(
-            "--parameter",
-            "What is searched for: m; target_epsilon, also for voters that are not private; "
-            "or epsilon of one voter, given --m.",
-            "m|target_epsilon|epsilon",
-        ),
-    ] = "m",
-    utility: Annotated[str | None, declared_option("utility")] = None,
-    agreement: Annotated[str | None, declared_option("agreement")] = None,
-    digits: Annotated[str, declared_option("digits")] = "3",
-    output: Annotated[
-        str | None, CommandOption("--output", "Write the γ there, as JSON; `darrm verify` reads it.", "FILE")
-    ] = None,
+    design: DesignOptions,
+    table: TableOptions,
+    parameter: str | None,
+    goals: dict[str, str | None],
+    digits: str,
+    output: str | None,
+    unused: dict[str, Any],
     *,
-    json: AsJson = False,
+    json: bool,
 ) -> None:
-    """Find the least m or ε whose certified γ reaches a wanted utility or agreement.
-
-    The number next below is told as well, with what it reaches: so nobody has to trust the search.
-    """
+    """Print the least m or ε whose certified γ reaches a wanted utility or agreement."""
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_writable, write_json
     from darrm_opt.answers.running_time import inverse_seconds
     from darrm_opt.design.objective import as_objective
     from darrm_opt.design.sweep import least_parameter, problem_at
-    from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.record import solution_record
 
     check_writable(output, "output")
-    if options.target_epsilon is not None:
-        raise InvalidInput(
-            "target_epsilon",
-            options.target_epsilon,
-            Rule("is the quantity that is searched for"),
-            "Search for it: --parameter target_epsilon.",
-        )
-    if options.targets is not None:
-        raise InvalidInput("targets", options.targets, Rule("cannot be searched for"))
+    _refuse_with_least(options, table, parameter, {**unused, "cache": design.cache})
     typed = [name for name in options.given if name not in ("profile", "profile_points")]
     arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in typed}
     if options.profile is not None:
@@ -206,17 +223,16 @@ def least(
     if limit is None and isinstance(count, int):
         refuse_slow(
             problem_at(cast("Parameter", parameter), 1.0, **arguments),
-            as_objective(design.objective),
+            as_objective(design.prior),
             lambda seconds: inverse_seconds(seconds, count),
             "Or give --time-limit, for each solve.",
         )
-    goals = {"utility": utility, "agreement": agreement}
-    with ProgressDisplay("searching") as display:
+    with options_named(parameter="least"), ProgressDisplay("searching") as display:
         result = least_parameter(
             **arguments,
             **{name: number(text) for name, text in goals.items() if text is not None},
             parameter=cast("Parameter", parameter),  # checked there
-            objective=design.objective,
+            objective=design.prior,
             shape=cast("Shape", design.shape),  # checked there
             digits=count,
             backend=design.backend,
@@ -235,6 +251,29 @@ def least(
         record["below"]["solution"] = solution_record(neighbour.solution)
     answer(as_json(record) if json else _text(result))
     end(exit_code_of(result.solution.status))
+
+
+def _refuse_with_least(
+    options: ProblemOptions, table: TableOptions, parameter: str | None, unused: dict[str, Any]
+) -> None:
+    from darrm_opt.errors import InvalidInput, Rule
+
+    if parameter is None:
+        raise InvalidInput("least", None, "m, target_epsilon or epsilon", "It is what --utility searches for.")
+    defaults = {each.name: each.default for each in fields(table)}
+    given = {name: getattr(table, name) for name in defaults if getattr(table, name) != defaults[name]}
+    for name, value in {**given, **unused}.items():
+        if value is not None:
+            raise InvalidInput(name, value, Rule("cannot be combined with --least"))
+    if options.target_epsilon is not None:
+        raise InvalidInput(
+            "target_epsilon",
+            options.target_epsilon,
+            Rule("is the quantity that is searched for"),
+            "Search for it: --least target_epsilon.",
+        )
+    if options.targets is not None:
+        raise InvalidInput("targets", options.targets, Rule("cannot be searched for"))
 
 
 _NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}

@@ -32,6 +32,7 @@ COMPANIONS = {
     "bagging-figures": "Bagging, Figures 1 and 2, at digits size: experiment",
     "pate-column": "Bagging, Tables 4 and 5, what PATE costs: accounting",
     "dpbag-labels": "DPBag, labels of SAA in Table 2 and the supplement: accounting",
+    "dpbag-teachers": "DPBag's comparison (SAA, DPBag, GNMax, and γ_opt) on data of scikit-learn: experiment",
     "hwt-composition": "He, Wang, Tao, composition theorems: accounting",
     "hwt-training": "He, Wang, Tao, Theorems 7 (SGLD) and 8 (federated): accounting",
     "sign-sgd": "DaRRM's earlier version, sign-SGD at digits size: experiment",

@@ -203,9 +203,8 @@ def test_what_bagging_refuses() -> None:
 SHARED_TOTAL = {
     "plan": ("--K", "5", "--epsilon", "0.5"),
     "plan of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
-    "compare": ("--K", "5", "--epsilon", "0.5"),
-    "compare of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
-    "teach": ("--labels", "5"),
+    "plan --compare": ("--K", "5", "--epsilon", "0.5"),
+    "plan --compare of classes": ("--K", "5", "--classes", "3", "--affected", "1"),
 }
 
 
@@ -221,7 +220,7 @@ SHARED_TOTAL = {
     ],
 )
 def test_a_total_is_refused_in_the_same_words_everywhere(verb: str, epsilon: str, delta: str, message: str) -> None:
-    words = (verb.partition(" ")[0], *SHARED_TOTAL[verb], "--total-epsilon", epsilon, "--total-delta", delta)
+    words = (*verb.partition(" of")[0].split(), *SHARED_TOTAL[verb], "--total-epsilon", epsilon, "--total-delta", delta)
     assert refused(*words).startswith(f"Error: {message}")
 
 
@@ -231,8 +230,7 @@ def test_a_total_is_refused_in_the_same_words_everywhere(verb: str, epsilon: str
         ("plan", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("plan of classes", "0", "0", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
         ("plan of classes", "501", "0", "--total-epsilon: 501.0 is not valid: expected a number of nats above 0"),
-        ("compare", "0", "1e-5", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
-        ("teach", "1", "0", "--total-delta: 0 is not valid: expected a probability in (0, 1)"),
+        ("plan --compare", "0", "1e-5", "--total-epsilon: 0.0 is not valid: expected a number of nats above 0"),
     ],
 )
 def test_a_total_that_one_verb_cannot_use(verb: str, epsilon: str, delta: str, message: str) -> None:

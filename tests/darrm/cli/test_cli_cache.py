@@ -84,7 +84,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
 
 def test_stats_count(url: str) -> None:
     put(url, STALE)
-    found = run_json("cache", "stats", "--url", url)
+    found = run_json("cache", "ls", "--count", "--url", url)
     assert "secret" not in found["url"]
     assert found["bytes"] > 10_000
     del found["url"], found["bytes"]
@@ -94,7 +94,7 @@ def test_stats_count(url: str) -> None:
         "schema": len(MIGRATIONS),
         "jobs": {"queued": 1, "running": 0, "done": 0, "failed": 0, "cancelled": 1},
     }
-    assert "jobs     1 queued, 0 running" in run("cache", "stats", "--url", url).stdout
+    assert "jobs     1 queued, 0 running" in run("cache", "ls", "--count", "--url", url).stdout
 
 
 def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
@@ -128,29 +128,31 @@ def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
     url, last = f"sqlite:///{tmp_path / 'old.sqlite'}", len(MIGRATIONS)
     result = run("cache", "ls", "--url", url)
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "by `darrm cache migrate --url URL`" in result.stderr
-    assert run_json("cache", "migrate", "--url", url) == {"url": url, "from": 0, "to": last}
-    assert run("cache", "migrate", "--url", url).stdout == f"Schema {last} -> {last}.\n"
+    assert "by `darrm cache check --migrate --url URL`" in result.stderr
+    assert run("cache", "check", "--migrate", "--url", url).stderr == f"Schema 0 -> {last}.\n"
+    result = run("cache", "check", "--migrate", "--url", url)
+    assert (result.exit_code, result.stderr) == (0, f"Schema {last} -> {last}.\n")
+    assert result.stdout == "Nothing is wrong: every answer was proved again.\n"
     assert run_json("cache", "ls", "--url", url) == []
 
 
-@pytest.mark.parametrize("action", ["ls", "stats", "check"])
+@pytest.mark.parametrize("action", ["ls", "ls --count", "check"])
 def test_looking_makes_no_file(action: str, tmp_path: Path) -> None:
-    result = run("cache", action, "--url", f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}")
+    result = run("cache", *action.split(), "--url", f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}")
     assert result.exit_code == 4
     assert "there is no such file" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("action", ["ls", "stats", "check", "prune", "migrate"])
+@pytest.mark.parametrize("action", ["ls", "ls --count", "check", "prune", "check --migrate"])
 def test_places_without_rows_do(action: str) -> None:
     for url in ("off", "memory"):
-        assert run("cache", action, "--url", url).exit_code == 0
+        assert run("cache", *action.split(), "--url", url).exit_code == 0
 
 
 def test_the_place_is_the_setting_unless_it_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", url)
-    assert run_json("cache", "stats")["rows"] == 3
+    assert run_json("cache", "ls", "--count")["rows"] == 3
 
 
 def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
@@ -165,7 +167,8 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("empty",), "No such command 'cache empty'. There are ls, tag, stats, check, prune, rm, migrate."),
+        (("empty",), "No such command 'cache empty'. There are ls, tag, check, prune, rm."),
+        (("ls", "--count", "--K", "5"), "--count cannot be combined with a choice of answers."),
         (("ls", "--limit", "0"), "--limit: 0 is not valid: expected a whole number from 1 to 1000000000."),
         (("ls", "--limit", "many"), "--limit: 'many' is not valid"),
         (("prune", "--days", "-1"), "--days: -1 is not valid: expected a number of days, at least 0."),

@@ -56,7 +56,7 @@ def test_over_p_as_text_is_two_tables() -> None:
 
 
 def test_over_m_solves_each_allowance() -> None:
-    answer = curve("--over", "m", "--at", "0.5,1,3", "--objective", "shared(2,3)")
+    answer = curve("--over", "m", "--at", "0.5,1,3", "--prior", "shared(2,3)")
     assert (answer["over"], answer["m"], answer["objective"]) == ("m", [0.5, 1.0, 3.0], "shared(2,3) agreement")
     assert [each["target_epsilon"] for each in answer["problems"]] == [0.25, 0.5, 1.5]
     optimal = answer["curves"]["optimal"]
@@ -79,7 +79,7 @@ def test_over_m_by_default_goes_as_far_as_noise_helps() -> None:
 
 
 def test_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
-    result = run("curve", *VOTERS, "--over", "m", "--at", "0.5,1", "--objective", "uniform(lower=0.2) agreement")
+    result = run("curve", *VOTERS, "--over", "m", "--at", "0.5,1", "--prior", "uniform(lower=0.2) agreement")
     assert result.exit_code == 0
     assert result.stdout.startswith("5 voters, each 0.5-DP\n")
     assert "tv error, averaged over the prior of uniform(lower=0.2) agreement" in result.stdout
@@ -122,10 +122,10 @@ PRIOR = (
         ("--over m --at 1,x", "--at: 'x' is not valid: expected numbers, as in 1,3,5."),
         ("--over m --at 1,-1", "--at: -1 is not valid: expected a privacy allowance, a real number above 0."),
         (
-            "--over m --objective minimax",
-            f"--objective: objective = 'minimax' is not valid: {PRIOR}",
+            "--over m --prior minimax",
+            f"--prior: objective = 'minimax' is not valid: {PRIOR}",
         ),
-        ("--over m --Delta 2", "--Delta: 2 is not valid: expected a probability in [0, 1)."),
+        ("--over m --Delta 2", "--voter-delta: 2 is not valid: expected a probability in [0, 1)."),
         ("--m 2 --plot x.txt", "--plot: 'x.txt' is not valid: expected a name ending in .png, .svg, .pdf."),
     ],
 )

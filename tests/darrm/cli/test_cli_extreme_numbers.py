@@ -18,9 +18,9 @@ DISJOINT = ("--K", "5", "--bags", "n=10,size=3,draw=disjoint")
     "words",
     [
         ("solve", "--m", "3"),
-        ("least", "--utility", "0.5"),
+        ("solve", "--least", "m", "--utility", "0.5"),
         ("plan", "--total-epsilon", "1", "--total-delta", "0.01"),
-        ("compare", "--total-epsilon", "1", "--total-delta", "0.01"),
+        ("plan", "--compare", "--total-epsilon", "1", "--total-delta", "0.01"),
     ],
 )
 @pytest.mark.parametrize("K", ["10000000000", "20000000"])
@@ -49,7 +49,7 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
         ),
         (
             ("solve", *SMALL, "--m", "2", "--Delta", "1e-400"),
-            "--Delta: '1e-400' is not valid: expected a probability in",
+            "--voter-delta: '1e-400' is not valid: expected a probability in",
         ),
         (("solve", "--K", "5", "--epsilon", "1e400", "--target-epsilon", "1"), "infinity is written inf"),
         (("solve", "--K", "1_1", "--epsilon", "0.1", "--m", "2"), "--K: '1_1' is not valid"),
@@ -65,8 +65,8 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
             "--bags: 3 is not valid: expected at most (n - 1)/5 = 1 for 5 models.",
         ),
         (
-            ("solve", *CLASSES, "--target-epsilon", "1", "--objective", "dirichlet(-1)"),
-            "--objective: objective = -1.0 is not valid: expected a number from 0.001 to 10000.",
+            ("solve", *CLASSES, "--target-epsilon", "1", "--prior", "dirichlet(-1)"),
+            "--prior: objective = -1.0 is not valid: expected a number from 0.001 to 10000.",
         ),
         (("serve", "--workers", "0"), "--workers: '0' is not valid"),
         (("serve", "--workers", "0", "--show-settings"), "--workers: '0' is not valid"),
@@ -79,12 +79,12 @@ def test_it_is_refused_by_the_name_of_its_option(words: tuple[str, ...], said: s
 
 def test_a_list_has_a_largest_length(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.sqlite'}"
-    assert run("cache", "migrate", "--url", url).exit_code == 0
+    assert run("cache", "check", "--migrate", "--url", url).exit_code == 0
     assert "--limit: 9999" in refused("cache", "ls", "--url", url, "--limit", "9" * 23)
 
 
 def test_voters_of_the_largest_epsilon_are_compared() -> None:
-    asked = ("compare", "--K", "5", "--epsilon", "1e308", "--total-epsilon", "1", "--total-delta", "0.01")
+    asked = ("plan", "--compare", "--K", "5", "--epsilon", "1e308", "--total-epsilon", "1", "--total-delta", "0.01")
     result = run(*asked, "--json")
     assert (result.exit_code, json.loads(result.stdout)["voters"]["epsilon"]) == (0, 1e308)
     assert result.stderr.startswith("Warning: epsilon = 1e+308 nats")

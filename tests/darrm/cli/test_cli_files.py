@@ -42,7 +42,7 @@ def processed(*words: str, cwd: Path, redirection: str = "", **how: Any) -> subp
 WRITERS = (
     ("solve", *SMALL, "--output"),
     ("solve", *SMALL, "--plot"),
-    ("least", "--K", "5", "--epsilon", "0.5", "--utility", "0.5", "--output"),
+    ("solve", "--least", "m", "--K", "5", "--epsilon", "0.5", "--utility", "0.5", "--output"),
     ("plan", "--K", "5", "--epsilon", "0.5", "--total-epsilon", "3", "--total-delta", "1e-3", "--output"),
     ("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1", "--delta", "1e-5", "--output"),
     ("export", "--format", "csv", "--output"),
@@ -75,7 +75,7 @@ def test_output_follows_a_link_and_keeps_permissions(gamma: Path, tmp_path: Path
 @pytest.mark.parametrize("words", [("solve", *SMALL), ("export", "--format", "sqlite", "--url", "{url}")])
 def test_output_is_written_into_a_fifo(words: tuple[str, ...], tmp_path: Path) -> None:
     url, path, read = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "fifo", list[bytes]()
-    run("cache", "migrate", "--url", url)
+    run("cache", "check", "--migrate", "--url", url)
     os.mkfifo(path)
     reader = threading.Thread(target=lambda: read.append(path.read_bytes()), daemon=True)
     reader.start()
@@ -166,7 +166,7 @@ def test_a_stderr_that_takes_nothing_changes_no_exit_code(gamma: Path, file: str
 def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.csv")
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    run("cache", "migrate", "--url", url)
+    run("cache", "check", "--migrate", "--url", url)
     told = processed("export", "--output", name, "--url", url, "--json", cwd=tmp_path)
     assert (told.returncode, told.stderr, json.loads(told.stdout)["file"]) == (0, "", name)
     assert (tmp_path / name).exists()
@@ -176,7 +176,7 @@ def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{folder}/\udcff.sqlite", "postgresql+psycopg://me@\udcff/name"])
-@pytest.mark.parametrize("verb", [("cache", "stats"), ("cache", "migrate")])
+@pytest.mark.parametrize("verb", [("cache", "ls", "--count"), ("cache", "migrate")])
 def test_a_url_that_is_not_text_is_told(url: str, verb: tuple[str, str], tmp_path: Path) -> None:
     result = run(*verb, "--url", url.format(folder=tmp_path))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")

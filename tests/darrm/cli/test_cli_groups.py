@@ -76,7 +76,7 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
     assert run("label", str(votes), *files, "--queries", "2", "--fresh").exit_code == 0
     for words, option in (
         (("--K", "3"), "--K"),
-        (("--Delta", "0.1"), "--Delta"),
+        (("--Delta", "0.1"), "--voter-delta"),
         (("--bags", "n=9,size=3"), "--bags"),
         (("--records", "9", "--sample", "3"), "--records"),
     ):
@@ -99,7 +99,7 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
         (("--group", "K=6,epsilon=0.1", "--K", "3", "--target-epsilon", "1"), "--K"),
         (("--group", "K=6,epsilon=0.1"), "--target-epsilon"),
         (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--plot", "x.png"), "--plot"),
-        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--objective", "what"), "objective = 'what'"),
+        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--prior", "what"), "objective = 'what'"),
     ],
 )
 def test_bad_options_are_named(words: tuple[str, ...], option: str) -> None:

@@ -701,7 +701,7 @@ def test_every_verb_that_reads_votes_takes_missing_ones() -> None:
     total = ("--total-epsilon", "2", "--total-delta", "1e-3", "--queries", "2")
     shape = ("--K", "5", "--affected", "1")
     for asked in (
-        ("compare", *shape, *total),
+        ("plan", "--compare", *shape, *total),
         ("solve", "--K", "5", "--classes", "2", "--abstention", "--affected", "1", "--target-epsilon", "1"),
         ("cost", "gnmax", "--K", "5", "--classes", "3", "--sigma", "3", "--delta", "1e-3", "--unpublished"),
     ):

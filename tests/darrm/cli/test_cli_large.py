@@ -26,7 +26,19 @@ m = { from = 1, to = 3, points = 1000 }
         ("solve", "--m", "3", "--epsilon", "0.1"),
         ("curve", "--m", "3", "--epsilon", "0.1"),
         ("plan", "--epsilon", "0.1", "--fresh", "--queries", "5", "--total-epsilon", "1", "--total-delta", "1e-3"),
-        ("compare", "--epsilon", "0.1", "--fresh", "--queries", "5", "--total-epsilon", "1", "--total-delta", "1e-3"),
+        (
+            "plan",
+            "--compare",
+            "--epsilon",
+            "0.1",
+            "--fresh",
+            "--queries",
+            "5",
+            "--total-epsilon",
+            "1",
+            "--total-delta",
+            "1e-3",
+        ),
     ],
 )
 def test_too_many_voters_are_refused_with_what_would_fit(words: tuple[str, ...]) -> None:

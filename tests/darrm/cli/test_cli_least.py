@@ -1,4 +1,4 @@
-"""`darrm least`: the inverse question on the command line."""
+"""`darrm solve --least`: the inverse question on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from darrm_opt import Solution, least_parameter
 
 def test_it_prints_what_the_core_finds_and_the_number_below(tmp_path: Path) -> None:
     file = tmp_path / "gamma.json"
-    result = run("least", "--K", "7", "--epsilon", "0.2", "--utility", "0.9", "--output", str(file))
+    result = run("solve", "--least", "m", "--K", "7", "--epsilon", "0.2", "--utility", "0.9", "--output", str(file))
     assert (result.exit_code, result.stderr) == (0, "")
     own = least_parameter(7, epsilon=0.2, utility=0.9)
     assert own.below is not None
@@ -24,8 +24,8 @@ def test_it_prints_what_the_core_finds_and_the_number_below(tmp_path: Path) -> N
 
 
 def test_json_holds_both_designs() -> None:
-    asked = ("--K", "5", "--m", "2", "--parameter", "epsilon", "--agreement", "0.98", "--digits", "2", "--json")
-    told = json.loads(run("least", *asked).stdout)
+    asked = ("--K", "5", "--m", "2", "--least", "epsilon", "--agreement", "0.98", "--digits", "2", "--json")
+    told = json.loads(run("solve", *asked).stdout)
     own = least_parameter(5, m=2, parameter="epsilon", agreement=0.98, digits=2)
     assert own.below is not None
     assert (told["value"], told["below"]["value"]) == (own.value, own.below.value)
@@ -40,12 +40,15 @@ def test_json_holds_both_designs() -> None:
         (("--utility", "2"), "--utility: 2 is not valid: expected a share in"),
         ((), "--utility is missing"),
         (("--utility", "0.9", "--target-epsilon", "1"), "--target-epsilon is the quantity that is searched for"),
-        (("--utility", "0.9", "--parameter", "x"), "--parameter: 'x' is not valid"),
+        (("--utility", "0.9", "--least", "x"), "--least: 'x' is not valid"),
         (("--utility", "0.9", "--digits", "many"), "--digits: 'many' is not valid"),
-        (("--utility", "0.9", "--method", "enumerate"), "No such option: --method"),
+        (("--utility", "0.9", "--method", "enumerate"), "--method cannot be combined with --least"),
+        (("--utility", "0.9", "--classes", "3"), "--classes cannot be combined with --least"),
+        (("--utility", "0.9", "--plot", "x.svg"), "--plot cannot be combined with --least"),
         (("--utility", "0.9", "--K", "9001"), "--K: 9001 is not valid: expected what takes at most 10 minutes"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_option(arguments: tuple[str, ...], text: str) -> None:
+    least = () if "--least" in arguments else ("--least", "m")
     voters = ("--epsilon", "0.2") if "--K" in arguments else ("--K", "7", "--epsilon", "0.2")
-    assert text in refused("least", *voters, *arguments)
+    assert text in refused("solve", *least, *voters, *arguments)

@@ -69,7 +69,7 @@ def test_no_tool_takes_a_file_or_a_program() -> None:
 
 def test_arguments_become_words_of_the_command() -> None:
     words, given = words_of("plan", {"K": 5, "fresh": True, "Delta": 1e-5, "epsilon": None})
-    assert (sorted(words[1:]), given) == (["--Delta=1e-05", "--K=5", "--fresh", "--json"], "")
+    assert (sorted(words[1:]), given) == (["--K=5", "--fresh", "--json", "--voter-delta=1e-05"], "")
     assert words_of("verify", {"content": "[1]"}) == (["verify", "--json", "--", "-"], "[1]")
     assert words_of("design", {"group": ["K=2", "K=3"]})[0][1:] == ["--group=K=2", "--group=K=3", "--json"]
     with pytest.raises(ValueError, match="takes no output"):

@@ -1,4 +1,4 @@
-"""`darrm plan`: one flow from the plan to the labels, and one verdict with `darrm compare`."""
+"""`darrm plan`: one flow from the plan to the labels, and one verdict with `darrm plan --compare`."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_fresh_voters_that_state_a_profile_are_planned_as_in_python() -> None:
     }
     alone = run_json("plan", *PROFILE, "0.3:0.001", "--fresh")
     assert told["options"][0]["accuracy"] > alone["options"][0]["accuracy"] + 0.015
-    compared = run_json("compare", *PROFILE, points, "--fresh")
+    compared = run_json("plan", "--compare", *PROFILE, points, "--fresh")
     assert compared["rows"][0]["utility"] > 0.97
     assert compared["rows"][0]["epsilon"] <= 2
 
@@ -189,7 +189,7 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
     ("options", "said"),
     [
         (("--epsilon", "0.1"), "--epsilon cannot be combined with --profile"),
-        (("--Delta", "0.1"), "--Delta cannot be combined with --profile"),
+        (("--Delta", "0.1"), "--voter-delta cannot be combined with --profile"),
         (("--profile-points", "0"), "points"),
         (("--group", "K=3,epsilon=1"), "cannot be combined with --group"),
     ],

@@ -16,7 +16,7 @@ from support.vote_files import written
 from darrm.cli.output import ExitCode
 from darrm_opt.tables.record import table_from_record
 
-ISSUE = ("--objective", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
+ISSUE = ("--prior", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
 VOTERS = ("--K", "5", "--classes", "3", "--affected", "1")
 SMALL = ("solve", *VOTERS, "--target-epsilon", "1", "--delta", "1e-3")
 TOTAL = ("plan", *VOTERS, "--total-epsilon", "1", "--total-delta", "1e-3")
@@ -133,10 +133,10 @@ def test_every_option_within_a_total_by_past_votes() -> None:
         (("solve", *VOTERS), "--target-epsilon is missing"),
         (("solve", "--target-epsilon", "1", "--classes", "3", "--affected", "1"), "--K is missing"),
         (("solve", "--K", "5", "--classes", "3", "--target-epsilon", "1"), "--affected is missing"),
-        ((*SMALL, "--objective", "nothing"), "objective = 'nothing'"),
-        ((*SMALL, "--objective", "favoured(0.1)"), "objective = 0.1"),
+        ((*SMALL, "--prior", "nothing"), "objective = 'nothing'"),
+        ((*SMALL, "--prior", "favoured(0.1)"), "objective = 0.1"),
         ((*SMALL, "--ties", "some"), "--ties: 'some'"),
-        ((*SMALL, "--votes", "past.csv", "--objective", "beta(2,1)"), "--votes cannot be combined with --objective"),
+        ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--votes cannot be combined with --prior"),
         ((*SMALL, "--shape", "monotone"), "--shape cannot be combined with groups"),
         ((*SMALL, "--method", "enumerate"), "--method cannot be combined with groups"),
         (("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--price", "1"), "--price is for tables"),
@@ -145,8 +145,8 @@ def test_every_option_within_a_total_by_past_votes() -> None:
             ("solve", "--K", "100", "--classes", "5", "--affected", "1", "--target-epsilon", "1", "--output", "r.json"),
             "46,262",
         ),
-        ((*SMALL, "--objective", "dirichlet(nan)"), "objective = nan"),
-        ((*SMALL, "--objective", "favoured(nan)"), "objective = nan"),
+        ((*SMALL, "--prior", "dirichlet(nan)"), "objective = nan"),
+        ((*SMALL, "--prior", "favoured(nan)"), "objective = nan"),
         ((*SMALL, "--classes", "1"), "--classes: 1"),
         ((*SMALL, "--classes", "0"), "--classes: 0"),
         ((*SMALL, "--classes", "1000000"), "--classes: 1000000"),
@@ -177,16 +177,16 @@ THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", 
 def test_three_or_more_classes_are_the_same_from_both_doors() -> None:
     asked = (*THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
     found = run_json("plan", *asked)
-    assert found == run_json("compare", *asked)
+    assert found == run_json("plan", "--compare", *asked)
     assert {"right", "wrong", "abstained"} <= set(found["options"][0])
-    told = run("compare", *asked).stdout
+    told = run("plan", "--compare", *asked).stdout
     assert "abstained" in told
     assert "confident gnmax" in told
-    for verb in ("plan", "compare"):
-        assert "--affected is missing: expected how many votes one record can move" in refused(verb, *THREE)
-        assert "--Delta" in refused(verb, *asked, "--Delta", "2")
-        assert "--classes: 0" in refused(verb, "--classes", "0")
-        assert "--prior: 'shared(2,5)'" in refused(verb, *asked[:-1], "shared(2,5)")
+    for verb in (("plan",), ("plan", "--compare")):
+        assert "--affected is missing: expected how many votes one record can move" in refused(*verb, *THREE)
+        assert "--voter-delta" in refused(*verb, *asked, "--Delta", "2")
+        assert "--classes: 0" in refused(*verb, "--classes", "0")
+        assert "--prior: 'shared(2,5)'" in refused(*verb, *asked[:-1], "shared(2,5)")
 
 
 def test_two_classes_have_a_price_too() -> None:
@@ -200,10 +200,10 @@ def test_two_classes_have_a_price_too() -> None:
 
 def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
     written("past.csv", np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2]]), (5, 10), axis=0))
-    found = run_json("compare", *THREE, "--affected", "1", "--votes", "past.csv")
+    found = run_json("plan", "--compare", *THREE, "--affected", "1", "--votes", "past.csv")
     assert found["prior"] == "PastVotes"
     assert "cannot be combined with --votes" in refused(
-        "compare", *THREE, "--affected", "1", "--votes", "past.csv", "--prior", "beta(2,1)"
+        "plan", "--compare", *THREE, "--affected", "1", "--votes", "past.csv", "--prior", "beta(2,1)"
     )
 
 

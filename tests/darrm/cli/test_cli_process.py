@@ -121,7 +121,7 @@ def test_an_answer_is_stored_and_found_without_what_it_does_not_need(tmp_path: P
     [
         (["solve", *SMALL], {}, "1"),
         (["solve", *SMALL], {"OPENBLAS_NUM_THREADS": "2"}, "2"),
-        (["teach", "--help"], {}, ""),
+        (["reproduce", "--help"], {}, ""),
     ],
     ids=["a solve", "a solve, told how many", "matrices"],
 )

@@ -64,7 +64,7 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
 
 def test_a_comparison_is_that_of_the_plan() -> None:
     for shape in (SHAPE, ("--K", "10", "--affected", "1", "--queries", "500")):
-        compared = run_json("compare", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
+        compared = run_json("plan", "--compare", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
         assert compared == run_json("plan", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
 
 
@@ -88,7 +88,7 @@ def test_prompts_that_rotate_through_the_data() -> None:
     assert found["epsilon"] == mechanism_class("permute_and_flip").of(10, 4, 1.5).cost(500, 1e-5, sampling).epsilon
 
 
-@pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",), ("compare",)])
+@pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",), ("plan", "--compare")])
 @pytest.mark.parametrize(
     ("drawn", "option", "said"),
     [
@@ -117,12 +117,12 @@ def test_private_voters_that_draw_their_own_records() -> None:
     assert found["voters"]["epsilon"] == pytest.approx(np.log1p(0.05 * np.expm1(1)))
     assert "0.0824" in run("plan", *words, *drawn).stderr
     assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
-    assert "darrm plan" in refused("compare", *words, *drawn)
+    assert "darrm plan" in refused("plan", "--compare", *words, *drawn)
 
 
 def test_a_design_names_the_command_that_plans_for_samples(tmp_path: Path) -> None:
     asked = ("solve", "--K", "4", "--classes", "3", "--target-epsilon", "2", "--delta", "1e-5", *DRAWN)
-    told = refused(*asked, "--objective", "beta(8,2)", "--output", str(tmp_path / "table.json"))
+    told = refused(*asked, "--prior", "beta(8,2)", "--output", str(tmp_path / "table.json"))
     assert "--records" in told
     assert run(*_command_in(told)).exit_code == 0
     record = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))

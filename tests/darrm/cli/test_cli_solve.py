@@ -87,7 +87,7 @@ def test_voters_that_are_not_private_get_randomised_response(target: str, delta:
 def test_every_option_reaches_the_solver() -> None:
     record = solved(
         *("--K", "7", "--target-epsilon", "0.4", "--epsilon", "0.3", "--Delta", "1e-3", "--delta", "2e-3"),
-        *("--affected", "4", "--objective", "shared(2,5)", "--shape", "monotone", "--method", "enumerate"),
+        *("--affected", "4", "--prior", "shared(2,5)", "--shape", "monotone", "--method", "enumerate"),
         *("--backend", "highs", "--time-limit", "60", "--no-cache"),
     )
     assert record["problem"] == {
@@ -223,14 +223,14 @@ def test_a_cache_that_nobody_asked_for_and_fails_is_a_warning(monkeypatch: pytes
 REFUSED = {
     "--K": ("0", "-3", "2.5", "a"),
     "--epsilon": ("-0.1", "nan", "much"),
-    "--Delta": ("1", "-1e-9", "x"),
+    "--voter-delta": ("1", "-1e-9", "x"),
     "--delta": ("1.0", "-0.5"),
     "--m": ("0", "-2", "inf"),
     "--affected": ("6", "0"),
     "--backend": ("cplex",),
     "--shape": ("round",),
     "--method": ("magic",),
-    "--objective": ("fun", "uniform(lower=2)", "minimax(points=1)", "histogram(1,2,3)"),
+    "--prior": ("fun", "uniform(lower=2)", "minimax(points=1)", "histogram(1,2,3)"),
     "--time-limit": ("soon", "0"),
     "--plot": ("gamma.gif",),
 }
@@ -361,7 +361,7 @@ def test_an_epsilon_that_may_be_meant_as_a_percentage_gets_a_word() -> None:
 
 def test_voters_state_a_privacy_profile(tmp_path: Path) -> None:
     options = ("--K", "5", "--target-epsilon", "0.25")
-    record = solved(*options, "--profile", "0:0.02,0.1:0.004,0.3:0", "--objective", "shared(1,1)")
+    record = solved(*options, "--profile", "0:0.02,0.1:0.004,0.3:0", "--prior", "shared(1,1)")
     assert record["problem"]["profile"] == [[0.0, 0.02], [0.1, 0.004], [0.3, 0.0]]
     assert record["utility"] == pytest.approx(0.97524, abs=5e-6)
     points, answer = tmp_path / "points.csv", tmp_path / "answer.json"
@@ -396,6 +396,6 @@ def test_a_profile_cannot_be_combined_with_one_point() -> None:
     assert "--epsilon cannot be combined with --profile" in message
     assert "--profile" in refused("solve", "--K", "5", "--profile", "normal(1)", "--target-epsilon", "0.2")
     asked = ("--K", "5", "--profile", "0:0.1,0.2:0.01")
-    assert "--parameter" in refused("least", *asked, "--utility", "0.9")  # m has no meaning
+    assert "--least" in refused("solve", "--least", "m", *asked, "--utility", "0.9")  # m has no meaning
     total = ("--target-epsilon", "0.3", "--delta", "0.01", "--queries", "3", "--fresh", "--total-delta", "0.1")
     assert run("cost", *asked, *total).exit_code == 0

@@ -75,7 +75,7 @@ def completed(*words: str) -> list[str]:
     ("words", "expected"),
     [
         (("so",), ["solve"]),
-        (("cache", "m"), ["migrate"]),
+        (("cache", "p"), ["prune"]),
         (("cache", "prune", "--d"), ["--days"]),
         (("solve", "--target"), ["--target-epsilon", "--targets"]),
         (("solve", "--shape", ""), ["free", "monotone"]),

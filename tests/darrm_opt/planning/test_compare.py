@@ -291,13 +291,13 @@ VOTERS = ("--K", "5", "--epsilon", "0.3", "--Delta", "1e-4")
 
 def test_from_the_command_line(only: Callable[..., None]) -> None:
     budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01", "--fresh")
-    answer = json.loads(run("compare", *VOTERS, *budget, "--json").stdout)
+    answer = json.loads(run("plan", "--compare", *VOTERS, *budget, "--json").stdout)
     assert answer["voters"] == {"K": 5, "epsilon": 0.3, "Delta": 1e-4, "affected": 5}
     assert (answer["fresh"], answer["draw"]) == (True, None)
     assert {row["name"] for row in answer["rows"]} == WAYS
     assert answer["rows"][0]["name"] in {"optimal", "optimal_sequence"}
     only("gnmax", "laplace")
-    text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
+    text = run("plan", "--compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
     assert text.startswith("5 voters, each (0.3, 0.0001)-DP (fresh in every answer); 5 releases, (1, 0.01)-DP in all.")
     assert "dpbag_data_dependent is left out" in text
     assert text.endswith(f"The voters were taken to be fresh. {FRESH}\n")
@@ -306,7 +306,8 @@ def test_from_the_command_line(only: Callable[..., None]) -> None:
 def test_a_draw_from_the_command_line(only: Callable[..., None]) -> None:
     only("gnmax", "laplace")
     asked = (
-        "compare",
+        "plan",
+        "--compare",
         "--K",
         "3",
         "--epsilon",
@@ -337,7 +338,7 @@ def test_votes_and_a_picture_from_the_command_line(tmp_path: Path, only: Callabl
     budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01")
     picture = tmp_path / "ways.svg"
     answers = [
-        json.loads(run("compare", *VOTERS, *budget, "--json", *more).stdout)
+        json.loads(run("plan", "--compare", *VOTERS, *budget, "--json", *more).stdout)
         for more in (
             ("--votes", str(tmp_path / "votes.csv"), "--plot", str(picture)),
             ("--votes", str(tmp_path / "votes.npy")),
@@ -349,18 +350,18 @@ def test_votes_and_a_picture_from_the_command_line(tmp_path: Path, only: Callabl
 
 
 def test_what_the_command_line_refuses() -> None:
-    assert refused("compare", *VOTERS).startswith("Error: --total-epsilon")
-    assert "--m" in refused("compare", *VOTERS, "--m", "2", "--total-epsilon", "1")
-    assert "--total-delta" in refused("compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "1")
-    assert "--total-epsilon" in refused("compare", *VOTERS, "--total-epsilon", "0", "--total-delta", "0.1")
+    assert refused("plan", "--compare", *VOTERS).startswith("Error: --total-epsilon")
+    assert "--m" in refused("plan", "--compare", *VOTERS, "--m", "2", "--total-epsilon", "1")
+    assert "--total-delta" in refused("plan", "--compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "1")
+    assert "--total-epsilon" in refused("plan", "--compare", *VOTERS, "--total-epsilon", "0", "--total-delta", "0.1")
     both = ("--prior", "shared(1,1)", "--votes", "none.csv")
     assert "cannot be combined with --votes" in refused(
-        "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", *both
+        "plan", "--compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", *both
     )
     assert "none.csv" in refused(
-        "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", "--votes", "none.csv"
+        "plan", "--compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", "--votes", "none.csv"
     )
-    assert refused("compare", *VOTERS, "--total-epsilon", "1", "--plot", "x.gif").startswith("Error: --plot")
+    assert refused("plan", "--compare", *VOTERS, "--total-epsilon", "1", "--plot", "x.gif").startswith("Error: --plot")
 
 
 @pytest.mark.parametrize("fresh", [True, False])

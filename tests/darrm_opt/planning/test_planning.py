@@ -341,7 +341,7 @@ def test_bad_options_are_rejected_by_the_command_line() -> None:
     assert refused("plan", "--K", "5").startswith("Error: --total-epsilon")
     assert "--total-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--total-delta", "1")
     assert "--K" in refused("plan", "--total-epsilon", "1")
-    assert "--Delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--epsilon", "1", "--Delta", "1")
+    assert "--voter-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--epsilon", "1", "--Delta", "1")
 
 
 def test_plans_that_take_long_are_estimated_so() -> None:

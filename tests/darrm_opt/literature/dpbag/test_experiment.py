@@ -1,4 +1,4 @@
-"""`darrm teach`: the aggregators on scikit-learn's own data, from Python and the shell."""
+"""`darrm reproduce dpbag-teachers`: the aggregators on scikit-learn's own data, from Python and the shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import run
 from support.refusals import refused as refused_input
 
 from darrm_opt import Privacy
@@ -91,37 +91,17 @@ def test_the_optimum_is_at_least_as_useful_as_what_is_drawn_for_the_others(exper
     assert best > max(of(experiment, name).expected_accuracy for name in ("saa", "dpbag-", "gnmax")) - 0.02
 
 
-SMALL = ("--labels", "6", "--chunks", "5", "--partitions", "2")
-
-
 def test_from_the_command_line() -> None:
-    answer = json.loads(run("teach", "--data", "breast-cancer", *SMALL, "--json").stdout)
-    assert (answer["records"], answer["labels"], answer["teachers"], answer["partitions"]) == (563, 6, 5, 2)
-    assert answer["stopping"].startswith("the number of labels is fixed")
-    names = [each["name"] for each in answer["aggregators"]]
-    assert names == ["optimal", "saa", "dpbag-", "dpbag", "gnmax"]
-    for each in answer["aggregators"]:
-        assert each["epsilon"] <= 2
-        assert len(each["labels"]) == 6
-        assert ("for_the_owner_only" in each) == (each["name"] == "dpbag")
-    owner = next(each for each in answer["aggregators"] if each["name"] == "dpbag")["for_the_owner_only"]
-    assert "not differential privacy" in owner["warning"]
-    losses = owner["epsilon_of_records"]
-    assert losses["least"] <= losses["median"] <= losses["largest"] == pytest.approx(owner["epsilon_of_this_dataset"])
-    text = run("teach", *SMALL, "--model", "logistic").stdout
-    assert text.startswith("digits: 5 teachers on 350 records label 6 points, (2, 0.0001)-DP")
-    assert "stopping   the number of labels is fixed" in text
-
-
-def test_what_it_refuses() -> None:
-    assert refused("teach", "--data", "iris").startswith("Error: --data: 'iris' is not valid: expected one of digits")
-    assert "--model" in refused("teach", "--model", "forest", *SMALL)
-    assert "--labels" in refused("teach", "--labels", "400")
-    assert "--chunks" in refused("teach", "--labels", "6", "--chunks", "1000")
-    assert "--partitions" in refused("teach", "--labels", "6", "--partitions", "0")
-    assert "--total-delta" in refused("teach", *SMALL, "--total-delta", "0")
-    assert "--total-epsilon" in refused("teach", *SMALL, "--total-epsilon", "0")
-    assert "--seed" in refused("teach", *SMALL, "--seed", "-1")
+    answer = json.loads(run("reproduce", "dpbag-teachers", "--quick", "--json").stdout)
+    assert answer["settings"] == {"labels": 6, "teachers": 5, "partitions": 2, "seed": 0}
+    accuracy, losses = (table["rows"] for table in answer["tables"])
+    names = ["majority, not private", "optimal", "saa", "dpbag-", "dpbag", "gnmax"]
+    assert [(each["data"], each["aggregator"]) for each in accuracy] == [
+        (data, name) for data in DATASETS for name in names
+    ]
+    assert all(each["ε spent"] <= 2 for each in accuracy if each["noise"])
+    for each in losses:
+        assert 0 < each["least"] <= each["median"] <= each["largest"]
 
 
 def test_without_scikit_learn_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

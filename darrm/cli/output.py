@@ -194,7 +194,7 @@ def _of_input(err: InvalidInput) -> str:
     if err.value is None:
         return f"{option} is missing: expected {err.accepted}. {err.advice}".rstrip()
     text = str(err)
-    return f"{option}: " + (text if option == "--prior" else text.removeprefix(f"{err.argument} = "))
+    return f"{option}: " + (text if err.argument in _OF_THE_PRIOR else text.removeprefix(f"{err.argument} = "))
 
 
 DELAY_SECONDS = 1.0

@@ -218,6 +218,9 @@ def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
     return "\n\n".join([usage, *_panels({"Commands": list(verbs.items())}), epilog]) + "\n"
 
 
+_DELTAS = ({"--delta", "--Delta"}, {"--delta", "--voter-delta"})
+"""The δ of a release is no other spelling of the Δ of a voter."""
+
 RENAMED_OPTIONS = {"--objective": "--prior", "--parameter": "--least"}
 """What to type in place of earlier options."""
 
@@ -228,8 +231,7 @@ def _suggestion(word: str, names: Iterable[str]) -> str:
     known = list(names)
     if RENAMED_OPTIONS.get(word) in known:
         return f" It is now {RENAMED_OPTIONS[word]}."
-    # The δ of a release is no other spelling of the Δ of a voter.
-    matches = [name for name in get_close_matches(word, known) if {word, name} != {"--delta", "--Delta"}]
+    matches = [name for name in get_close_matches(word, known) if {word, name} not in _DELTAS]
     return f" Did you mean {', '.join(matches)}?" if matches else ""
 
 

@@ -76,7 +76,7 @@ def test_a_store_for_reading_only_says_how_it_is_migrated(url: str, monkeypatch:
     reading = f"{url}{'&' if '?' in url else '?'}mode=ro"
     with pytest.raises(
         CacheError,
-        match=rf"its schema has version {PRESENT}, this program reads {NEXT}\. Bring it, .* `darrm cache migrate",
+        match=rf"its schema has version {PRESENT}, this program reads {NEXT}\. Bring it, .* `darrm cache check --migrate",
     ):
         open_store(reading)
     open_store(url).close()

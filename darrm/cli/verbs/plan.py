@@ -68,10 +68,14 @@ def plan(
     from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ranking import class_count, ranked_plan
     from darrm_opt.design.report import guarantee
+    from darrm_opt.errors import InvalidInput, Rule
 
     check_writable(output, "output")
     check_plot(plot)
     sampling = drawn.as_sampling()
+    # Private voters that draw for themselves have a smaller ε, for which a γ is then planned.
+    if compare and sampling is not None and (options.epsilon != "inf" or options.profile is not None):
+        raise InvalidInput("records", drawn.records, Rule("cannot be combined with --compare and private voters"))
     # Under a law of classes every plan is such a table.
     if compare and not _is_of_classes(options, sampled=sampling is not None):
         unused = {"least_accuracy": least_accuracy, "time_limit": time_limit, "output": output}

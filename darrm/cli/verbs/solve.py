@@ -221,8 +221,10 @@ def _find_least(
         arguments["profile"] = options.stated_voter()
     limit, count = number(design.time_limit), number(digits)
     if limit is None and isinstance(count, int):
+        with options_named(parameter="least"):
+            at_one = problem_at(cast("Parameter", parameter), 1.0, **arguments)
         refuse_slow(
-            problem_at(cast("Parameter", parameter), 1.0, **arguments),
+            at_one,
             as_objective(design.prior),
             lambda seconds: inverse_seconds(seconds, count),
             "Or give --time-limit, for each solve.",

@@ -176,8 +176,8 @@ def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{folder}/\udcff.sqlite", "postgresql+psycopg://me@\udcff/name"])
-@pytest.mark.parametrize("verb", [("cache", "ls", "--count"), ("cache", "migrate")])
-def test_a_url_that_is_not_text_is_told(url: str, verb: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", [("cache", "ls", "--count"), ("cache", "check", "--migrate")])
+def test_a_url_that_is_not_text_is_told(url: str, verb: tuple[str, ...], tmp_path: Path) -> None:
     result = run(*verb, "--url", url.format(folder=tmp_path))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert "cannot be used: this is not a database URL. Set DARRM_CACHE_URL to " in result.stderr

@@ -206,7 +206,7 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
     for verb, option in backends.items():
         assert isinstance(option, CommandOption)
         assert option.metavar.split("|") == [*BACKENDS], verb
-    assert all(name in declared["solve", "objective"].help for name in FAMILIES)
+    assert all(name in declared["solve", "prior"].help for name in FAMILIES)
     assert DesignRequest.model_json_schema()["properties"]["backend"]["enum"] == [*BACKENDS]
     assert DesignOptions().backend in BACKENDS
 

@@ -25,6 +25,7 @@ from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
+from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json
@@ -218,7 +219,7 @@ class DesignService:
         What is expected to be short is computed at once, on the lane for its length; a γ unless the lane has more to do
         than a client waits for. Where it takes more processor time than a lane allows (`Lane.processor_limit`), it
         moves to the next lane, and becomes a job in the end; so does, for `MISJUDGED_SECONDS`, whatever this client
-        asks of that kind. A job is waited for
+        asks of that kind; and a γ that the server's own time limit ends first. A job is waited for
         ``wait_seconds`` [s], None for the operator's setting. Errors are those of `api.errors.problem_details`.
         """
         answer = await self._answer(task, wait_seconds)
@@ -245,7 +246,10 @@ class DesignService:
                     seconds = lane.processor_limit
                 else:
                     if designed is not None:
-                        return designed
+                        if Status(designed["status"]).is_final:
+                            return designed
+                        # The server's time limit came before the lane's: only a job keeps such an answer.
+                        self._misjudged.add(task.kind, lane)
                     break
             outcome = await self._flights.do(flight, lambda: self._load_or_queue(task, seconds))
         except NotCached:

@@ -474,9 +474,10 @@ def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
 # ------------------------------------------------------------------------------------------------ the time limit
 
 
-def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str) -> None:
+@pytest.mark.parametrize("short_seconds", [0.0, 1.0])  # with 1 s it would be designed on a lane
+def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str, short_seconds: float) -> None:
     async def test() -> None:
-        async with service(settings(url, time_limit=1e-9)) as opened:
+        async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
             for _ in range(2):
                 answer = await answered(opened.design(ASKED))
                 assert (answer["status"], answer["cached"]) == ("time limit", False)

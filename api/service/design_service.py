@@ -246,10 +246,7 @@ class DesignService:
                     seconds = lane.processor_limit
                 else:
                     if designed is not None:
-                        if Status(designed["status"]).is_final:
-                            return designed
-                        # The server's time limit came before the lane's: only a job keeps such an answer.
-                        self._misjudged.add(task.kind, lane)
+                        return designed
                     break
             outcome = await self._flights.do(flight, lambda: self._load_or_queue(task, seconds))
         except NotCached:
@@ -424,9 +421,14 @@ class DesignService:
             return None
         try:
             flight = f"lane {task.text} {may_solve()}"  # not the key alone: another may ask for another solver
-            return await asyncio.wait_for(self._flights.do(flight, design), wait_seconds)
+            designed = await asyncio.wait_for(self._flights.do(flight, design), wait_seconds)
         except TimeoutError:
             return None
+        if Status(designed["status"]).is_final:
+            return designed
+        # The server's time limit came before the lane's: only a job keeps such an answer.
+        self._misjudged.add(task.kind, lane)
+        return None
 
     async def _load_or_queue(self, task: Task, seconds: float | None) -> dict[str, Any] | Job:
         stored = await task.load(self._context)

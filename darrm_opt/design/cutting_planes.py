@@ -46,6 +46,9 @@ MIN_SPACED_CUTS = 8
 KNOTS_SHARE = 0.25
 """Share of the gap that knots may lose before there are more of them."""
 
+INTERIOR_SHARE = 0.1
+"""Share of the gap to which a program is solved from inside."""
+
 MAX_ROUNDS = 500
 """More rounds than any stage has been seen to need by a factor of ten."""
 
@@ -169,7 +172,8 @@ class CuttingPlanes:
             if remaining is not None and remaining <= 0:
                 return Status.TIME_LIMIT, self.noise, 1.0
             with self._clock.measure("program"):
-                status, answer = self.program.maximise(self._goal.weights, remaining)
+                wanted = INTERIOR_SHARE * max(stage.gap, self.gap)
+                status, answer = self.program.maximise(self._goal.weights, remaining, wanted)
                 if stage.gap == 0 and self._on_round is None:
                     return status, answer, None
                 bound = self.program.bound(self._goal.weights) + self._goal.offset

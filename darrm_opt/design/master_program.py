@@ -33,7 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import MIN_TOLERANCE, WarmStart, open_backend
+from darrm_opt.design.backends import MIN_TOLERANCE, Backend, WarmStart, open_backend
+from darrm_opt.design.backends.interior import InteriorPoint
 from darrm_opt.design.constraint import STEP_ERROR, Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.goal import LinearGoal
 from darrm_opt.design.separation.result import WorstCase
@@ -65,6 +66,9 @@ MAX_EQUATIONS = 100
 NEAR_SHARE = 1e-3
 """Slack, as a share of the limit, up to which a row stays with the solver."""
 
+
+NEAR_INTERIOR_SHARE = 0.1
+"""The same where the program is solved from inside, which leaves each row some slack, and a multiplier."""
 
 MIN_WEIGHT = 1e-10
 """Coordinates whose weight is below this share of the largest get few knots to begin with, those
@@ -153,14 +157,19 @@ class MasterProgram:
         *,
         by_knots: bool = False,
         tolerance: float = MIN_TOLERANCE,
+        interior: bool = False,
     ) -> None:
-        self._constraint, self._monotone = constraint, shape == "monotone"
+        self._constraint, self._monotone, self.is_interior = constraint, shape == "monotone", interior
         self._columns = goal.weights.size
         self.knots: Knots | None = None  # coordinates that the solver sees; None: all
         if by_knots:
             weights = goal.weights[: constraint.entries]
             self.knots = Knots.initial(weights, constraint.K, monotone=self._monotone)
-        self._program = open_backend(backend, self._solver_columns, tolerance)
+        self._program: Backend = (
+            InteriorPoint(self._solver_columns, tolerance)
+            if interior
+            else open_backend(backend, self._solver_columns, tolerance)
+        )
         self._rows: list[Array] = []
         self._limits: list[Array] = []
         self._scales: list[Array] = []  # by how much larger the solver sees a row
@@ -203,6 +212,12 @@ class MasterProgram:
         corners = len(self._constraint.corners.labels)
         return np.frombuffer(b"".join(sorted(self._place)), dtype=np.int64).reshape(-1, corners)
 
+    @property
+    def near_multisets(self) -> Counts:
+        """The multisets whose rows are near to binding at the last answer."""
+        multisets: Counts = self._join(self._multisets)
+        return multisets[self._near()[self._goal_rows :]]
+
     def worst_row(self, noise: NoiseFunction, worst: WorstCase) -> WorstCase:
         """Return the worst case of a search of γ, or the worst of this program's rows where that is worse."""
         # A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
@@ -225,9 +240,9 @@ class MasterProgram:
         active = set((self._active - self._goal_rows).tolist())
         return multisets[[place not in active for place in places]]
 
-    def maximise(self, weights: Array, seconds: float | None) -> tuple[Status, NoiseFunction]:
-        """Return how the solve ended, and its answer as a noise function."""
-        outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds)
+    def maximise(self, weights: Array, seconds: float | None, gap: float = 0.0) -> tuple[Status, NoiseFunction]:
+        """Return how the solve ended, and its answer as a noise function; an interior point is good to ``gap``."""
+        outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds, gap)
         self.iterations += outcome.iterations
         self.multipliers = np.zeros(self.rows)
         self.multipliers[self._active] = outcome.multipliers * self._join(self._scales)[self._active]
@@ -269,9 +284,11 @@ class MasterProgram:
         """Return which rows are near to binding at the last answer, or stand for no multiset."""
         rows, limits = self._join(self._rows), self._join(self._limits)
         slack = limits - rows @ self._answer
-        near: np.ndarray[tuple[Any, ...], np.dtype[np.bool_]] = slack <= NEAR_SHARE * np.abs(limits)
+        share = NEAR_INTERIOR_SHARE if self.is_interior else NEAR_SHARE
+        near: np.ndarray[tuple[Any, ...], np.dtype[np.bool_]] = slack <= share * np.abs(limits)
         solved_rows = self.multipliers.size
-        near[:solved_rows] |= self.multipliers > 0
+        if not self.is_interior:  # there every row has a multiplier
+            near[:solved_rows] |= self.multipliers > 0
         near[solved_rows:] = near[: self._goal_rows] = True  # rows since the last solve, and those of no multiset
         return near
 
@@ -284,7 +301,7 @@ class MasterProgram:
         values = np.zeros(columns.size)
         if not self._monotone:
             values[: knots.size] = self._answer[knots.places]
-        near_rows = np.flatnonzero(self._near()[self._active])
+        near_rows = np.arange(self._active.size) if self.is_interior else np.flatnonzero(self._near()[self._active])
         self.knots, self._active = knots, self._active[near_rows]
         rows, limits, scales = (self._join(part)[self._active] for part in (self._rows, self._limits, self._scales))
         start = WarmStart(columns, near_rows, values)

@@ -21,7 +21,7 @@ from darrm_opt.arguments import real_number
 from darrm_opt.design.backends import BACKENDS, MIN_TOLERANCE
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import ConstraintGenerator, Counts, PrivacyConstraint
-from darrm_opt.design.cutting_planes import CuttingPlanes, Incumbent
+from darrm_opt.design.cutting_planes import INTERIOR_SHARE, CuttingPlanes, Incumbent
 from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -66,6 +66,10 @@ GOOD_BOUND = 1e-10
 
 FEASIBILITY_SHARE, MAX_FEASIBILITY = 1e-3, 1e-8
 """The program's feasibility as a share of the tolerance, and at most, for `LARGE_K` voters or more."""
+
+import os
+MIN_INTERIOR_K = int(os.environ.get("LGK","1001"))
+"""From this K on, programs of free γ are solved from inside (`backends.interior`), where HiGHS was not chosen."""
 
 ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
@@ -210,6 +214,7 @@ class Solver:
             shape,
             backend,
             by_knots=by_knots,
+            interior=shape == "free" and problem.K >= MIN_INTERIOR_K and backend == "highs",
             tolerance=feasibility if by_knots else MIN_TOLERANCE,
         )
         on_round = None if watcher is None else lambda: watcher(self._progress())
@@ -278,7 +283,8 @@ class Solver:
         """Make the best monotone γ the incumbent and the fallback, and start from its rows."""
         monotone_solver, solution = self._solve_monotone(self.clock.remaining, self._watcher)
         self.fallback = (solution.noise, solution.certificate)
-        self.program.add(monotone_solver.program.multisets)
+        found = monotone_solver.program
+        self.program.add(found.near_multisets if self.program.is_interior else found.multisets)
         # what the inner solve took counts as a part of this one
         self.loop.rounds, self.program.iterations = monotone_solver.loop.rounds, monotone_solver.program.iterations
         self.clock.seconds = monotone_solver.clock.seconds
@@ -381,7 +387,7 @@ class Solver:
         goal, program = self.goal.goal, self.program
         program.drop_slack_rows()
         while True:
-            status, _ = program.maximise(goal.weights, self.clock.remaining)
+            status, _ = program.maximise(goal.weights, self.clock.remaining, INTERIOR_SHARE * self._tolerance)
             bound = program.bound_for(loosest, goal.weights, program.multipliers, exact=exact) + goal.offset
             if status is not Status.OPTIMAL or bound - utility <= self._tolerance:
                 return bound

@@ -159,7 +159,7 @@ class MasterProgram:
         tolerance: float = MIN_TOLERANCE,
         interior: bool = False,
     ) -> None:
-        self._constraint, self._monotone, self.is_interior = constraint, shape == "monotone", interior
+        self._constraint, self._monotone = constraint, shape == "monotone"
         self._columns = goal.weights.size
         self.knots: Knots | None = None  # coordinates that the solver sees; None: all
         if by_knots:
@@ -183,6 +183,11 @@ class MasterProgram:
             self._append(self._widen(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
         self._append(self._to_variables(goal.rows), goal.limits)
         self._goal_rows = self.rows  # rows that stand for no multiset: the first
+
+    @property
+    def is_interior(self) -> bool:
+        """Whether the program is solved from inside, with slack in every row."""
+        return isinstance(self._program, InteriorPoint)
 
     def add(self, multisets: Counts) -> Array:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
@@ -214,7 +219,9 @@ class MasterProgram:
 
     @property
     def near_multisets(self) -> Counts:
-        """The multisets whose rows are near to binding at the last answer."""
+        """The multisets whose rows are near to binding at the last answer; all before there is one."""
+        if not self._multisets or not self._answer.size:
+            return self.multisets
         multisets: Counts = self._join(self._multisets)
         return multisets[self._near()[self._goal_rows :]]
 
@@ -242,7 +249,9 @@ class MasterProgram:
 
     def maximise(self, weights: Array, seconds: float | None, gap: float = 0.0) -> tuple[Status, NoiseFunction]:
         """Return how the solve ended, and its answer as a noise function; an interior point is good to ``gap``."""
-        outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds, gap)
+        if isinstance(self._program, InteriorPoint):
+            self._program.gap = gap
+        outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds)
         self.iterations += outcome.iterations
         self.multipliers = np.zeros(self.rows)
         self.multipliers[self._active] = outcome.multipliers * self._join(self._scales)[self._active]

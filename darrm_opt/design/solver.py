@@ -67,9 +67,9 @@ GOOD_BOUND = 1e-10
 FEASIBILITY_SHARE, MAX_FEASIBILITY = 1e-3, 1e-8
 """The program's feasibility as a share of the tolerance, and at most, for `LARGE_K` voters or more."""
 
-import os
-MIN_INTERIOR_K = int(os.environ.get("LGK","1001"))
-"""From this K on, programs of free γ are solved from inside (`backends.interior`), where HiGHS was not chosen."""
+MIN_INTERIOR_K = 1200
+"""From this K on, programs of free γ go to an interior point method (`backends.interior`) in HiGHS's place; with fewer
+voters the simplex method is as fast."""
 
 ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
@@ -214,11 +214,16 @@ class Solver:
             shape,
             backend,
             by_knots=by_knots,
-            interior=shape == "free" and problem.K >= MIN_INTERIOR_K and backend == "highs",
+            interior=self._has_interior(backend),
             tolerance=feasibility if by_knots else MIN_TOLERANCE,
         )
         on_round = None if watcher is None else lambda: watcher(self._progress())
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
+
+    def _has_interior(self, backend: str) -> bool:
+        """Tell whether the program is solved from inside: a limit of 0 leaves nothing strictly inside."""
+        is_long = self._shape == "free" and self._problem.K >= MIN_INTERIOR_K
+        return is_long and backend == "highs" and self.constraint.limit > 0
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
         """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any can reach."""

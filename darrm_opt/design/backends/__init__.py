@@ -77,8 +77,8 @@ class Backend(Protocol):
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:
         """Return a program with other variables and rows, warm where the solver can be; this one is closed."""
 
-    def solve(self, weights: Array, seconds: float | None = None, gap: float = 0.0) -> Outcome:
-        """Maximise weights·γ within ``seconds`` of time (None: no limit), by an interior point up to ``gap``."""
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
+        """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
 
     def close(self) -> None:
         """Give back what the solver holds, at the latest when the program is forgotten: nothing is solved any more."""

@@ -71,7 +71,7 @@ class Cvxpy:
         self.close()
         return program
 
-    def solve(self, weights: Array, seconds: float | None = None, gap: float = 0.0) -> Outcome:
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])
         privacy = [(self._rows * self._scale) @ gamma <= self._limits * self._scale] if self._limits.size else []
         problem = cvxpy.Problem(cvxpy.Maximize((weights * self._scale) @ gamma), privacy)

@@ -61,7 +61,7 @@ class Gurobi:
         self.close()
         return program
 
-    def solve(self, weights: Array, seconds: float | None = None, gap: float = 0.0) -> Outcome:
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         model = self._model
         model.setParam("TimeLimit", gurobipy.GRB.INFINITY if seconds is None else max(seconds, 0.0))
         model.setObjective((weights * self._scale) @ self._gamma, gurobipy.GRB.MAXIMIZE)

@@ -187,7 +187,7 @@ class Highs:
             program._highs.setBasis(basis)  # what HiGHS refuses is a cold start
         return program
 
-    def solve(self, weights: Array, seconds: float | None = None, gap: float = 0.0) -> Outcome:
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
         check_status(highs.changeColsCost(self._entries, self._columns, weights * self._scale), "changeColsCost")
         # HiGHS counts its time limit over all runs of one object

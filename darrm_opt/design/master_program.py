@@ -29,18 +29,20 @@ what complementary slackness lacks there: 0 everywhere if every coordinate is a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from darrm_opt.design.backends import MIN_TOLERANCE, Backend, WarmStart, open_backend
-from darrm_opt.design.backends.interior import InteriorPoint
 from darrm_opt.design.constraint import STEP_ERROR, Counts, PrivacyConstraint, cached_rows, multiset_keys
 from darrm_opt.design.goal import LinearGoal
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, Integers, NoiseFunction
 from darrm_opt.rounding import UNIT_ROUNDOFF
+
+if TYPE_CHECKING:
+    from darrm_opt.design.backends.interior import InteriorPoint
 
 MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
@@ -165,11 +167,8 @@ class MasterProgram:
         if by_knots:
             weights = goal.weights[: constraint.entries]
             self.knots = Knots.initial(weights, constraint.K, monotone=self._monotone)
-        self._program: Backend = (
-            InteriorPoint(self._solver_columns, tolerance)
-            if interior
-            else open_backend(backend, self._solver_columns, tolerance)
-        )
+        self.is_interior = interior  # whether the program is solved from inside, with slack in every row
+        self._program = self._open(backend, tolerance)
         self._rows: list[Array] = []
         self._limits: list[Array] = []
         self._scales: list[Array] = []  # by how much larger the solver sees a row
@@ -184,10 +183,13 @@ class MasterProgram:
         self._append(self._to_variables(goal.rows), goal.limits)
         self._goal_rows = self.rows  # rows that stand for no multiset: the first
 
-    @property
-    def is_interior(self) -> bool:
-        """Whether the program is solved from inside, with slack in every row."""
-        return isinstance(self._program, InteriorPoint)
+    def _open(self, backend: str, tolerance: float) -> Backend:
+        """Return an empty program."""
+        if not self.is_interior:
+            return open_backend(backend, self._solver_columns, tolerance)
+        from darrm_opt.design.backends.interior import InteriorPoint
+
+        return InteriorPoint(self._solver_columns, tolerance)
 
     def add(self, multisets: Counts) -> Array:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
@@ -249,8 +251,8 @@ class MasterProgram:
 
     def maximise(self, weights: Array, seconds: float | None, gap: float = 0.0) -> tuple[Status, NoiseFunction]:
         """Return how the solve ended, and its answer as a noise function; an interior point is good to ``gap``."""
-        if isinstance(self._program, InteriorPoint):
-            self._program.gap = gap
+        if self.is_interior:
+            cast("InteriorPoint", self._program).gap = gap
         outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds)
         self.iterations += outcome.iterations
         self.multipliers = np.zeros(self.rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import accounting, designs, documents, gamma, jobs, operations, plurality, questions
+from api.routes import designs, documents, gamma, jobs, operations, plurality, questions
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
-    part.router for part in (gamma, questions, accounting, plurality, designs, jobs, operations, documents)
+    part.router for part in (gamma, questions, plurality, designs, jobs, operations, documents)
 )
 """Every router of the application, in the order of its documentation."""

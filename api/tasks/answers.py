@@ -23,13 +23,12 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
 
-from api.schemas.accounts import ComposeAnswer
 from api.schemas.design import GammaAnswer
 from api.schemas.plurality import PluralityAnswer, TableDesignAnswer
 from api.schemas.questions import json_type, reader_of_answer
 from api.tasks.design import recheck
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import accounting, tables
+from darrm_opt.answers import tables
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.question import Question
 from darrm_opt.record import CORE, canonical_json, digest
@@ -101,7 +100,6 @@ _table_kind = partial(
 )
 
 KINDS: dict[str, AnswerKind] = {
-    "compose": AnswerKind(ComposeAnswer, accounting.compose_releases, answer=accounting.composition_answer),
     "plurality": _table_kind(PluralityAnswer),
     "table": _table_kind(TableDesignAnswer),
     **{

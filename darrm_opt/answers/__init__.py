@@ -1,7 +1,6 @@
 """Answers as plain data: what a service, an offline table and the command line say in the same words.
 
     curves         errors over p and over the allowance, privacy profiles, the inverse of a trade-off
-    accounting     totals of many releases
     tables         the best table of alike voters or of groups, among any number of classes
     class_plans    plans among any number of classes: their times, and the proof of groups
     running_time   what a design, a plan or a comparison would cost, before anything is solved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from darrm_opt.questions.compare import Compare
+from darrm_opt.questions.compose import Compose
 from darrm_opt.questions.cost import Calibrate, Cost
 from darrm_opt.questions.curve import Curve
 from darrm_opt.questions.least import Least
@@ -12,9 +13,11 @@ from darrm_opt.questions.question import Question
 from darrm_opt.questions.tradeoff import TradeoffQuestion
 from darrm_opt.questions.verify import Verify
 
-_ALL: tuple[type[Question], ...] = (
-    *(Verify, Curve, TradeoffQuestion, Least, Profile, Compare, ReleasePlan, Cost, Calibrate, PluralityOptions),
-)
+_OF_ONE_DESIGN = (Verify, Curve, TradeoffQuestion, Least, Profile)
+
+_OF_MANY_RELEASES = (Compare, ReleasePlan, Compose, Cost, Calibrate, PluralityOptions)
+
+_ALL: tuple[type[Question], ...] = (*_OF_ONE_DESIGN, *_OF_MANY_RELEASES)
 
 QUESTIONS: dict[str, type[Question]] = {question.path: question for question in _ALL}
 """Questions, by their paths."""

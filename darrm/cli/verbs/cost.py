@@ -334,15 +334,15 @@ _PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta",
 
 def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
     """Print what many releases of a γ, or of one known by its (ε, δ), cost by every sound account."""
-    from darrm_opt.answers.accounting import composition_to_dict
     from darrm_opt.design.report import columns, count_text, guarantee, text_above
     from darrm_opt.errors import Rule
+    from darrm_opt.questions.compose import totals_by_account
 
     options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), Rule("needs a mechanism"))
     queries = number(options.queries)
     privacy, release = _release(options)
     with ProgressDisplay("accounting"):
-        table = composition_to_dict(
+        table = totals_by_account(
             privacy, queries, number(options.slack), number(options.total_delta), release, fresh=options.fresh
         )
     if json:

@@ -21,7 +21,6 @@ from api.errors.problem_details import MEDIA_TYPE
 from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.routes.requests import from_query
-from api.schemas.accounts import ComposeRequest
 from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel
 from api.schemas.plurality import PluralityRequest
@@ -35,7 +34,6 @@ from tools import openapi
 REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/gamma": DesignRequest,
     "/v1/estimate": DesignRequest,
-    "/v1/compose": ComposeRequest,
     **{
         f"/v1/{path}": model_of_question(question, query=True)
         for path, question in QUESTIONS.items()

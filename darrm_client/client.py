@@ -149,9 +149,11 @@ class DarrmClient:
             NotPrivate: what came back is not private for this problem.
             ClientError: no answer that can be used came back; its children say why.
         """
-        spec = DesignSpec(problem, objective, shape)
-        body = {**design(spec), "method": method, "backend": backend}
-        return verify_answer(self._ask("gamma", body, timeout), spec)
+        from darrm_opt.questions.design import Design
+
+        stated = design(DesignSpec(problem, objective, shape))
+        found: VerifiedAnswer = self.ask(Design(**stated, method=method, backend=backend), timeout=timeout)
+        return found
 
     def batch(
         self, requests: Sequence[Problem | DesignSpec], *, timeout: float | None = None

@@ -81,8 +81,12 @@ def _route(question: type[Question], model: Any) -> Callable[..., Any]:
             asked = replace(asked, found={name: gamma[name] for name in FOUND})
         if question.limited_by:
             asked = replace(asked, limit=getattr(service.settings, question.limited_by))
-        in_thread = service.run_in_thread if question.designs is Question.designs else service.run_in_reader
-        seconds = await in_thread(_seconds, asked, service)
+        if design is None:
+            in_thread = service.run_in_thread if question.designs is Question.designs else service.run_in_reader
+            seconds = await in_thread(_seconds, asked, service)
+        else:  # whose task has read the problem and the objective
+            asked.check()
+            seconds = asked.seconds
         answered = asked.canonical()
         answer = await find_answer(request, service, answered.path, answered.argument(), seconds, params)
         if isinstance(answer, Pending):

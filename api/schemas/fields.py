@@ -196,8 +196,6 @@ ObjectiveText = Annotated[
 
 Shape = Annotated[design.Shape, about("shape")]
 
-Method = Annotated[design.Method, about("method")]
-
 Backend = Annotated[str, one_of(BACKENDS), about("backend"), Field(json_schema_extra={"enum": [*BACKENDS]})]
 
 
@@ -228,8 +226,6 @@ InQueryWords = _in_query(str)
 """Validator of a list of names, likewise."""
 
 _Entries = Annotated[list[Annotated[FiniteFloat, number_of("gamma")]], STOP_AT_FIRST, InQueryNumbers]
-
-PostedGamma = Annotated[_Entries, about("gamma")]
 
 OptionalGamma = Annotated[_Entries | None, about("gamma")]
 

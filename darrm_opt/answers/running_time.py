@@ -318,20 +318,6 @@ def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
     return 0.005 + 0.2 * _cut_seconds(problem)
 
 
-def tradeoff_seconds(missing: Sequence[DesignSpec], specs: Sequence[DesignSpec], baselines: int) -> float:
-    """Return the expected time of a trade-off [s]: its solves, and the certificates of what it compares.
-
-    Each design is proved once more before it is stored.
-    """
-    solving = sum(estimate_cost(spec).seconds + verification_seconds(spec.problem) for spec in missing)
-    return solving + baselines * sum(verification_seconds(spec.problem) for spec in specs)
-
-
-def error_curve_seconds(K: int, points: int) -> float:
-    """Return the expected time of the errors of γ_opt and of all baselines at ``points`` values of p [s]."""
-    return 0.005 + 4e-6 * K * points
-
-
 def profile_seconds(problem: Problem, points: int) -> float:
     """Return the expected time of a privacy profile [s]: a search for each point."""
     return points * (0.001 + 0.08 * _cut_seconds(problem))

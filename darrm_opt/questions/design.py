@@ -73,25 +73,31 @@ FOUND = ("id", "nearest", "problem", "objective", "shape", "gamma", "status", "w
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemQuestion(Question):
-    """A problem: K voters, how private each is, and how private their majority must be."""
+class VotersQuestion(Question):
+    """Voters of one kind, and how private each is."""
 
     takes_more_voters: ClassVar[bool] = False
 
     K: int = question_field()
-    m: float | None = question_field(None)
     epsilon: Epsilon = question_field(None)
     Delta: float = question_field(0.0)
     profile: Any = question_field(None)
     delta: float | None = question_field(None)
     affected: int | None = question_field(None)
-    target_epsilon: float | None = question_field(None)
-    targets: Any = question_field(None)
 
     @property
     def voters(self) -> int:
         """Number of voters."""
         return self.K
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemQuestion(VotersQuestion):
+    """A problem: K voters, how private each is, and how private their majority must be."""
+
+    m: float | None = question_field(None)
+    target_epsilon: float | None = question_field(None)
+    targets: Any = question_field(None)
 
     def problem(self) -> Problem:
         """Return the problem that is asked."""
@@ -278,6 +284,11 @@ def verified_point(given: Any, spec: DesignSpec) -> VerifiedAnswer:
 @dataclass(frozen=True, kw_only=True)
 class NeedsGamma(Design):
     """Question about the γ of a design, which is found first."""
+
+    def check(self) -> None:
+        """Refuse what is no problem, or no objective of it; the γ that was found is of both."""
+        if self.found is None:
+            self.spec()
 
     def needs(self) -> Design | None:
         """Return the design."""

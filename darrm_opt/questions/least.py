@@ -27,8 +27,8 @@ from darrm_opt.design.sweep import (
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.privacy_curves import remote_curve, stated_profile
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.questions.design import Epsilon, TradeoffPoint, nats, point_record, verified_point
-from darrm_opt.questions.question import Answer, Question, answer_field, question_field
+from darrm_opt.questions.design import Epsilon, TradeoffPoint, VotersQuestion, nats, point_record, verified_point
+from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.untrusted import TOLERANCE
 
@@ -65,7 +65,7 @@ class LeastAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Least(Question):
+class Least(VotersQuestion):
     """The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
 
     Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for
@@ -76,29 +76,18 @@ class Least(Question):
     tag: ClassVar[str] = "curves"
     summary: ClassVar[str] = "The least m, target ε or voter's ε for a wanted utility"
     answers: ClassVar[Any] = LeastAnswer
-    takes_more_voters: ClassVar[bool] = False
     solves: ClassVar[bool] = True
     limited_by: ClassVar[str] = "time_limit"
 
-    K: int = question_field()
     parameter: Parameter = question_field("m", words="What is searched for")
     utility: float | None = question_field(None)
     agreement: float | None = question_field(None)
     m: float | None = question_field(None)
     epsilon: Epsilon = question_field(None, otherwise="left out where it is searched for")
-    Delta: float = question_field(0.0)
-    profile: Any = question_field(None)
-    delta: float | None = question_field(None)
-    affected: int | None = question_field(None)
     objective: str = question_field("rectangular")
     shape: Shape = question_field("free")
     digits: int = question_field(DIGITS)
     backend: str = question_field("highs")
-
-    @property
-    def voters(self) -> int:
-        """Number of voters."""
-        return self.K
 
     @property
     def seconds(self) -> float:

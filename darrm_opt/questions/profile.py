@@ -81,7 +81,10 @@ class Profile(NeedsGamma):
 
     def check(self) -> None:
         """Refuse what is no problem, and a γ that is none."""
-        _ = self.spec() if self.gamma is None else self.given()
+        if self.gamma is None:
+            super().check()
+        else:
+            self.given()
 
     def needs(self) -> Design | None:
         """Return the design, unless a γ is given."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.answers import Report
-from darrm_opt.answers.running_time import tradeoff_seconds
+from darrm_opt.answers.running_time import estimate_cost, verification_seconds
 from darrm_opt.answers.verification import member, members, reads
 from darrm_opt.design.objective import Objective
 from darrm_opt.design.solution import Solution
@@ -23,8 +23,8 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.problem import Problem, number_of_voters
 from darrm_opt.questions.curve import BASELINE_WORDS, MEASURES
-from darrm_opt.questions.design import Epsilon, TradeoffPoint, point_record, stated_problem, verified_point
-from darrm_opt.questions.question import Answer, Question, answer_field, question_field
+from darrm_opt.questions.design import TradeoffPoint, VotersQuestion, point_record, stated_problem, verified_point
+from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import DesignSpec, solution_from_record
 
 DEFAULT_ALLOWANCES = 25
@@ -121,7 +121,7 @@ class TradeoffAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TradeoffQuestion(Question):
+class TradeoffQuestion(VotersQuestion):
     """Utility against the privacy allowance: γ_opt for many m of the same voters.
 
     The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
@@ -136,16 +136,9 @@ class TradeoffQuestion(Question):
         "The points in the order asked; as CSV or npz, the columns m, target_epsilon, delta, utility, upper_bound, "
         "gap, status, id, and those of the average errors, such as optimal_tv_error."
     )
-    takes_more_voters: ClassVar[bool] = False
     solves: ClassVar[bool] = True
     limited_by: ClassVar[str] = "time_limit"
 
-    K: int = question_field()
-    epsilon: Epsilon = question_field(None)
-    Delta: float = question_field(0.0)
-    profile: Any = question_field(None)
-    delta: float | None = question_field(None)
-    affected: int | None = question_field(None)
     ms: list[float] | None = question_field(None)
     m_from: float | None = question_field(None)
     m_to: float | None = question_field(None)
@@ -157,19 +150,19 @@ class TradeoffQuestion(Question):
     baselines: list[str] | None = question_field(None, **BASELINE_WORDS)
 
     @property
-    def voters(self) -> int:
-        """Number of voters."""
-        return self.K
-
-    @property
     def seconds(self) -> float:
         """Expected time where no design is stored [s]."""
         return self.seconds_beside(())
 
     def seconds_beside(self, stored: Collection[str]) -> float:
         """Return the expected time of the designs that are not stored, and of what they are compared with [s]."""
-        missing = [spec for spec in self._specs if spec.key not in stored]
-        return tradeoff_seconds(missing, self._specs, len(BASELINES if self.baselines is None else self.baselines))
+        baselines = len(BASELINES if self.baselines is None else self.baselines)
+        # What is compared is proved, and so is each design once more before it is stored.
+        proofs = [baselines + (spec.key not in stored) for spec in self._specs]
+        solving = sum(estimate_cost(spec).seconds for spec in self._specs if spec.key not in stored)
+        return solving + sum(
+            count * verification_seconds(spec.problem) for count, spec in zip(proofs, self._specs, strict=True)
+        )
 
     def check(self) -> None:
         """Refuse allowances that contradict each other."""

@@ -604,6 +604,326 @@ static Node root_of(const ArcSearch *search, whole movable, whole ones) {
 }
 
 /*
+ * Sweep over the numbers of voters by (0, 0), by (1, 1), and in each of one or two pairs of inner vertices, (p, p') and
+ * (p', p): `arcs.py`, "Sweep". What depends on the voters of the pairs is an array over the number of voters at (1, 1).
+ */
+
+#define ORDERS 7 /* of a series about the middle of the pairs */
+#define ANGLES 1024
+#define SMALL_REMAINDER 1e-5
+#define MAX_SWEPT 200000000 /* numbers of voters in all */
+
+typedef struct {
+    uint64_t vertex[2]; /* that with the smaller p, and its mirror image */
+    double p[2], middle, half;
+} Pair;
+
+typedef struct {
+    ArcSearch *search;
+    Work *work;
+    whole movable, size; /* size: K + 1 */
+    int pairs;
+    Pair pair[2];
+    uint64_t ends[2]; /* vertices by (0, 0), and by (1, 1) */
+    double away[2];   /* how far they are from there */
+    double largest, rounding;
+    double *peak;               /* [K + 1]: at most the chance of any one number of votes, of so many inner voters */
+    double *start[5], *now[5];  /* E[g]: inner voters at the corners of the pairs, and at the middles, without and with the first pair */
+    double *kept;               /* the last of these, [ORDERS + 1][K + 1][K + 1] */
+    double *top;                /* [K + 1][K + 1]: the most of phi at the corners */
+    whole *top_at;              /* four times the voters at (1, 1), plus the corner */
+    double *bound, *sure[2], *rest, *move, *power;
+} Sweep;
+
+/* Find the pairs and the ends; whether there are one or two pairs. */
+static int find_pairs(Sweep *sweep, ArcSearch *search, whole movable) {
+    *sweep = (Sweep){.search = search, .movable = movable, .size = search->K + 1};
+    if (search->zero < 0 || search->one < 0) return 0;
+    for (whole v = 0; v < search->vertices; v++) {
+        whole w = search->mirror[v];
+        double p = search->p[v], reflected = search->reflected[v];
+        if (w < 0) return 0;
+        int by_one = p == 1.0 || reflected == 0.0;
+        if (by_one || p == 0.0 || reflected == 1.0) {
+            double away = by_one ? largest(1.0 - p, reflected) : largest(p, 1.0 - reflected);
+            sweep->ends[by_one] |= (uint64_t)1 << v;
+            sweep->away[by_one] = largest(sweep->away[by_one], away);
+        } else if (p < search->p[w]) {
+            if (sweep->pairs == 2) return 0;
+            double half = (search->p[w] - p) / 2;
+            sweep->pair[sweep->pairs++] =
+                (Pair){{(uint64_t)1 << v, (uint64_t)1 << w}, {p, search->p[w]}, p + half, half * (1 + 0x1p-40)};
+        }
+    }
+    double K = (double)search->K;
+    return sweep->pairs > 0 && (sweep->pairs == 1 ? K * K : K * K * K / 6) < MAX_SWEPT;
+}
+
+/*
+ * At most the chance of any one number of votes, the mean over the angles of |characteristic function|, which falls from 0
+ * to pi. 1 - cos x is at least the start of its series. An odd voter is left out.
+ */
+static void find_peaks(Sweep *sweep) {
+    double least = 0.25, factor[ANGLES], power[ANGLES];
+    for (int c = 0; c < sweep->pairs; c++)
+        for (int side = 0; side < 2; side++)
+            least = smallest(least, sweep->pair[c].p[side] * (1.0 - sweep->pair[c].p[side]) * (1 - 0x1p-40));
+    for (int k = 0; k < ANGLES; k++) {
+        double angle = 3.14159265358979 * k / ANGLES, x = angle * angle;
+        double versine = x / 2 * (1 - x / 12 * (1 - x / 30 * (1 - x / 56)));
+        factor[k] = 1.0 - 2.0 * least * largest(0.0, versine - 0x1p-40), power[k] = 1.0;
+    }
+    for (whole n = 0; n < sweep->size; n += 2) {
+        double sum = 0.0;
+        for (int k = 0; k < ANGLES; k++) sum += power[k], power[k] *= factor[k];
+        sweep->peak[n] = smallest(1.0, sum / ANGLES * (1 + 0x1p-30));
+        if (n + 1 < sweep->size) sweep->peak[n + 1] = sweep->peak[n];
+    }
+}
+
+/* At most |E[difference of g of this order]| with so many inner voters anywhere: they are shared among the differences. */
+static double most_difference(const Sweep *sweep, int order, whole voters) {
+    double most = sweep->largest;
+    for (int k = 0; k < order; k++) {
+        whole part = voters > 0 ? voters / order + (k < voters % order) : 0;
+        most *= smallest(2.0, 2.0 * sweep->peak[part]);
+    }
+    return most;
+}
+
+/* Add, where inner voters are at the corners: the most of q E[g] - E'[g] over the four corners. */
+LOOP void best_corner(const double *restrict a, const double *restrict b, const double *restrict c, const double *restrict d,
+                      double *restrict best, whole n, double q) {
+    for (whole l = 0; l < n; l++) {
+        double one = largest(q * a[l] - d[l], q * d[l] - a[l]), other = largest(q * b[l] - c[l], q * c[l] - b[l]);
+        best[l] = largest(one, other);
+    }
+}
+
+static double *kept_row(const Sweep *sweep, whole first, whole second) {
+    return sweep->kept + (second % (ORDERS + 1) * sweep->size + first) * sweep->size;
+}
+
+/* One more voter of a pair in the first arrays: where bit `second` of their number says, or at the middle. */
+static void pair_step(const Pair *pair, double *const *arrays, int count, int second, whole n) {
+    for (int k = 0; k < count; k++) {
+        double t = k == 4 ? pair->middle : pair->p[second ? k >> 1 : k & 1];
+        step(arrays[k], n, t, 1.0 - t);
+    }
+}
+
+/* Start the arrays of so many voters of the second pair, and none of the first. */
+static void start_column(Sweep *sweep, int count, whole second) {
+    whole n = sweep->search->K - second + 1;
+    for (int k = 0; k < count && !second; k++)
+        memcpy(sweep->start[k], sweep->search->signed_values, (size_t)n * sizeof(double));
+    if (second) pair_step(sweep->pair + 1, sweep->start, count, 1, n);
+    for (int k = 0; k < count; k++) memcpy(sweep->now[k], sweep->start[k], (size_t)n * sizeof(double));
+}
+
+/* The multiset of these numbers of voters; corner: bit c says whether those of pair c have the larger p. */
+static void corner_multiset(const Sweep *sweep, whole first, whole second, whole ones, int corner, whole *multiset) {
+    const ArcSearch *search = sweep->search;
+    memset(multiset, 0, (size_t)search->vertices * sizeof(whole));
+    multiset[search->zero] = search->K - first - second - ones;
+    multiset[search->one] = ones;
+    multiset[__builtin_ctzll(sweep->pair[0].vertex[corner & 1])] += first;
+    if (second) multiset[__builtin_ctzll(sweep->pair[1].vertex[corner >> 1])] += second;
+}
+
+/* Offer the multisets at corners that are worse than their neighbours. */
+static void sweep_corners(Sweep *sweep) {
+    ArcSearch *search = sweep->search;
+    whole size = sweep->size, most = sweep->pairs > 1 ? sweep->movable : 0;
+    for (whole at = 0; at < size * size; at++) sweep->top[at] = -DBL_MAX;
+    for (whole second = 0; second <= most; second++) {
+        start_column(sweep, 4, second);
+        for (whole first = 0; first <= sweep->movable - second; first++) {
+            whole n = search->K - first - second + 1, at = second * size + first;
+            if (is_over(sweep->work->deadline, search->stop)) {
+                sweep->work->failed = OUT_OF_TIME;
+                return;
+            }
+            if (first) pair_step(sweep->pair, sweep->now, 4, 0, n);
+            double *const *x = sweep->now;
+            best_corner(x[0], x[1], x[2], x[3], sweep->bound, n, search->q);
+            for (whole l = 0; l < n; l++)
+                if (sweep->bound[l] > sweep->top[at]) sweep->top[at] = sweep->bound[l], sweep->top_at[at] = l;
+            whole l = sweep->top_at[at];
+            int corner = 0;
+            while (search->q * x[corner][l] - x[3 - corner][l] < sweep->top[at] && corner < 3) corner++;
+            sweep->top_at[at] = 4 * l + corner;
+        }
+    }
+    for (whole second = 0; second <= most; second++)
+        for (whole first = 0; first <= sweep->movable - second; first++) {
+            double top = sweep->top[second * size + first];
+            int is_top = top > smallest(search->most ? search->above : DBL_MAX, search->value);
+            for (whole k = 0; k < 9 && is_top; k++) {
+                whole i = first + k % 3 - 1, j = second + k / 3 - 1;
+                if (i >= 0 && j >= 0 && i < size && j < size && sweep->top[j * size + i] > top) is_top = 0;
+            }
+            if (!is_top) continue;
+            whole at = sweep->top_at[second * size + first];
+            corner_multiset(sweep, first, second, at / 4, (int)(at % 4), sweep->work->multiset);
+            offer(sweep->work, sweep->work->multiset);
+        }
+}
+
+/* Add |difference of this order| times some factors to sums over the voters at (1, 1). `power` is overwritten. */
+LOOP void add_difference(double *restrict power, whole n, int order, double *restrict rest, double factor, double *restrict one,
+                         double one_factor, double *restrict other, double other_factor) {
+    for (int k = 0; k < order; k++)
+        for (whole l = 0; l < n + order - k - 1; l++) power[l] = power[l + 1] - power[l];
+    for (whole l = 0; l < n; l++) {
+        double x = fabs(power[l]);
+        rest[l] += factor * x, one[l] += one_factor * x, other[l] += other_factor * x;
+    }
+}
+
+/* The elementary symmetric functions of so many numbers `half`. */
+static void symmetric(double *e, whole count, double half) {
+    e[0] = 1.0;
+    for (int i = 1; i <= ORDERS; i++) e[i] = count < i ? 0.0 : e[i - 1] * half * (double)(count - i + 1) / i;
+}
+
+/* Bound phi for these inner voters, whatever they and those by the ends do; and search what is above the level. */
+static void bound_row(Sweep *sweep, whole first, whole second) {
+    ArcSearch *search = sweep->search;
+    whole count[2] = {first, second}, voters = first + second, n = search->K - voters + 1;
+    double q = search->q, e[2][ORDERS + 1], fewer[2][ORDERS + 1] = {{0.0}}, way = 0.0, reach[2];
+    for (int c = 0; c < 2; c++) {
+        double half = c < sweep->pairs ? sweep->pair[c].half : 0.0;
+        symmetric(e[c], count[c], half);
+        if (count[c]) symmetric(fewer[c], count[c] - 1, half);
+        reach[c] = (double)count[c] * half;
+        way += reach[c];
+    }
+    double beyond = 0.0, slope_beyond = 0.0, ratio = way; /* ratio: way^(J + 1) / (J + 1)! */
+    int last = 0;
+    for (int order = 1; order <= ORDERS; order++) { /* the series ends where the remainder is small */
+        last = order;
+        double most = (1.0 + q) * most_difference(sweep, order + 1, voters - order - 1);
+        slope_beyond = voters > order ? most * ratio : 0.0;
+        ratio *= way / (order + 1);
+        beyond = voters > order ? most * ratio : 0.0;
+        if (beyond <= SMALL_REMAINDER) break;
+    }
+    for (int c = 0; c < 2; c++) memset(sweep->sure[c], 0, (size_t)n * sizeof(double));
+    memset(sweep->rest, 0, (size_t)n * sizeof(double));
+    memset(sweep->move, 0, (size_t)n * sizeof(double));
+    for (int i = 0; i <= last && i <= first; i++)
+        for (int j = 0; j <= last - i && j <= second; j++) {
+            if (i + j == 0) continue;
+            const double *from = kept_row(sweep, first - i, second - j);
+            double factor = fabs(q - ((i + j) & 1 ? -1.0 : 1.0));
+            /* of the slope of a voter of either pair: what is certain of it, less the rest */
+            double own = i ? fewer[0][i - 1] * e[1][j] : 0.0, other = j ? e[0][i] * fewer[1][j - 1] : 0.0, sign = i + j == 1 ? 1.0 : -1.0;
+            memcpy(sweep->power, from, (size_t)(n + i + j) * sizeof(double));
+            add_difference(sweep->power, n, i + j, sweep->rest, factor * e[0][i] * e[1][j], sweep->sure[0], sign * factor * own,
+                           sweep->sure[1], sign * factor * other);
+        }
+    double ends = (double)(n - 1) * largest(sweep->away[0], sweep->away[1]), ends_bend = ends * most_difference(sweep, 2, voters - 1);
+    if (ends > 0) { /* at most |a| and |b| of voters by the ends, in the places of those at (1, 1) */
+        double any = way * way / 2 * most_difference(sweep, 3, voters - 2) + ends * most_difference(sweep, 2, voters);
+        for (whole l = 0; l < n - 1; l++) sweep->move[l] = any + fabs(sweep->now[4][l + 1] - sweep->now[4][l]);
+        for (int c = 0; c < 2; c++) {
+            if (!count[c]) continue;
+            const double *from = kept_row(sweep, first - !c, second - c);
+            for (whole l = 0; l < n - 1; l++) sweep->move[l] += reach[c] * fabs(from[l + 2] - 2 * from[l + 1] + from[l]);
+        }
+    }
+    double *const *x = sweep->now, most_q = largest(1.0, q);
+    best_corner(x[0], x[1], x[2], x[3], sweep->bound, n, q);
+    for (whole l = 0; l < n && !sweep->work->failed; l++) {
+        int is_sure = 1, is_sure_of_all = 1;
+        for (int c = 0; c < 2; c++)
+            if (count[c]) {
+                is_sure &= sweep->sure[c][l] > slope_beyond + sweep->rounding;
+                is_sure_of_all &= sweep->sure[c][l] > slope_beyond + (1.0 + q) * ends_bend + sweep->rounding;
+            }
+        double bound = (q - 1.0) * x[4][l] + sweep->rest[l] + beyond;
+        if (is_sure) bound = smallest(bound, sweep->bound[l]);
+        whole zeros = n - 1 - l;
+        if (zeros) bound += (double)zeros * sweep->away[0] * most_q * sweep->move[l];
+        if (l) bound += (double)l * sweep->away[1] * most_q * sweep->move[l - 1];
+        bound += sweep->rounding;
+        if (bound <= level(search)) {
+            leave_out(search, bound);
+            continue;
+        }
+        /* what the sweep leaves: the voters that may not move are among those at the ends, in every way */
+        uint64_t inner[2] = {0, 0};
+        for (int c = 0; c < sweep->pairs; c++) {
+            const Pair *pair = sweep->pair + c;
+            inner[c] = pair->vertex[0] | pair->vertex[1];
+            if (!is_sure_of_all || !count[c]) continue;
+            const double *from = kept_row(sweep, first - !c, second - c);
+            inner[c] = pair->vertex[from[l + 1] > from[l]];
+        }
+        whole fixed = search->K - sweep->movable;
+        for (whole ones = greater(0, fixed - zeros); ones <= lesser(l, fixed); ones++) {
+            Node node = {0, {{0, 0, 0}}};
+            for (int c = 0; c < 2; c++) add(&node, inner[c], count[c]);
+            add(&node, sweep->ends[0], zeros - (fixed - ones));
+            add(&node, sweep->ends[1], l - ones);
+            if (ones) node.arc[node.arcs++] = (Arc){(uint64_t)1 << search->one, ones, 1};
+            if (fixed - ones) node.arc[node.arcs++] = (Arc){(uint64_t)1 << search->zero, fixed - ones, 1};
+            search_node(sweep->work, &node, bound);
+        }
+    }
+}
+
+/* Bound all, one number of inner voters after another. */
+static void bound_all(Sweep *sweep) {
+    ArcSearch *search = sweep->search;
+    double way = 0.0, term = 1.0, terms = 1.0;
+    for (int c = 0; c < sweep->pairs; c++) way = largest(way, 2 * sweep->pair[c].half * (double)search->K);
+    for (int order = 1; order <= ORDERS; order++) term *= way / order, terms += term;
+    sweep->rounding = 8 * (double)(search->K + 2) * 0x1p-49 * (1.0 + search->q) * sweep->largest * terms;
+    find_peaks(sweep);
+    for (whole second = 0; second <= (sweep->pairs > 1 ? sweep->movable : 0); second++) {
+        start_column(sweep, 5, second);
+        for (whole first = 0; first <= sweep->movable - second; first++) {
+            whole n = search->K - first - second + 1;
+            if (is_over(sweep->work->deadline, search->stop)) sweep->work->failed = OUT_OF_TIME;
+            if (sweep->work->failed) return;
+            if (first) pair_step(sweep->pair, sweep->now, 5, 0, n);
+            memcpy(kept_row(sweep, first, second), sweep->now[4], (size_t)n * sizeof(double));
+            bound_row(sweep, first, second);
+        }
+    }
+}
+
+/* Search all by a sweep, where there are one or two pairs. Returns 0 where there are more, or no memory. */
+static int search_by_sweep(Work *work, whole movable) {
+    ArcSearch *search = work->search;
+    Sweep sweep;
+    if (!find_pairs(&sweep, search, movable)) return 0;
+    size_t size = (size_t)sweep.size;
+    double *memory = malloc(((ORDERS + 3) * size + 18) * size * sizeof(double));
+    if (!memory) return 0;
+    sweep.work = work;
+    sweep.kept = memory, sweep.top = memory + (ORDERS + 1) * size * size, sweep.top_at = (whole *)(sweep.top + size * size);
+    double *next = sweep.top + 2 * size * size;
+    for (int k = 0; k < 5; k++, next += 2 * size) sweep.start[k] = next, sweep.now[k] = next + size;
+    double **arrays[] = {&sweep.bound, sweep.sure, sweep.sure + 1, &sweep.rest, &sweep.move, &sweep.peak, &sweep.power};
+    for (int k = 0; k < 7; k++, next += size) *arrays[k] = next;
+    for (whole l = 0; l <= search->K; l++) sweep.largest = largest(sweep.largest, fabs(search->signed_values[l]));
+    whole most = search->most;
+    sweep_corners(&sweep);
+    if (!work->failed && search->kept && search->enough) {
+        leave_out(search, (1.0 + search->q) * sweep.largest);
+    } else if (!work->failed) {
+        if (search->kept) search->most = 0; /* of the others, only the worst are of use */
+        bound_all(&sweep);
+        search->most = most;
+    }
+    free(memory);
+    return 1;
+}
+
+/*
  * `arcs.search_arcs`: `movable` voters anywhere on the vertices, the others at (0, 0) and (1, 1) in every way. What is left
  * out has phi <= left_out. Returns 0, or why not.
  */
@@ -611,11 +931,11 @@ EXPORT int search_arcs(ArcSearch *search, whole movable) {
     Work work = {.search = search, .deadline = deadline_in(search->seconds)};
     void *memory = prepare(&work);
     if (!memory) return OUT_OF_MEMORY;
-    whole others = search->K - movable;
-    for (whole ones = 0; ones <= others; ones++) {
-        Node root = root_of(search, movable, ones);
-        search_node(&work, &root, DBL_MAX);
-    }
+    if (!search_by_sweep(&work, movable))
+        for (whole ones = 0; ones <= search->K - movable; ones++) {
+            Node root = root_of(search, movable, ones);
+            search_node(&work, &root, DBL_MAX);
+        }
     free(memory);
     return work.failed;
 }

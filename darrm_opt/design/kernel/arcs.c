@@ -611,6 +611,7 @@ static Node root_of(const ArcSearch *search, whole movable, whole ones) {
 #define ORDERS 7 /* of a series about the middle of the pairs */
 #define ANGLES 1024
 #define SMALL_REMAINDER 1e-5
+#define LARGE_REMAINDER 1e-2
 #define MAX_SWEPT 200000000 /* numbers of voters in all */
 
 typedef struct {
@@ -631,7 +632,7 @@ typedef struct {
     double *start[5], *now[5];  /* E[g]: inner voters at the corners of the pairs, and at the middles, without and with the first pair */
     double *kept;               /* the last of these, [ORDERS + 1][K + 1][K + 1] */
     double *top;                /* [K + 1][K + 1]: the most of phi at the corners */
-    whole *top_at;              /* four times the voters at (1, 1), plus the corner */
+    whole *top_at;              /* where, `packed` */
     double *bound, *sure[2], *rest, *move, *power;
 } Sweep;
 
@@ -691,7 +692,35 @@ static double most_difference(const Sweep *sweep, int order, whole voters) {
     return most;
 }
 
-/* Add, where inner voters are at the corners: the most of q E[g] - E'[g] over the four corners. */
+/*
+ * phi with so many voters at (1, 1) and so many at (0, 0), where E[g] and E'[g] are x and y: and what the latter gain, to
+ * first order, when `moved` of each go to a vertex nearby.
+ */
+static inline double with_ends(const Sweep *sweep, const double *x, const double *y, whole ones, whole zeros, whole budget) {
+    double q = sweep->search->q, gain = q * x[ones] - y[ones];
+    if (zeros) {
+        double a = q * (x[ones + 1] - x[ones]), b = y[ones + 1] - y[ones];
+        gain += (double)lesser(zeros, budget) * sweep->away[0] * largest(0.0, largest(a, -b));
+    }
+    if (ones) {
+        double a = q * (x[ones] - x[ones - 1]), b = y[ones] - y[ones - 1];
+        gain += (double)lesser(ones, budget) * sweep->away[1] * largest(0.0, largest(-a, b));
+    }
+    return gain;
+}
+
+/* The same for all numbers of voters at the ends, n in all, and the best where it is no less than before. */
+LOOP void best_with_ends(const double *restrict x, const double *restrict y, double *restrict best, whole n, double q, double budget,
+                         double at_zero, double at_one) {
+    for (whole l = 1; l < n; l++) {
+        double zeros = smallest((double)(n - l), budget) * at_zero, ones = smallest((double)l, budget) * at_one;
+        double a = q * (x[l + 1] - x[l]), b = y[l + 1] - y[l], a1 = q * (x[l] - x[l - 1]), b1 = y[l] - y[l - 1];
+        double gain = zeros * largest(0.0, largest(a, -b)) + ones * largest(0.0, largest(-a1, b1));
+        best[l] = largest(best[l], q * x[l] - y[l] + gain);
+    }
+}
+
+/* Where inner voters are at the corners: the most of q E[g] - E'[g] over the four corners. */
 LOOP void best_corner(const double *restrict a, const double *restrict b, const double *restrict c, const double *restrict d,
                       double *restrict best, whole n, double q) {
     for (whole l = 0; l < n; l++) {
@@ -721,20 +750,46 @@ static void start_column(Sweep *sweep, int count, whole second) {
     for (int k = 0; k < count; k++) memcpy(sweep->now[k], sweep->start[k], (size_t)n * sizeof(double));
 }
 
-/* The multiset of these numbers of voters; corner: bit c says whether those of pair c have the larger p. */
-static void corner_multiset(const Sweep *sweep, whole first, whole second, whole ones, int corner, whole *multiset) {
+/* The vertex by an end where a voter with these slopes gains most. */
+static whole best_by_end(const Sweep *sweep, int end, double a, double b) {
     const ArcSearch *search = sweep->search;
+    whole from = end ? search->one : search->zero, best = from;
+    double most = 0.0;
+    for (uint64_t rest = sweep->ends[end]; rest; rest &= rest - 1) {
+        whole v = __builtin_ctzll(rest);
+        double gain = search->q * a * (search->p[v] - search->p[from]) + b * (search->reflected[v] - search->reflected[from]);
+        if (gain > most) most = gain, best = v;
+    }
+    return best;
+}
+
+/* One number of voters at the ends: a corner, bit c of which says whether pair c has the larger p, and where the ends gain. */
+static whole packed(const Sweep *sweep, whole ones, whole n, int corner) {
+    const double *x = sweep->now[corner], *y = sweep->now[3 - corner];
+    whole by_zero = sweep->search->zero, by_one = sweep->search->one;
+    if (ones < n - 1) by_zero = best_by_end(sweep, 0, x[ones + 1] - x[ones], y[ones + 1] - y[ones]);
+    if (ones) by_one = best_by_end(sweep, 1, x[ones] - x[ones - 1], y[ones] - y[ones - 1]);
+    return ((ones * MAX_VERTICES + by_zero) * MAX_VERTICES + by_one) * 4 + corner;
+}
+
+static void unpack(const Sweep *sweep, whole first, whole second, whole packed, whole *multiset) {
+    const ArcSearch *search = sweep->search;
+    whole corner = packed % 4, by_one = packed / 4 % MAX_VERTICES, by_zero = packed / 4 / MAX_VERTICES % MAX_VERTICES;
+    whole ones = packed / 4 / MAX_VERTICES / MAX_VERTICES, zeros = search->K - first - second - ones;
+    whole budget = sweep->movable - first - second, moved = lesser(zeros, budget), also = lesser(ones, budget - moved);
     memset(multiset, 0, (size_t)search->vertices * sizeof(whole));
-    multiset[search->zero] = search->K - first - second - ones;
-    multiset[search->one] = ones;
+    multiset[by_zero] += moved, multiset[search->zero] += zeros - moved;
+    multiset[by_one] += also, multiset[search->one] += ones - also;
     multiset[__builtin_ctzll(sweep->pair[0].vertex[corner & 1])] += first;
     if (second) multiset[__builtin_ctzll(sweep->pair[1].vertex[corner >> 1])] += second;
 }
 
-/* Offer the multisets at corners that are worse than their neighbours. */
-static void sweep_corners(Sweep *sweep) {
+/* Offer the multisets at corners that are worse than their neighbours, and some far from each other. */
+static void offer_corners(Sweep *sweep) {
     ArcSearch *search = sweep->search;
     whole size = sweep->size, most = sweep->pairs > 1 ? sweep->movable : 0;
+    whole apart = 1; /* half of the root of K */
+    while (4 * (apart + 1) * (apart + 1) <= search->K) apart++;
     for (whole at = 0; at < size * size; at++) sweep->top[at] = -DBL_MAX;
     for (whole second = 0; second <= most; second++) {
         start_column(sweep, 4, second);
@@ -746,26 +801,32 @@ static void sweep_corners(Sweep *sweep) {
             }
             if (first) pair_step(sweep->pair, sweep->now, 4, 0, n);
             double *const *x = sweep->now;
-            best_corner(x[0], x[1], x[2], x[3], sweep->bound, n, search->q);
-            for (whole l = 0; l < n; l++)
-                if (sweep->bound[l] > sweep->top[at]) sweep->top[at] = sweep->bound[l], sweep->top_at[at] = l;
-            whole l = sweep->top_at[at];
+            whole budget = sweep->movable - first - second, best = 0;
+            for (int corner = 0; corner < 4; corner++) {
+                const double *y = x[3 - corner];
+                double ends[2] = {with_ends(sweep, x[corner], y, 0, n - 1, budget), with_ends(sweep, x[corner], y, n - 1, 0, budget)};
+                for (whole l = 0; l < n && !corner; l++) sweep->bound[l] = -DBL_MAX;
+                sweep->bound[0] = largest(sweep->bound[0], ends[0]), sweep->bound[n - 1] = largest(sweep->bound[n - 1], ends[1]);
+                best_with_ends(x[corner], y, sweep->bound, n - 1, search->q, (double)budget, sweep->away[0], sweep->away[1]);
+            }
+            for (whole l = 1; l < n; l++)
+                if (sweep->bound[l] > sweep->bound[best]) best = l;
             int corner = 0;
-            while (search->q * x[corner][l] - x[3 - corner][l] < sweep->top[at] && corner < 3) corner++;
-            sweep->top_at[at] = 4 * l + corner;
+            while (corner < 3 && with_ends(sweep, x[corner], x[3 - corner], best, n - 1 - best, budget) < sweep->bound[best]) corner++;
+            sweep->top[at] = sweep->bound[best], sweep->top_at[at] = packed(sweep, best, n, corner);
         }
     }
     for (whole second = 0; second <= most; second++)
         for (whole first = 0; first <= sweep->movable - second; first++) {
             double top = sweep->top[second * size + first];
             int is_top = top > smallest(search->most ? search->above : DBL_MAX, search->value);
-            for (whole k = 0; k < 9 && is_top; k++) {
+            int is_spread = search->most && first % apart == 0 && second % apart == 0;
+            for (whole k = 0; k < 9 && is_top && !is_spread; k++) {
                 whole i = first + k % 3 - 1, j = second + k / 3 - 1;
                 if (i >= 0 && j >= 0 && i < size && j < size && sweep->top[j * size + i] > top) is_top = 0;
             }
             if (!is_top) continue;
-            whole at = sweep->top_at[second * size + first];
-            corner_multiset(sweep, first, second, at / 4, (int)(at % 4), sweep->work->multiset);
+            unpack(sweep, first, second, sweep->top_at[second * size + first], sweep->work->multiset);
             offer(sweep->work, sweep->work->multiset);
         }
 }
@@ -824,8 +885,9 @@ static void bound_row(Sweep *sweep, whole first, whole second) {
                            sweep->sure[1], sign * factor * other);
         }
     double ends = (double)(n - 1) * largest(sweep->away[0], sweep->away[1]), ends_bend = ends * most_difference(sweep, 2, voters - 1);
+    double ends_change = ends * most_difference(sweep, 2, voters);
     if (ends > 0) { /* at most |a| and |b| of voters by the ends, in the places of those at (1, 1) */
-        double any = way * way / 2 * most_difference(sweep, 3, voters - 2) + ends * most_difference(sweep, 2, voters);
+        double any = way * way / 2 * most_difference(sweep, 3, voters - 2) + ends_change;
         for (whole l = 0; l < n - 1; l++) sweep->move[l] = any + fabs(sweep->now[4][l + 1] - sweep->now[4][l]);
         for (int c = 0; c < 2; c++) {
             if (!count[c]) continue;
@@ -847,20 +909,26 @@ static void bound_row(Sweep *sweep, whole first, whole second) {
         whole zeros = n - 1 - l;
         if (zeros) bound += (double)zeros * sweep->away[0] * most_q * sweep->move[l];
         if (l) bound += (double)l * sweep->away[1] * most_q * sweep->move[l - 1];
+        uint64_t inner[2] = {0, 0};
+        int corner = 0;
+        for (int c = 0; c < sweep->pairs; c++) {
+            const Pair *pair = sweep->pair + c;
+            inner[c] = pair->vertex[0] | pair->vertex[1];
+            if (!is_sure_of_all || !count[c]) continue;
+            const double *from = kept_row(sweep, first - !c, second - c);
+            int side = from[l + 1] > from[l];
+            inner[c] = pair->vertex[side], corner |= side << c;
+        }
+        if (is_sure_of_all) { /* there, the slopes of those at the ends are known but for what the others at the ends do */
+            double change = ((double)zeros * sweep->away[0] + (double)l * sweep->away[1]) * most_q * ends_change;
+            bound = smallest(bound, with_ends(sweep, x[corner], x[3 - corner], l, zeros, search->K) + change);
+        }
         bound += sweep->rounding;
         if (bound <= level(search)) {
             leave_out(search, bound);
             continue;
         }
         /* what the sweep leaves: the voters that may not move are among those at the ends, in every way */
-        uint64_t inner[2] = {0, 0};
-        for (int c = 0; c < sweep->pairs; c++) {
-            const Pair *pair = sweep->pair + c;
-            inner[c] = pair->vertex[0] | pair->vertex[1];
-            if (!is_sure_of_all || !count[c]) continue;
-            const double *from = kept_row(sweep, first - !c, second - c);
-            inner[c] = pair->vertex[from[l + 1] > from[l]];
-        }
         whole fixed = search->K - sweep->movable;
         for (whole ones = greater(0, fixed - zeros); ones <= lesser(l, fixed); ones++) {
             Node node = {0, {{0, 0, 0}}};
@@ -877,11 +945,6 @@ static void bound_row(Sweep *sweep, whole first, whole second) {
 /* Bound all, one number of inner voters after another. */
 static void bound_all(Sweep *sweep) {
     ArcSearch *search = sweep->search;
-    double way = 0.0, term = 1.0, terms = 1.0;
-    for (int c = 0; c < sweep->pairs; c++) way = largest(way, 2 * sweep->pair[c].half * (double)search->K);
-    for (int order = 1; order <= ORDERS; order++) term *= way / order, terms += term;
-    sweep->rounding = 8 * (double)(search->K + 2) * 0x1p-49 * (1.0 + search->q) * sweep->largest * terms;
-    find_peaks(sweep);
     for (whole second = 0; second <= (sweep->pairs > 1 ? sweep->movable : 0); second++) {
         start_column(sweep, 5, second);
         for (whole first = 0; first <= sweep->movable - second; first++) {
@@ -895,32 +958,61 @@ static void bound_all(Sweep *sweep) {
     }
 }
 
-/* Search all by a sweep, where there are one or two pairs. Returns 0 where there are more, or no memory. */
+/* Whether the series is of use even where all voters are inner ones; and a bound on the rounding of its terms. */
+static int converges(Sweep *sweep) {
+    double way = 0.0, term = 1.0, terms = 1.0;
+    for (int c = 0; c < sweep->pairs; c++) way = largest(way, sweep->pair[c].half * (double)sweep->movable);
+    for (int order = 1; order <= ORDERS; order++) term *= 2 * way / order, terms += term;
+    sweep->rounding = 8 * (double)(sweep->search->K + 2) * 0x1p-49 * (1.0 + sweep->search->q) * sweep->largest * terms;
+    find_peaks(sweep);
+    double remainder = term / (1 << ORDERS) * way / (ORDERS + 1);
+    return sweep->movable <= ORDERS || remainder * most_difference(sweep, ORDERS + 1, sweep->movable - ORDERS - 1) < LARGE_REMAINDER;
+}
+
+/* Memory of a sweep and its arrays; NULL where there are more pairs of inner vertices, or no memory. */
+static double *prepare_sweep(Sweep *sweep, Work *work, whole movable) {
+    if (!find_pairs(sweep, work->search, movable)) return NULL;
+    size_t size = (size_t)sweep->size;
+    double *memory = malloc(((ORDERS + 3) * size + 18) * size * sizeof(double));
+    if (!memory) return NULL;
+    sweep->work = work;
+    sweep->kept = memory, sweep->top = memory + (ORDERS + 1) * size * size;
+    sweep->top_at = (whole *)(sweep->top + size * size);
+    double *next = sweep->top + 2 * size * size;
+    for (int k = 0; k < 5; k++, next += 2 * size) sweep->start[k] = next, sweep->now[k] = next + size;
+    double **arrays[] = {&sweep->bound, sweep->sure, sweep->sure + 1, &sweep->rest, &sweep->move, &sweep->peak, &sweep->power};
+    for (int k = 0; k < 7; k++, next += size) *arrays[k] = next;
+    for (whole l = 0; l < sweep->size; l++) sweep->largest = largest(sweep->largest, fabs(work->search->signed_values[l]));
+    return memory;
+}
+
+/* Search all by a sweep; returns 0 where there is none, or where inner vertices lie too far from the diagonal for it. */
 static int search_by_sweep(Work *work, whole movable) {
     ArcSearch *search = work->search;
     Sweep sweep;
-    if (!find_pairs(&sweep, search, movable)) return 0;
-    size_t size = (size_t)sweep.size;
-    double *memory = malloc(((ORDERS + 3) * size + 18) * size * sizeof(double));
-    if (!memory) return 0;
-    sweep.work = work;
-    sweep.kept = memory, sweep.top = memory + (ORDERS + 1) * size * size, sweep.top_at = (whole *)(sweep.top + size * size);
-    double *next = sweep.top + 2 * size * size;
-    for (int k = 0; k < 5; k++, next += 2 * size) sweep.start[k] = next, sweep.now[k] = next + size;
-    double **arrays[] = {&sweep.bound, sweep.sure, sweep.sure + 1, &sweep.rest, &sweep.move, &sweep.peak, &sweep.power};
-    for (int k = 0; k < 7; k++, next += size) *arrays[k] = next;
-    for (whole l = 0; l <= search->K; l++) sweep.largest = largest(sweep.largest, fabs(search->signed_values[l]));
-    whole most = search->most;
-    sweep_corners(&sweep);
-    if (!work->failed && search->kept && search->enough) {
-        leave_out(search, (1.0 + search->q) * sweep.largest);
-    } else if (!work->failed) {
-        if (search->kept) search->most = 0; /* of the others, only the worst are of use */
+    double *memory = prepare_sweep(&sweep, work, movable);
+    int is_possible = memory && converges(&sweep);
+    if (is_possible) {
+        whole most = search->most;
+        if (search->value > search->above) search->most = 0; /* there is a cut: of the others, only the worst is of use */
         bound_all(&sweep);
         search->most = most;
     }
     free(memory);
-    return 1;
+    return is_possible;
+}
+
+/* `arcs.climb`: offer what a sweep finds where all voters of a pair of inner vertices sit at one of them. */
+EXPORT int sweep_corners(ArcSearch *search, whole movable) {
+    Work work = {.search = search, .deadline = deadline_in(search->seconds)};
+    void *memory = prepare(&work);
+    if (!memory) return OUT_OF_MEMORY;
+    Sweep sweep;
+    double *own = prepare_sweep(&sweep, &work, movable);
+    if (own) offer_corners(&sweep);
+    free(own);
+    free(memory);
+    return work.failed;
 }
 
 /*

@@ -136,6 +136,7 @@ def _load() -> ctypes.CDLL | None:
     library.search_monotone.argtypes = (_whole, _whole, _array, *(_double,) * 4, _whole, _double, *(_array,) * 3)
     library.signed_mass.argtypes = (_whole, _whole, _array, _array, _whole, ctypes.c_int, _array)
     library.search_arcs.argtypes = (ctypes.POINTER(ArcSearch), _whole)
+    library.sweep_corners.argtypes = (ctypes.POINTER(ArcSearch), _whole)
     library.search_arcs_jointly.argtypes = (ctypes.POINTER(ArcSearch), _whole, _whole, *(_array,) * 5)
     library.climb_multisets.argtypes = (ctypes.POINTER(ArcSearch), _whole, _array, _array, _whole)
     library.backward_step.argtypes = (*(_whole,) * 3, _array, _array, _whole, *(_array,) * 9)

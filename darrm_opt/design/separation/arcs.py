@@ -173,6 +173,8 @@ def climb(
         question = _Question.of(constraint, np.arange(len(vertices.p)), cyclic=True)
         search = question.to_kernel(signed, constraint, collector)
         found = best[:, question.columns].copy()
+        collector.check(library.sweep_corners(ctypes.byref(search), constraint.affected))
+        search.offer_to(collector, len(vertices.p))
         collector.check(
             library.climb_multisets(
                 ctypes.byref(search),
@@ -291,6 +293,13 @@ class _KernelSearch(ArcSearch):
         self.counts = self.arrays[2].ctypes.data
         self.cut_values, self.cuts = self.found_values.ctypes.data, self.found_cuts.ctypes.data
 
+    def offer_to(self, collector: Collector, width: int) -> None:
+        """Offer the worst multiset and the cuts that were found, as multisets of all ``width`` vertices."""
+        question, _, worst = self.arrays
+        collector.offer(self.found_values[: self.kept], question.to_columns(self.found_cuts[: self.kept], width))
+        if self.value > collector.value:
+            collector.offer(np.array([self.value]), question.to_columns(worst[np.newaxis], width))
+
 
 def search_arcs(
     signed: Array, constraint: PrivacyConstraint, collector: Collector, boundary: Integers, *, enough: int = 0
@@ -302,7 +311,7 @@ def search_arcs(
         _Reference(signed, constraint, collector, question).search()
         return
     search = question.to_kernel(signed, constraint, collector)
-    known, search.enough = search.value, enough
+    search.enough = enough
 
     def call(stop: int) -> int:
         search.stop = stop
@@ -310,11 +319,7 @@ def search_arcs(
 
     collector.check(in_threads([call], 1)[0])
     collector.leave_out(search.left_out)
-    counts = question.to_columns(search.found_cuts[: search.kept], width)
-    collector.offer(search.found_values[: search.kept], counts)
-    if search.value > known:
-        worst = question.to_columns(search.arrays[2][np.newaxis], width)
-        collector.offer(np.array([search.value]), worst)
+    search.offer_to(collector, width)
 
 
 MAX_JOINT = 16

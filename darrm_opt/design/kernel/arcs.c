@@ -633,7 +633,7 @@ typedef struct {
     double *kept;               /* the last of these, [ORDERS + 1][K + 1][K + 1] */
     double *top;                /* [K + 1][K + 1]: the most of phi at the corners */
     whole *top_at;              /* where, `packed` */
-    double *bound, *sure[2], *rest, *move, *power;
+    double *bound, *sure[2], *rest, *move, *bend, *power;
 } Sweep;
 
 /* Find the pairs and the ends; whether there are one or two pairs. */
@@ -831,15 +831,13 @@ static void offer_corners(Sweep *sweep) {
         }
 }
 
-/* Add |difference of this order| times some factors to sums over the voters at (1, 1). `power` is overwritten. */
-LOOP void add_difference(double *restrict power, whole n, int order, double *restrict rest, double factor, double *restrict one,
-                         double one_factor, double *restrict other, double other_factor) {
-    for (int k = 0; k < order; k++)
-        for (whole l = 0; l < n + order - k - 1; l++) power[l] = power[l + 1] - power[l];
-    for (whole l = 0; l < n; l++) {
-        double x = fabs(power[l]);
-        rest[l] += factor * x, one[l] += one_factor * x, other[l] += other_factor * x;
-    }
+/* The next difference, in place: n + 1 entries become n. */
+LOOP void next_difference(double *v, whole n) {
+    for (whole l = 0; l < n; l++) v[l] = v[l + 1] - v[l];
+}
+
+LOOP void add_multiple(double *restrict sum, const double *restrict v, whole n, double factor) {
+    for (whole l = 0; l < n; l++) sum[l] += factor * fabs(v[l]);
 }
 
 /* The elementary symmetric functions of so many numbers `half`. */
@@ -852,13 +850,12 @@ static void symmetric(double *e, whole count, double half) {
 static void bound_row(Sweep *sweep, whole first, whole second) {
     ArcSearch *search = sweep->search;
     whole count[2] = {first, second}, voters = first + second, n = search->K - voters + 1;
-    double q = search->q, e[2][ORDERS + 1], fewer[2][ORDERS + 1] = {{0.0}}, way = 0.0, reach[2];
+    double q = search->q, e[2][ORDERS + 1], fewer[2][ORDERS + 1] = {{0.0}}, way = 0.0;
     for (int c = 0; c < 2; c++) {
         double half = c < sweep->pairs ? sweep->pair[c].half : 0.0;
         symmetric(e[c], count[c], half);
         if (count[c]) symmetric(fewer[c], count[c] - 1, half);
-        reach[c] = (double)count[c] * half;
-        way += reach[c];
+        way += (double)count[c] * half;
     }
     double beyond = 0.0, slope_beyond = 0.0, ratio = way; /* ratio: way^(J + 1) / (J + 1)! */
     int last = 0;
@@ -870,29 +867,35 @@ static void bound_row(Sweep *sweep, whole first, whole second) {
         beyond = voters > order ? most * ratio : 0.0;
         if (beyond <= SMALL_REMAINDER) break;
     }
-    for (int c = 0; c < 2; c++) memset(sweep->sure[c], 0, (size_t)n * sizeof(double));
-    memset(sweep->rest, 0, (size_t)n * sizeof(double));
-    memset(sweep->move, 0, (size_t)n * sizeof(double));
+    double ends = (double)(n - 1) * largest(sweep->away[0], sweep->away[1]), *d = sweep->power;
+    double *sums[] = {sweep->sure[0], sweep->sure[1], sweep->rest, sweep->move, sweep->bend};
+    for (int k = 0; k < 5; k++) memset(sums[k], 0, (size_t)n * sizeof(double));
     for (int i = 0; i <= last && i <= first; i++)
         for (int j = 0; j <= last - i && j <= second; j++) {
-            if (i + j == 0) continue;
-            const double *from = kept_row(sweep, first - i, second - j);
-            double factor = fabs(q - ((i + j) & 1 ? -1.0 : 1.0));
+            int order = i + j;
+            double factor = fabs(q - (order & 1 ? -1.0 : 1.0)), all = e[0][i] * e[1][j];
+            memcpy(d, kept_row(sweep, first - i, second - j), (size_t)(n + order) * sizeof(double));
+            for (int k = 1; k <= order; k++) next_difference(d, n + order - k);
+            if (order) add_multiple(sweep->rest, d, n, factor * all);
             /* of the slope of a voter of either pair: what is certain of it, less the rest */
-            double own = i ? fewer[0][i - 1] * e[1][j] : 0.0, other = j ? e[0][i] * fewer[1][j - 1] : 0.0, sign = i + j == 1 ? 1.0 : -1.0;
-            memcpy(sweep->power, from, (size_t)(n + i + j) * sizeof(double));
-            add_difference(sweep->power, n, i + j, sweep->rest, factor * e[0][i] * e[1][j], sweep->sure[0], sign * factor * own,
-                           sweep->sure[1], sign * factor * other);
+            double sign = order == 1 ? 1.0 : -1.0;
+            if (i) add_multiple(sweep->sure[0], d, n, sign * factor * fewer[0][i - 1] * e[1][j]);
+            if (j) add_multiple(sweep->sure[1], d, n, sign * factor * e[0][i] * fewer[1][j - 1]);
+            if (ends <= 0) continue;
+            /* of the slopes of a voter at an end, and of what another one there changes of them */
+            next_difference(d, n - 1);
+            add_multiple(sweep->move, d, n - 1, all);
+            next_difference(d, n - 2);
+            add_multiple(sweep->bend, d, n - 2, all);
         }
-    double ends = (double)(n - 1) * largest(sweep->away[0], sweep->away[1]), ends_bend = ends * most_difference(sweep, 2, voters - 1);
-    double ends_change = ends * most_difference(sweep, 2, voters);
-    if (ends > 0) { /* at most |a| and |b| of voters by the ends, in the places of those at (1, 1) */
-        double any = way * way / 2 * most_difference(sweep, 3, voters - 2) + ends_change;
-        for (whole l = 0; l < n - 1; l++) sweep->move[l] = any + fabs(sweep->now[4][l + 1] - sweep->now[4][l]);
-        for (int c = 0; c < 2; c++) {
-            if (!count[c]) continue;
-            const double *from = kept_row(sweep, first - !c, second - c);
-            for (whole l = 0; l < n - 1; l++) sweep->move[l] += reach[c] * fabs(from[l + 2] - 2 * from[l + 1] + from[l]);
+    double ends_bend = ends * most_difference(sweep, 2, voters - 1), ends_change = ends * most_difference(sweep, 2, voters);
+    if (ends > 0) {
+        double rest[2] = {0.0, 0.0};
+        for (int k = 0; k < 2 && voters > last; k++) rest[k] = ratio * most_difference(sweep, last + 2 + k, voters - last - 1);
+        rest[0] += ends * (rest[1] + ends * most_difference(sweep, 3, voters));
+        for (whole l = 0; l < n - 1; l++) {
+            double bend = largest(l < n - 2 ? sweep->bend[l] : 0.0, l ? sweep->bend[l - 1] : 0.0);
+            sweep->move[l] += smallest(ends_change, ends * bend) + rest[0];
         }
     }
     double *const *x = sweep->now, most_q = largest(1.0, q);
@@ -980,8 +983,9 @@ static double *prepare_sweep(Sweep *sweep, Work *work, whole movable) {
     sweep->top_at = (whole *)(sweep->top + size * size);
     double *next = sweep->top + 2 * size * size;
     for (int k = 0; k < 5; k++, next += 2 * size) sweep->start[k] = next, sweep->now[k] = next + size;
-    double **arrays[] = {&sweep->bound, sweep->sure, sweep->sure + 1, &sweep->rest, &sweep->move, &sweep->peak, &sweep->power};
-    for (int k = 0; k < 7; k++, next += size) *arrays[k] = next;
+    double **arrays[] = {&sweep->bound, sweep->sure,  sweep->sure + 1, &sweep->rest,
+                         &sweep->move,  &sweep->bend, &sweep->peak,    &sweep->power};
+    for (int k = 0; k < 8; k++, next += size) *arrays[k] = next;
     for (whole l = 0; l < sweep->size; l++) sweep->largest = largest(sweep->largest, fabs(work->search->signed_values[l]));
     return memory;
 }

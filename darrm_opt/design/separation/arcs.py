@@ -21,6 +21,11 @@ differences are means over the votes of all but two voters. What falls to the le
 other node one arc is halved, that adds much and is wide: at least half of its voters sit in one half, or more than half
 of them in the other (the NumPy form shares them out in every way, and takes a vertex for the middle).
 
+*Sweep.* With at most two inner vertices above the diagonal (two points of a curve) all multisets are bounded at once by
+the kernel, for each number of voters at each vertex or its mirror image, by a Taylor series about the middles of these
+pairs: where no slope changes its sign the worst multiset is a corner of the class, and φ is known. What is left is
+searched as nodes. A climb starts with the corners of all classes. Proof: docs/proofs.md, "Search over arcs".
+
 With g non-decreasing, a and b are never negative: the upper chain suffices (`monotone`). With r < K voters affected,
 the other K − r sit at (0,0) and (1,1) in every way, and the r on any vertices.
 

@@ -157,6 +157,35 @@ def test_what_a_search_leaves_out_is_within_its_bound(K: int, affected: int) -> 
             assert above > worst or found.value == pytest.approx(worst, abs=1e-13)
 
 
+@pytest.mark.skipif(not HAS_KERNEL, reason="the sweep is compiled")
+@pytest.mark.parametrize(("delta_at_0", "Delta"), [(0.013, 1e-5), (0.03, 0.0), (0.013, 1e-3)])
+def test_a_sweep_is_complete_where_nobody_can_enumerate(delta_at_0: float, Delta: float) -> None:
+    K, random = 41, np.random.default_rng(5)
+    for affected in (K, 17):
+        problem = problem_of(K, [(0.0, delta_at_0), (0.1, Delta)], (0.2, 1e-4), affected)
+        constraint = PrivacyConstraint.of(problem)
+        moving = constraint.corners.p + constraint.corners.reflected != 1.0
+        for seed in range(4):
+            noise = hostile(K, seed)
+            found = worst_case(noise, constraint, above=-1.0)
+            assert found.value <= found.bound <= found.value + 1e-9
+            # one voter after another, from many places: none of these multisets is worse
+            counts = random.multinomial(affected, random.dirichlet(np.full(moving.size, 0.2), 400))
+            counts[:, :2] += random.multinomial(K - affected, [0.5, 0.5], 400)
+            assert constraint.values(noise.signed, counts).max() <= found.bound
+            # nor is anything above a level that is just above it
+            level = found.bound + 1e-9
+            assert worst_case(noise, constraint, above=level).bound <= level + 1e-9
+
+
+@pytest.mark.skipif(not HAS_KERNEL, reason="the sweep is compiled")
+def test_two_points_of_many_voters_are_solved_to_the_end() -> None:
+    solution = solve(problem_of(101, [(0.0, 0.0129650535132), (0.0999300010473, 1e-5)], (0.1, 1e-5)))
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap < 1e-6
+    assert solution.certificate.method == "complete"
+
+
 @pytest.mark.parametrize("case", [0, 3, 7])
 def test_ball_arithmetic_finds_the_same_worst_case(case: int) -> None:
     K, points, target, affected = CASES[case]

@@ -49,6 +49,7 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition,
     optimal_composition_of_sequence,
     optimal_delta,
+    optimal_delta_of_sequence,
     total_loss,
 )
 from darrm_opt.accounting.freshness import compose_models
@@ -74,6 +75,7 @@ class Effort(NamedTuple):
     points: int  # grid points of the recursion on bits: sound for any number
     updates: float  # of a grid point by a vertex, in that recursion; the grid is coarser where more would be needed
     convolved: int = 100_000  # most releases of a γ whose profile is convolved, if the recursion is too long
+    only_within: float | None = None  # an ε of interest: `optimal` states it or nothing, in a hundredth of the time
 
     def for_search(self, releases: int, *, quick: bool = False) -> Effort:
         """Return the effort of one account of ``releases`` releases in a search: about a second, or next to nothing."""
@@ -96,6 +98,9 @@ SEARCHED = Effort(8_001, 4e8)
 
 PLANNED = STATED._replace(points=SEARCHED.points, convolved=SEARCHED.convolved)
 """Of a γ in a plan."""
+
+DECIDED = Effort(0, 0.0, 0)
+"""Of a decision about (ε, δ) alone, which `Effort.only_within` makes: next to no time."""
 
 SLOW = ("laws", "bits", "profile", "moments", "pld")
 """Accounts whose time grows with the releases, or that convolve."""
@@ -190,6 +195,17 @@ def _by_sums(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy:
     if total_delta >= 1:
         raise DeltaTooSmall(delta, 1.0, "the deltas of the releases add up to 1 or more")
     return Privacy(min(decimal_above(written), total_loss(events)), total_delta)
+
+
+def _by_optimum(parts: Parts[Privacy], delta: float, effort: Effort) -> Privacy | None:
+    """Return the exact optimum over all (ε, δ)-DP mechanisms; where one ε is of interest, whether it is within that."""
+    events, epsilon = _counted(parts), effort.only_within
+    if epsilon is None:
+        return optimal_composition_of_sequence(events, delta)
+    with suppress(DeltaTooSmall):  # the closed form is no time for any number, and never below the optimum
+        if is_within(kov_composition_at_delta(events, delta).epsilon, epsilon):
+            return Privacy(epsilon, delta)
+    return Privacy(epsilon, delta) if is_within(optimal_delta_of_sequence(events, epsilon), delta) else None
 
 
 def _by_model_profiles(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy | None:
@@ -343,7 +359,7 @@ _PAIRS = "laws", "bits"
 ACCOUNTS: tuple[Account[Any], ...] = (
     Account("models", lambda bounds: bounds.models, _by_models),
     Account("simple", _EVENT, _by_sums),
-    Account("optimal", _EVENT, _of_events(optimal_composition_of_sequence)),
+    Account("optimal", _EVENT, _by_optimum),
     Account("profiles", _EVENT, _by_model_profiles),
     Account("general", _EVENT, _of_events(kov_composition_at_delta), ("optimal",)),
     Account("laws", _laws, _of_one_law, is_exact=lambda parts, *_: _is_single(parts)),

@@ -116,7 +116,7 @@ def allocated_accounts(
     ``bounds`` and ``sampled_laws``: as for `sampled.sampled_accounts`.
     """
     among, times = sampling.among or 1, sampling.times
-    if among // times < 2 or releases < 2 or not delta:  # at δ = 0 nothing is gained
+    if among // times < 2 or not releases or not delta:  # at δ = 0 nothing is gained
         return {}
     families = sampled_laws(cut_of(delta, releases)) or ()
     missing = max((family.missing for family in families), default=0.0) * releases

@@ -1,7 +1,7 @@
 """Conversion of releases for other libraries: a ``dp_accounting`` PLD or event, and an OpenDP privacy map.
 
-The conversion of a γ uses the exact profile of the release (`release_profile`), not its (mε, δ); that of another
-mechanism the laws of its answer, of these votes or of any, also where the records are sampled. It is never optimistic:
+A γ and a mechanism alike state what one release shows (`guarantee`): the exact profile of a γ, not its (mε, δ); the
+laws of an answer, of these votes or of any, also where the records are sampled. It is never optimistic:
 the bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library
 knows of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g
 times the finite mass of the other, and an infinite loss larger by g raises the composed one by exactly that.
@@ -30,7 +30,7 @@ from darrm_opt.accounting.guarantee import Releases
 from darrm_opt.accounting.labels.composition import MAX_RANGE, table_divergence
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import Pld, library_distribution, pld_of
-from darrm_opt.accounting.release_profile import Release, Released
+from darrm_opt.accounting.release_profile import Release, Released, ReleaseProfile
 from darrm_opt.accounting.sampled import direction_pld, renyi_of_pairs
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling, amplify_by_subsampling
 from darrm_opt.accounting.total import refuse_samples
@@ -92,12 +92,8 @@ def as_pld(
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     subject, fresh = _subject(released, fresh=fresh)
-    if isinstance(subject, Release):
-        if sampling is not None:
-            raise InvalidInput("sampling", sampling.words, "None with a γ of private voters")
-        plds = [subject.effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)]
-    elif sampling is None:
-        plds = [reduce(Pld.then, _parts(_releases(subject, queries), discretisation))]
+    if sampling is None:
+        plds = [reduce(Pld.then, _parts(_releases(subject, queries, fresh=fresh), discretisation))]
     else:
         plds = _sampled(subject, queries, sampling, discretisation)
     return library_distribution(*plds, guarded=True)
@@ -117,8 +113,10 @@ def _subject(released: Releasing, *, fresh: bool) -> tuple[Release | Accountable
     return Release.of(cast("Released", released)), fresh
 
 
-def _releases(mechanism: Accountable, queries: int) -> Releases:
-    """Return the guarantees of ``queries`` releases among others of the same voters."""
+def _releases(mechanism: Release | Accountable, queries: int, *, fresh: bool) -> Releases:
+    """Return the guarantees of ``queries`` releases among others of the same voters; ``fresh``: of a γ."""
+    if isinstance(mechanism, Release):
+        return [(mechanism.effective(COMPOSED_QUERIES, fresh=fresh).guarantee, queries)]
     # What voters that were trained once show in their only release is less than in one of several.
     least = COMPOSED_QUERIES if queries == 1 and getattr(mechanism, "is_fixed", False) else queries
     return [(bounds, -(-count * queries // least)) for bounds, count in mechanism.bounds(least)]
@@ -130,7 +128,9 @@ def _parts(parts: Releases, step: float) -> list[Pld]:
     for bounds, count in parts:
         if not count:
             continue
-        if bounds.laws is not None and isinstance(bounds.shown, LawPairs):
+        if bounds.laws is not None and isinstance(bounds.shown, ReleaseProfile):
+            plds.append(bounds.shown.pld(step, count=count))
+        elif bounds.laws is not None and isinstance(bounds.shown, LawPairs):
             plds.append(direction_pld([bounds.shown], 0.0, count, step))
         # Of any votes where those of these are too many: larger, and as sound.
         elif bounds.any_votes is not None:
@@ -145,9 +145,9 @@ def _parts(parts: Releases, step: float) -> list[Pld]:
     return plds
 
 
-def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
+def _sampled(released: Release | Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
     """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
-    _check_sampling(mechanism, sampling)
+    mechanism = _checked_sampling(released, sampling)
     families = mechanism.sampled_laws(sampling)
     if families is None:
         release = mechanism.at_sensitivity(mechanism.affected)
@@ -161,11 +161,12 @@ def _sampled(mechanism: Accountable, queries: int, sampling: Sampling, step: flo
     return plds[::-1]  # first that of a record that is removed
 
 
-def _check_sampling(mechanism: Accountable, sampling: Sampling) -> None:
+def _checked_sampling(released: Release | Accountable, sampling: Sampling) -> Accountable:
     """Refuse samples of which a record is in several votes, queries or labels, and a mechanism that takes none."""
-    refuse_samples(mechanism, sampling)
+    refuse_samples(released, sampling)
     if sampling.scheme in (*EACH_VOTER, ALLOCATION) or sampling.labels > 1:
         raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
+    return cast("Accountable", released)
 
 
 def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | None = None) -> Any:
@@ -175,7 +176,7 @@ def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | N
     DP-SGD. Other accountants of the library reject this event.
 
     Args:
-        released: as in `as_pld`; for `rdp_accountant` a mechanism of voters that are not private.
+        released: as in `as_pld`.
         fresh: as in `as_pld`.
         sampling: as in `as_pld`.
 
@@ -226,19 +227,18 @@ def _relation(name: str) -> Any:
     return require("dp_accounting.privacy_accountant", "The conversion").NeighboringRelation[name]
 
 
-def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None, orders: Array) -> Array:
+def renyi_divergences(
+    subject: Release | Accountable, sampling: Sampling | None, orders: Array, *, fresh: bool = False
+) -> Array:
     """Return bounds on the Rényi divergences of one release at each order above 1, inf where none is known."""
-    if isinstance(subject, Release):
-        raise InvalidInput("released", "a γ of private voters", "a mechanism of voters that are not private")
     if sampling is not None:
-        _check_sampling(subject, sampling)
-        families = subject.sampled_laws(sampling)
+        families = _checked_sampling(subject, sampling).sampled_laws(sampling)
         if families is None or any(family.missing for family in families):
             raise InvalidInput("sampling", sampling.words, "None, or one for `pld_accountant`")
         pairs = [laws for family in families for laws in family.pairs(sampling.chance)]
         return renyi_of_pairs(pairs, orders)
     total = np.zeros(orders.size)
-    for bounds, count in _releases(subject, 1):
+    for bounds, count in _releases(subject, 1, fresh=fresh):
         bound, event = bounds.bound(), bounds.event()
         if bound is None and event is not None and not event.delta and event.epsilon <= MAX_RANGE:
             truth = 1 / (1 + math.exp(-event.epsilon))
@@ -246,7 +246,10 @@ def renyi_divergences(subject: Release | Accountable, sampling: Sampling | None,
             bound = table_divergence([[truth, lie]], [[lie, truth]])  # the least private of its ε
         if bound is None:
             raise InvalidInput("released", "a mechanism without known divergences", "one for `pld_accountant`")
-        total += count * bound.renyi(orders)
+        divergences = bound.renyi(orders)
+        if bounds.laws is not None:
+            divergences = np.minimum(divergences, bounds.shown.largest_loss)
+        total += count * divergences
     return total * (1 + 8 * ULP)
 
 
@@ -358,6 +361,7 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
 
         def _add(self, event: Any, count: int) -> None:
             # Divergences of adaptive releases add up; at an order without a bound the sum is infinite.
-            self._rdp: Any = self._rdp + count * renyi_divergences(event.release, event.sampling, self._orders)
+            divergences = renyi_divergences(event.release, event.sampling, self._orders, fresh=event.fresh)
+            self._rdp: Any = self._rdp + count * divergences
 
     return event_class, DarrmPldAccountant, DarrmRdpAccountant

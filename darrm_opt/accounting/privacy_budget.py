@@ -3,10 +3,9 @@
 A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event is accepted if one of its accountants
 proves that all events together, this one included, are within the budget:
 
-* ``best`` (the default): the least of basic composition, the closed form with its best slack, and the exact
-  optimal composition, for events of one kind. How many there are, and what each query is, may depend on all
-  earlier answers; an event of another kind is refused, since with these accounts a kind that is chosen in view of
-  the answers can overspend.
+* ``best`` (the default): the least of basic composition and the exact optimal composition, for events of one kind.
+  How many there are, and what each query is, may depend on all earlier answers; an event of another kind is refused,
+  since with these accounts a kind that is chosen in view of the answers can overspend.
 * ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. It holds for events of any kinds, however they are chosen
   (it is a privacy filter).
 
@@ -25,15 +24,18 @@ with more room than that.
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NoReturn, SupportsIndex
 
-from darrm_opt.accounting.composition import is_composed_within, sums_as_written
+from darrm_opt.accounting.accounts import DECIDED, NAMES
+from darrm_opt.accounting.bounds import is_within
+from darrm_opt.accounting.composition import sums_as_written
 from darrm_opt.accounting.composition.optimal import checked_mechanisms
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
+from darrm_opt.accounting.total import checked_budget, total_of
 from darrm_opt.arguments import whole_number
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import BudgetExceeded, BudgetUnreadable, InvalidInput
@@ -77,15 +79,9 @@ class PrivacyBudget:
     """
 
     def __init__(self, budget: Privacy, accounting: Accounting = "best") -> None:
-        if not isinstance(budget, Privacy):
-            raise InvalidInput("budget", budget, "a Privacy(epsilon, delta)")
-        if budget.epsilon == math.inf:
-            raise InvalidInput(
-                "budget", budget, "a Privacy with a finite epsilon", "An infinite budget needs no accounting."
-            )
         if accounting not in ("best", "simple"):
             raise InvalidInput("accounting", accounting, "'best' or 'simple'")
-        self._budget = budget
+        self._budget = checked_budget(budget)
         self._accounting: Accounting = accounting
         self._events: Counter[Privacy] = Counter()
         self._lock = threading.Lock()
@@ -239,7 +235,11 @@ class PrivacyBudget:
 def _fits_budget(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
     if accounting == "best" and len(events) > 1:
         return False
-    return is_composed_within(events, budget, by_sums=accounting == "simple")
+    parts = [(ReleaseGuarantee(privacy=event), count) for event, count in events.items()]
+    effort = DECIDED._replace(only_within=budget.epsilon)
+    proofs = {"simple"} if accounting == "simple" else {"simple", "optimal"}
+    total = total_of(parts, budget.delta, effort=effort, skip=NAMES - proofs, enough=budget.epsilon)
+    return is_within(total.epsilon, budget.epsilon)
 
 
 def _to_record(privacy: Privacy) -> dict[str, Any]:

@@ -42,7 +42,6 @@ from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases, estimated_shift
 from darrm_opt.accounting.labels.composition import composed_epsilon
-from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
 from darrm_opt.accounting.sampled import sampled_accounts
 from darrm_opt.accounting.sampling import ALLOCATION, EACH_VOTER, Sampling
@@ -425,6 +424,17 @@ def exact_epsilon(
     return total_of(parts, total_delta, effort=effort, skip=NAMES - {"models", "bits"}).best.epsilon
 
 
+def checked_budget(budget: Privacy) -> Privacy:
+    """Return a total (ε, δ) that releases may cost together: a finite one."""
+    if not isinstance(budget, Privacy):
+        raise InvalidInput("budget", budget, "a Privacy(epsilon, delta)")
+    if budget.epsilon == math.inf:
+        raise InvalidInput(
+            "budget", budget, "a Privacy with a finite epsilon", "An infinite budget needs no accounting."
+        )
+    return budget
+
+
 def most_releases(
     released: Accountable | Released | Release,
     budget: Privacy,
@@ -463,7 +473,7 @@ def most_releases(
     >>> most_releases(solution, Privacy(2.7, 0.016)).queries >= 20
     True
     """
-    PrivacyBudget(budget)  # checks it
+    checked_budget(budget)
     refuse_samples(released, sampling)
     bounds: Callable[[int], Releases]
     if isinstance(released, Release | Solution | tuple):

@@ -10,13 +10,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 
-from darrm_opt.accounting.bounds import is_within
-from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
-from darrm_opt.accounting.composition.optimal import optimal_composition_of_sequence, optimal_delta_of_sequence
+from darrm_opt.accounting.composition.optimal import optimal_composition_of_sequence
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, TooMuchWork
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import as_written, check_arithmetic, decimal_above
@@ -68,26 +65,6 @@ def simple_composition(counts: Mapping[Privacy, int], delta: float) -> Privacy:
     if total_delta > as_written(delta):
         raise DeltaTooSmall(delta, float(total_delta), "the deltas of the releases add up")
     return Privacy(decimal_above(epsilon), delta)
-
-
-def is_composed_within(events: Counter[Privacy], total: Privacy, *, by_sums: bool = False) -> bool:
-    """Return whether releases of which each is (ε, δ)-DP are proved to fit in a total; ``by_sums``: by sums alone.
-
-    A decision needs δ at one ε, where `event_accounts` search for ε: a hundredth of the time.
-    """
-
-    def proved(claim: Callable[[], bool]) -> bool:
-        with suppress(DeltaTooSmall, TooMuchWork):  # it cannot hold, or takes too long to check
-            return claim()
-        return False
-
-    epsilon, delta = sums_as_written(events)
-    if epsilon <= as_written(total.epsilon) and delta <= as_written(total.delta):
-        return True
-    return not by_sums and (
-        proved(lambda: is_within(kov_composition_at_delta(events, total.delta).epsilon, total.epsilon))
-        or proved(lambda: is_within(optimal_delta_of_sequence(events, total.epsilon), total.delta))
-    )
 
 
 def sums_as_written(events: Mapping[Privacy, int]) -> tuple[Fraction, Fraction]:

@@ -238,8 +238,8 @@ def _boxes(i: IntArray, j: IntArray, side: float, h: float, orders: Array, famil
         low, high = np.minimum(low, losses[0][at[0, 1]]), np.maximum(high, losses[1][at[1, 0]])
         largest_p = np.maximum(largest_p, np.stack([p[at[1, 0], 0], q[at[0, 1], 1], another], axis=1))
     slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ rises and falls but for this
-    centre = tuple(family.least + side * (index + 0.5) for index in (i, j))
-    both = list(zip(family.bends(*centre), family.bends(centre[0] - h, centre[1] + h), strict=True))
+    x, y = (np.asarray(family.least + side * (index + 0.5), np.float64) for index in (i, j))
+    both = list(zip(family.bends(x, y), family.bends(x - h, y + h), strict=True))
     bends = [[(on_data[axis] - bent[axis], bent[axis]) for on_data, bent in both] for axis in range(2)]
     norms = side * h * math.sqrt(13), side * math.sqrt(2)
     weights = largest_p * (1 + family.charge)

@@ -27,7 +27,7 @@ from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
 from darrm_opt.accounting.total import cost
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.noise import Array
 
 MECHANISMS = {
@@ -240,6 +240,12 @@ def test_other_accountants_refuse_it(sampling: Sampling) -> None:
         as_pld(ONE, queries=5, sampling=sampling)
     with refused("sampling"):
         renyi_divergences(ONE, sampling, ORDERS)
+
+
+def test_one_release_costs_no_more_than_its_round() -> None:
+    for mechanism, delta in ((LaplaceMaximum(2, 3, 0.5), 5e-3), (NoisyMaximum(250, 3, 0.6), 1e-7)):
+        one, whole = (cost(mechanism, releases, delta, allocated(5)).epsilon for releases in (1, 5))
+        assert one <= whole < math.inf
 
 
 @for_each("mechanism", [NoisyMaximum(5, 3, 2.0), NoisyMaximum(4, 3, 3.0, threshold=2.0, check_sigma=3.0)])

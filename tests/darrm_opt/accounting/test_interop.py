@@ -331,6 +331,35 @@ def test_rdp_of_a_pure_epsilon_is_that_of_randomised_response(epsilon: float) ->
     assert np.all(bound[:2] <= log_sums[:2] / (orders[:2] - 1) * 1.1)
 
 
+def test_rdp_of_a_gamma_is_never_below_that_of_random_voters_and_near_the_worst() -> None:
+    """Pure voters that are fresh: all at random, one of them at the two ends of its ε; and the PLD says about as much."""
+    voter = 0.4
+    solution = solve(Problem(5, Privacy(voter), Privacy(0.35), 1))
+    orders, largest = np.array([1.5, 3.0, 20.0]), np.zeros(3)
+    bound = renyi_divergences(Release.of(solution), None, orders, fresh=True)
+    rng = np.random.default_rng(7)
+    end = 1 / (1 + math.exp(voter))  # a randomised response
+    for row in (*rng.uniform(0, 1, (20, 4)), *product((0.0, end, 1 - end, 1.0), repeat=4)):
+        for moved in (end, float(rng.uniform(0, math.exp(-voter)))):
+            pairs = []
+            for chance in (moved, min(moved * math.exp(voter), 1 - math.exp(-voter) * (1 - moved))):
+                ones = np.array([1.0])
+                for each in (*row, chance):
+                    ones = np.convolve(ones, [1 - each, each])
+                released = float(ones @ (1 + solution.noise.signed) / 2)
+                pairs.append(np.array([released, 1 - released]))
+            for p, q in (pairs, pairs[::-1]):
+                found = [math.log(float(np.sum(p**a * q ** (1 - a)))) / (a - 1) for a in orders]
+                largest = np.maximum(largest, found)
+    assert np.all(largest <= bound)
+    assert np.all(bound <= 1.5 * largest)
+    both = [
+        accountant.compose(as_event(solution, fresh=True), 20) for accountant in (rdp_accountant(), pld_accountant())
+    ]
+    by_rdp, by_pld = (each.get_epsilon(1e-4) for each in both)
+    assert by_pld <= by_rdp * (1 + 1e-3) <= 1.3 * by_pld
+
+
 def test_labels_join_dp_sgd_in_the_librarys_accountants() -> None:
     labels, step = (
         as_event(NoisyMaximum(250, 10, 40.0)),
@@ -352,8 +381,6 @@ def test_what_cannot_be_converted_is_refused() -> None:
         as_pld(SMALL, sampling=Sampling(20, 5, labels=3))
     with refused("sampling"):
         as_pld(SOLUTION, sampling=Sampling(20, 5))
-    with refused("released"):
-        rdp_accountant().compose(as_event(SOLUTION))
     with refused("neighbours"):
         pld_accountant(1e-3, "REPLACE_ONE").compose(as_event(SMALL, sampling=Sampling(20, 5)))
     fixed_size = as_event(SMALL, sampling=Sampling(20, 5, scheme="without-replacement"))

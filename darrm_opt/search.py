@@ -34,10 +34,7 @@ def largest_fitting(fits: Callable[[float], bool], low: float, high: float, prec
     >>> round(largest_fitting(lambda x: x * x <= 2, 0.0, 2.0), 9)
     1.414213562
     """
-    while high - low > precision * high + LEAST:
-        middle = low + (high - low) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return _narrowed(fits, low, high, precision)[0]
 
 
 def largest_fitting_from(
@@ -50,10 +47,26 @@ def largest_fitting_from(
     >>> round(largest_fitting_from(lambda x: x * x <= 2, 1e-3, 100.0), 9)
     1.414213562
     """
+    return largest_fitting(fits, *bracket(fits, first, most, 1.0), precision)
+
+
+def bracket(fits: Callable[[float], bool], first: float, most: float, precision: float) -> tuple[float, float]:
+    """Return a value that fits, or 0, and one that does not, or is ``most`` at least, as `largest_fitting_from` does.
+
+    >>> bracket(lambda x: x * x <= 2, 1.0, 100.0, 0.25)
+    (1.25, 1.5)
+    """
     low, high = 0.0, first
     while high < most and fits(high):
         low, high = high, 2 * high
-    return largest_fitting(fits, low, high, precision)
+    return _narrowed(fits, low, high, precision)
+
+
+def _narrowed(fits: Callable[[float], bool], low: float, high: float, precision: float) -> tuple[float, float]:
+    while high - low > precision * high + LEAST:
+        middle = low + (high - low) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low, high
 
 
 def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:

@@ -304,17 +304,17 @@ def _largest_count(
     widths = np.diff(ends)
     z = (ends[:-1, None] + widths[:, None] * nodes).ravel()
     dz = (widths[:, None] * shares).ravel()
-    counts = np.arange(K + 1)
-    # All cells with the same count share the same two functions of z: K + 1 rows serve every partition.
+    votes, table = np.maximum(cells.values, 0), np.zeros(cells.values.size)
+    counts, rows = np.unique(votes, return_inverse=True)
+    # All cells with the same count share the same two functions of z: at most K + 1 rows serve every partition.
     f = density(z[None, :] - rate * counts[:, None])  # by count: shape (K + 1, nodes)
     F = below(z[None, :] - rate * counts[:, None])
-    votes, table = np.maximum(cells.values, 0), np.zeros(cells.values.size)
     multiplicities = np.where(cells.values == ABSTENTION, 0, cells.multiplicities)
     lengths = np.diff(np.append(cells.starts, votes.size))
     for count in np.unique(cells.values[cells.values != ABSTENTION]).tolist():
         # A class is released near its own count: beyond, its noise is cut off.
         near = slice(*np.searchsorted(z, (rate * count - reach, rate * count + reach)).tolist())
-        density_here, chances = f[count, near] * dz[near], F[:, near]
+        density_here, chances = f[np.searchsorted(counts, count), near] * dz[near], F[:, near]
         of_count = np.flatnonzero(cells.values == count)
         # Cells of partitions with equally many counts, each class as often as others have its count.
         for length in np.unique(lengths[cells.owners[of_count]]).tolist():
@@ -325,7 +325,7 @@ def _largest_count(
                 product = np.ones((chosen.size, density_here.size))
                 for row in cells.starts[cells.owners[chosen]] + np.arange(length)[:, None]:
                     times = multiplicities[row] - (row == chosen)
-                    factors = chances[votes[row]]
+                    factors = chances[rows[row]]
                     factors[times == 0] = 1.0
                     several = np.flatnonzero(times > 1)
                     factors[several] **= times[several, None]

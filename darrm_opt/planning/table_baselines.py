@@ -31,7 +31,7 @@ from darrm_opt.mechanisms.vote_noise import checked_table
 from darrm_opt.noise import Array
 from darrm_opt.planning.question import end_of, remaining, stop_at
 from darrm_opt.problem import Privacy, Problem, VoterGroup
-from darrm_opt.search import largest_fitting_from
+from darrm_opt.search import bracket, largest_fitting, largest_fitting_from
 from darrm_opt.tables.certificate import certify_table
 from darrm_opt.tables.corners import corners_of
 from darrm_opt.tables.groups import cells_of, compositions, group_cells
@@ -61,6 +61,9 @@ MAX_SUBSAMPLES = 200
 
 EDGE_PRECISION = 1e-5
 """Relative precision of a rate of voters that are not private: a utility then shows the digits of the best rate's."""
+
+NEAR_RATE, WORST_EDGES = 1 / 8, 2
+"""Relative precision from which on a search for a rate looks at few edges alone, and how many of each table it does."""
 
 MAX_EDGE_RATE = 2000.0
 """Largest rate of voters that are not private: beyond it the plurality is released as it is."""
@@ -157,7 +160,7 @@ def calibrate_mechanism(problem: Problem, name: str, *, precision: float = EDGE_
             "abstention", problem.abstention, "a problem without abstention", "These mechanisms always release a class."
         )
     cells = partition_cells(problem)
-    rate = _largest_edge_rate(problem, lambda rate: law(cells, rate), precision)
+    rate = _largest_edge_rate(problem, law, precision)
     return rate, _certified(problem, law(cells, rate))
 
 
@@ -171,9 +174,9 @@ def calibrate_confident(problem: Problem, utility: Callable[[Table], float]) -> 
     cells, found = partition_cells(problem), []
     for threshold in sorted({problem.K * share for share in THRESHOLDS}):
         for check_share in CHECK_SHARES:
-            table = partial(checked_table, cells, threshold=threshold, check_share=check_share)
-            rate = _largest_edge_rate(problem, table, 1e-4)
-            found.append((rate, _certified(problem, table(rate))))
+            law = partial(checked_table, threshold=threshold, check_share=check_share)
+            rate = _largest_edge_rate(problem, law, 1e-4)
+            found.append((rate, _certified(problem, law(cells, rate))))
     return max(found, key=lambda one: utility(one[1]))
 
 
@@ -182,19 +185,39 @@ def _certified(problem: Problem, values: Array) -> Table:
     return certify_table(problem, Table.normalised(cells_of(problem), values))[0]
 
 
-def _largest_edge_rate(problem: Problem, table: Callable[[float], Array], precision: float) -> float:
+def _largest_edge_rate(problem: Problem, law: TableLaw, precision: float) -> float:
     """Return the rate, to a relative precision from below, up to which a mechanism is private, in floating point."""
     cells, target = partition_cells(problem), problem.strictest.target
     c = math.exp(target.epsilon)
 
-    def fits(rate: float) -> bool:
-        x = table(rate)
-        outputs = cells.sizes * np.maximum(x[cells.left] - c * x[cells.right], 0.0)
-        return float(outputs.sum(axis=1).max(initial=0.0)) <= target.delta + ROUNDING
+    def excess(rate: float, part: Histograms, places: Index, edges: Index) -> Array:
+        x = law(part, rate)
+        left, right = (np.searchsorted(places, side[edges]) for side in (cells.left, cells.right))
+        outputs = cells.sizes[edges] * np.maximum(x[left] - c * x[right], 0.0)
+        return np.asarray(outputs.sum(axis=1) - (target.delta + ROUNDING))
 
-    # From where many of these mechanisms are private by their noise alone.
-    first = max(target.epsilon / (2 * problem.affected), 1e-3)
-    return largest_fitting_from(fits, first, MAX_EDGE_RATE, precision)
+    whole = cells, np.arange(len(cells.owners)), np.arange(len(cells.sizes))
+    worst: Index = np.empty(0, dtype=np.intp)
+
+    def fits(rate: float) -> bool:
+        nonlocal worst
+        beyond = excess(rate, *whole)
+        worst = np.union1d(worst, np.argsort(-beyond, kind="stable")[:WORST_EDGES])
+        return bool(beyond.max() <= 0)
+
+    def fits_alone(some: tuple[Histograms, Index, Index], rate: float) -> bool:
+        return bool(excess(rate, *some).max() <= 0)
+
+    # From where many of these mechanisms are private by their noise alone. Few edges decide: once the rate is nearly
+    # known, the search goes on with those alone, and looks at all of them where it ends.
+    low, high = bracket(fits, max(target.epsilon / (2 * problem.affected), 1e-3), MAX_EDGE_RATE, NEAR_RATE)
+    while True:
+        ends = np.stack([cells.left[worst], cells.right[worst]])
+        alone = *cells.part(cells.owners[ends[:, cells.sizes[worst] > 0]]), worst
+        rate = largest_fitting(partial(fits_alone, alone), low, high, precision)
+        known = len(worst)
+        if fits(rate) or len(worst) == known:  # if none is new, rounding alone tells the table from its part
+            return rate
 
 
 def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:

@@ -264,6 +264,16 @@ class Histograms(Cells):
             packed[:, row, : len(edge)] = np.array(edge).T
         return _read_only(packed[0]), _read_only(packed[1]), _read_only(packed[2])
 
+    def part(self, owners: Index) -> tuple[Histograms, Index]:
+        """Return the cells of some partitions alone, and their places among those of all, increasing."""
+        chosen = np.unique(owners)
+        places = np.flatnonzero(np.isin(self.owners, chosen))
+        of_part = np.searchsorted(chosen, self.owners[places])
+        starts = np.searchsorted(of_part, np.arange(chosen.size))
+        partitions = tuple(self.partitions[owner] for owner in chosen.tolist())
+        shape = (self.K, self.classes, self.affected, self.abstention)
+        return Histograms(*shape, partitions, self.values[places], self.multiplicities[places], of_part, starts), places
+
     @property
     def strict(self) -> NDArray[np.bool_]:
         """Whether one class alone has the largest count, shape (partitions,)."""

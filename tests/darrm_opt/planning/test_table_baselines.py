@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -15,15 +16,16 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
-from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, gaussian_table, laplace_table
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, checked_table, gaussian_table, laplace_table
 from darrm_opt.noise import Array
 from darrm_opt.planning import table_baselines as module
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.table_baselines import subsampled, table_baselines
 from darrm_opt.problem import Problem, as_group
+from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
-from darrm_opt.tables.problem import Histograms, histograms
+from darrm_opt.tables.problem import Histograms, histograms, partition_cells
 from darrm_opt.tables.solver import solve_table
 
 
@@ -151,6 +153,53 @@ def test_the_time_limit_ends_the_search_for_a_subsample(monkeypatch: pytest.Monk
     assert len(tried) <= 5
     assert {option.name for option in found.options} == {"optimal", "one_voter", "subsampling"}
     assert any("time limit" in warning for warning in found.warnings)
+
+
+ALIKE = [
+    Problem(5, Privacy(math.inf), Privacy(1.0, 1e-5), 1, classes=3),
+    Problem(12, Privacy(math.inf), Privacy(0.3), 1, classes=3),
+    Problem(20, Privacy(math.inf), Privacy(2.0, 1e-3), 2, classes=3),
+    Problem(9, Privacy(math.inf), Privacy(5.0, 1e-9), 1, classes=4),
+    Problem(10, Privacy(math.inf), Privacy(1.0, 1e-6), 1, classes=3, abstention=True),
+]
+
+
+def laws(problem: Problem) -> dict[str, module.TableLaw]:
+    checked = partial(checked_table, threshold=problem.K / 2, check_share=0.5)
+    return {"checked": checked} if problem.abstention else module.tables()
+
+
+@for_each("problem", ALIKE)
+def test_few_edges_find_the_rate_that_all_of_them_find(problem: Problem) -> None:
+    cells, target = partition_cells(problem), problem.strictest.target
+    looked_at: list[int] = []
+    for law in laws(problem).values():
+
+        def counted(some: Histograms, rate: float, law: module.TableLaw = law) -> Array:
+            looked_at.append(len(some.partitions))
+            return law(some, rate)
+
+        def fits(rate: float, law: module.TableLaw = law) -> bool:
+            x = law(cells, rate)
+            beyond = cells.sizes * np.maximum(x[cells.left] - math.exp(target.epsilon) * x[cells.right], 0.0)
+            return float(beyond.sum(axis=1).max()) <= target.delta + module.ROUNDING
+
+        first = max(target.epsilon / (2 * problem.affected), 1e-3)
+        expected = largest_fitting_from(fits, first, module.MAX_EDGE_RATE, module.EDGE_PRECISION)
+        assert module._largest_edge_rate(problem, counted, module.EDGE_PRECISION) == expected
+    if problem.K == 20:  # fewer voters have hardly more partitions than the edges looked at
+        assert looked_at.count(len(cells.partitions)) < len(looked_at) / 2
+
+
+@for_each("problem", ALIKE)
+def test_some_partitions_have_the_law_of_all(problem: Problem) -> None:
+    cells = partition_cells(problem)
+    part, places = cells.part(np.array([len(cells.partitions) - 1, 0, 2, 2]))
+    assert part.partitions == (cells.partitions[0], cells.partitions[2], cells.partitions[-1])
+    assert part.starts.tolist() == [0, *(np.flatnonzero(np.diff(part.owners)) + 1).tolist()]
+    for law in laws(problem).values():
+        for rate in (0.0, 0.05, 0.7):
+            assert law(part, rate) == pytest.approx(law(cells, rate)[places], abs=1e-15)
 
 
 @for_each(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.18), (2.0, 4.425)])

@@ -131,7 +131,7 @@ class Curve(NeedsGamma):
     def record_of(self, answer: ErrorCurves) -> dict[str, Any]:
         """Return the curves as plain data."""
         names = ("id", "objective", "shape", "status", "nearest", "warnings")
-        said = {name: self.found[name] for name in names}
+        said = {} if self.found is None else {name: self.found[name] for name in names}
         return {**said, "cached": True, **answer.record(), "left_out": answer.left_out}
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:

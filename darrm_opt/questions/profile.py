@@ -106,12 +106,11 @@ class Profile(NeedsGamma):
 
     def record_of(self, answer: VerifiedProfile) -> dict[str, Any]:
         """Return the profile as plain data."""
-        if self.gamma is None:
-            said = {name: self.found[name] for name in ("id", "problem", "nearest", "warnings")}
-        else:
-            problem, noise = self.given()
-            said = {"id": None, "problem": problem_record(problem), "nearest": None}
-            said["warnings"] = list(problem.warnings(noise.values.tolist()))
+        problem, names = self.problem(), ("id", "problem", "nearest", "warnings")
+        said: dict[str, Any] = {"id": None, "problem": problem_record(problem), "nearest": None}
+        said["warnings"] = list(problem.warnings(answer.noise.values.tolist()))
+        if self.found is not None:
+            said = {name: self.found[name] for name in names}
         arrays = {"gamma": answer.noise.values, "epsilon": answer.epsilons}
         arrays |= {"delta": answer.deltas, "attained": answer.attained}
         return said | {name: array.tolist() for name, array in arrays.items()}

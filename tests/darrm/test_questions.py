@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from support.live import Ruled, serving
 from support.patient import patient
 
 from api.app import create_app
-from darrm_client import DarrmClient
+from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Problem, solve
-from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
+from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.record import solution_record
 
@@ -25,8 +28,28 @@ VOTERS: dict[str, Any] = {"K": 3, "m": 1, "epsilon": 0.5}
 
 TOTAL: dict[str, Any] = {"total_epsilon": 2.0, "total_delta": 1e-5}
 
+NOTHING = [0.0, 0.0, 0.0, 0.0]
+"""γ that is private for anything, and of use for nothing."""
+
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # path, fields; a change that is refused; a change of the answer that is a lie
+    "verify": ("verify", {**VOTERS, "gamma": NOTHING}, {"gamma": [0.1, 0.2, 0.3]}, {"private": False}),
+    "curve": (
+        "error-curve",
+        {**VOTERS, "points": 5},
+        {"objective": "tau"},
+        {"curves": {"optimal": {"gamma": [1.0] * 4}}},
+    ),
+    "tradeoff": ("tradeoff", {"K": 3, "epsilon": 0.5, "ms": [1.0]}, {"m_from": 1.0}, {"points": []}),
+    "tradeoff of targets": (
+        "tradeoff",
+        {"K": 3, "epsilon": 0.5, "target_epsilons": [0.5], "baselines": ["subsampling"]},
+        {"ms": [1.0]},
+        {"utility": [1.0]},
+    ),
+    "least": ("least", {"K": 3, "epsilon": 0.5, "utility": 0.9}, {"m": 2.0}, {"value": 9.9}),
+    "profile": ("profile", {**VOTERS, "epsilons": [0.0, 0.3]}, {"objective": "histogram(1,2)"}, {"gamma": [1.0] * 4}),
+    "profile γ": ("profile", {**VOTERS, "gamma": NOTHING, "points": 3}, {"gamma": [2.0]}, {"gamma": [1.0] * 4}),
     "plan": ("plan", {**TOTAL, "K": 3, "epsilon": "inf", "affected": 1, "queries": 2}, {"price": -1.0}, {"queries": 3}),
     "plan of classes": (
         "plan",
@@ -71,27 +94,59 @@ def test_a_question_has_one_answer_at_every_door(service: TestClient, table: str
     kind = QUESTIONS[path]
     asked = kind.of(fields)
     assert kind.of(json.loads(json.dumps(asked.record()))) == asked
-    told = service.post(f"/v1/{path}", json=fields).json()
-    if "groups" not in fields:
-        assert service.get(f"/v1/{path}", params=fields).json() == told
+    told = _known(service.post(f"/v1/{path}", json=fields).json())
+    if "groups" not in fields and kind.by_query:
+        query = {each: ",".join(map(str, one)) if isinstance(one, list) else one for each, one in fields.items()}
+        assert _known(service.get(f"/v1/{path}", params=query).json()) == told
     remote = Ruled(lambda _method, path, body: (200, service.post(path, json=body).json()))
     liar = Ruled(lambda _method, _path, _body: (200, told | lie))
     with serving(remote) as url, DarrmClient(url) as client, DarrmClient(table) as file:
-        records = [_plain(asked, each.ask(asked)) for each in (client, file)]
-        assert records[0] == records[1]
+        records = [_plain(asked, client.ask(asked))]
+        if kind.solves and not asked.designs():
+            with pytest.raises(AnswerNotFound):
+                file.ask(asked)
+        else:
+            assert _plain(asked, file.ask(asked)) == records[0]
         assert {each: _given(told[each]) for each in records[0]} == records[0]
         with pytest.raises(InvalidInput):
             client.ask(kind.of(fields | wrong))
     with serving(liar) as url, DarrmClient(url) as client, pytest.raises(DarrmError) as caught:
         client.ask(asked)
-    assert isinstance(caught.value, VerificationFailed) or lie.get("gamma")  # a γ that is not private is refuted
+    assert isinstance(caught.value, VerificationFailed | NotPrivate)
     refused = service.post(f"/v1/{path}", json=fields | wrong)
     assert (refused.status_code, refused.json()["field"]) == (422, next(iter(wrong)))
 
 
+@pytest.mark.parametrize("name", [name for name in ASKED if QUESTIONS[ASKED[name][0]].table])
+def test_an_answer_that_is_a_table_is_exported_as_its_columns(service: TestClient, name: str) -> None:
+    path, fields, _, _ = ASKED[name]
+    asked = QUESTIONS[path].of(fields)
+    columns = asked.columns(service.post(f"/v1/{path}", json=fields).json())
+    lines = service.post(f"/v1/{path}", json=fields, headers={"accept": "text/csv"}).text.splitlines()
+    assert [*csv.reader(lines)] == [
+        [*columns],
+        *(["" if each is None else str(each) for each in row] for row in zip(*columns.values(), strict=True)),
+    ]
+    content = service.post(f"/v1/{path}", json=fields, headers={"accept": "application/x-npz"}).content
+    with np.load(io.BytesIO(content)) as arrays:
+        assert set(arrays.files) == {"record", *columns}
+
+
+@pytest.mark.parametrize("name", ["curve", "tradeoff", "least", "profile"])
+def test_designs_are_stored_and_needed_where_nothing_is_solved(service: TestClient, name: str) -> None:
+    path, fields, _, _ = ASKED[name]
+    asked, told = QUESTIONS[path].of(fields), service.post(f"/v1/{path}", json=fields).json()
+    stored = [part["id"] for _, part in asked.parts(told)] or [told["id"]]
+    assert [service.get(f"/v1/gamma/{id}").status_code for id in stored] == [200] * len(stored)
+    assert all(part["cached"] for _, part in asked.parts(told)) or not asked.designs()
+    with TestClient(create_app(patient(solve="off"))) as closed:
+        refused = closed.post(f"/v1/{path}", json=fields)
+    assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (404, "not-stored")
+
+
 def _plain(asked: Any, answer: Any) -> dict[str, Any]:
     """Return an answer as plain data, without what an offline table does not say."""
-    record = json.loads(json.dumps(asked.canonical().record_of(answer)))
+    record = _known(asked.canonical().record_of(answer))
     if "options" in record:  # a client keeps what was proved, and not why an option does not fit
         record = {each: record[each] for each in ("queries", "total", "verdict", "advice", "warnings")}
     return dict(_given(record))
@@ -101,4 +156,9 @@ def _given(value: Any) -> Any:
     """Return plain data without what is null."""
     if isinstance(value, dict):
         return {name: _given(one) for name, one in value.items() if one is not None}
-    return value
+    return [*map(_given, value)] if isinstance(value, list) else value
+
+
+def _known(value: Any) -> Any:
+    """Return plain data as if all of its designs had been stored before."""
+    return json.loads(json.dumps(value).replace('"cached": false', '"cached": true'))

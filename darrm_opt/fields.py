@@ -378,7 +378,7 @@ _DECLARED = (
     _field("utility", "Wanted share of the noiseless utility; or give agreement", "real", "(0, 1]", noun="a share"),
     _field(
         "agreement",
-        "Wanted chance that the released bit is the majority [probability], under the objective's prior; the objective "
+        "Wanted chance that the released bit is the majority [probability], under the prior; the objective "
         "is then taken with that measure",
         "real",
         "(0.5, 1]",

@@ -36,6 +36,7 @@ EXTRAS = {
     "pydantic": ("pydantic", "serve"),
     "pydantic_settings": ("pydantic-settings", "serve"),
     "rich": ("rich", "cli"),
+    "shtab": ("shtab", "cli"),
     "scipy": ("scipy", "plurality"),
     "sklearn": ("scikit-learn", "sklearn"),
     "sqlalchemy": ("SQLAlchemy", "store"),

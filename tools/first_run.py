@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from api.server.run import listen, prepare, serve, url_of
-from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, report_errors, say
+from darrm.cli.output import ExitCode, answer, fail, prepare_streams, report_errors, say
 from darrm.cli.parameters import number
 from darrm.cli.parser import HELP, Command, CommandOption, UsageError, parse, verb_help
 from darrm.cli.verbs.serve import HOST, PORT
@@ -82,7 +82,7 @@ if __name__ == "__main__":
     prepare_streams()
     _command = Command.of(first_run)
     if any(word in HELP for word in sys.argv[1:]):
-        answer(verb_help("tools.first_run", _command, EXIT_CODES, program="python -m"))
+        answer(verb_help("tools.first_run", _command, full=True, program="python -m"))
         sys.exit(ExitCode.DONE)
     try:
         _values = parse(sys.argv[1:], _command.parameters)

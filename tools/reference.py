@@ -10,6 +10,7 @@ from typing import Any
 
 from darrm.cli import EXAMPLES, GROUPS, load
 from darrm.cli.output import ExitCode
+from darrm.cli.parameters import sampling_page
 from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, Parameter
 from tools.openapi import openapi_text
 
@@ -20,14 +21,15 @@ def commands() -> str:
         "# The command line",
         "",
         "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts,",
-        "`darrm --version` the version, `darrm completion SHELL` a script for completion in bash, zsh or fish. With",
-        "`--json`, which every command but `completion` has, the answer is JSON on stdout, and everything else goes to",
-        "stderr.",
+        "`darrm help COMMAND` says all of it, `darrm --version` prints the version, and",
+        "`darrm --print-completion SHELL` a script for completion in bash, zsh, tcsh, fish or powershell. With",
+        "`--json`, which every command has but `mcp`, the answer is JSON on stdout, and all else goes to stderr.",
         "",
         "| exit code | meaning |",
         "|---|---|",
         *(f"| {code:d} | {code.meaning} |" for code in ExitCode),
     ]
+    lines += ["", "## Samples", "", "```text", sampling_page(), "```"]
     for title, names in GROUPS.items():
         lines += ["", f"## {title}"]
         for name in names:

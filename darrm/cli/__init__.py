@@ -31,45 +31,98 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    from darrm.cli.output import EXIT_CODES, ExitCode, answer, fail, prepare_streams, report_errors, say
-    from darrm.cli.parser import HELP, Command, UsageError, group_help, parse, parse_verb, program_help, verb_help
+    from darrm.cli.output import ExitCode, answer, fail, prepare_streams, report_errors, say
+    from darrm.cli.parser import Command, UsageError, parse, parse_verb
 
     prepare_streams()
     with report_errors():
-        if not words or words[0] in HELP:
-            groups = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}
-            # Help that was asked for is an answer; help in place of an answer goes to stderr, so that a pipe gets
-            # nothing.
-            (answer if words else say)(program_help(SUMMARY, groups, EXIT_CODES))
-            sys.exit(ExitCode.DONE if words else ExitCode.BAD_INPUT)
-        if words[0] == "--version":
-            from darrm_opt._version import __version__
-
-            answer(f"darrm {__version__}")
-            sys.exit(ExitCode.DONE)
+        if not words:  # so that a pipe gets nothing in place of an answer
+            say(_help_of_all())
+            sys.exit(ExitCode.BAD_INPUT)
         # Before the search for a verb, which would suggest one that is spelled like it.
         for old in (words[0], " ".join(words[:2])):
             if old in RENAMED:
                 fail(f"No such command {old!r}: it is now darrm {RENAMED[old]}.", ExitCode.BAD_INPUT)
         try:
+            if (page := _page(words)) is not None:
+                answer(page.rstrip())
+                sys.exit(ExitCode.DONE)
             name, rest = parse_verb(words, VERBS)
             if name not in VERBS:
-                verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
-                (answer if rest else say)(group_help(name, verbs, EXIT_CODES))
-                sys.exit(ExitCode.DONE if rest else ExitCode.BAD_INPUT)
+                say(_help_of_group(name))
+                sys.exit(ExitCode.BAD_INPUT)
             # Before the verb is loaded, as NumPy reads it on import.
             if name not in MATRIX_VERBS:
                 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             command = Command.of(load(name))
-            # Anywhere on the line: who asks for help need not get the options right first.
-            if any(word in HELP for word in rest):
-                answer(verb_help(name, command, EXIT_CODES, EXAMPLES[name]))
-                sys.exit(ExitCode.DONE)
             values = parse(rest, command.parameters)
         except UsageError as err:
             fail(str(err), ExitCode.BAD_INPUT)
         command.call(values)
     sys.exit(ExitCode.DONE)
+
+
+def _page(words: list[str]) -> str | None:
+    """Return what is printed where no verb is to run: help, the version, or a script for completion."""
+    from darrm.cli.parser import HELP, Command
+
+    if words[0] == "--version":
+        from darrm_opt._version import __version__
+
+        return f"darrm {__version__}"
+    if words[0] == "--print-completion":
+        from darrm.cli.completion import script
+
+        return script(words[1:], {name: Command.of(load(name)) for name in VERBS}, TOPICS)
+    if words == ["help"] or words[0] in HELP:
+        return _help_of_all()
+    # Anywhere on the line: who asks for help need not get the options right first.
+    return _help_of(words) if words[0] == "help" or any(word in HELP for word in words) else None
+
+
+def _help_of(words: list[str]) -> str:
+    """Return the help of a verb, in full behind ``help``, of a group of verbs, or a topic."""
+    from darrm.cli.parser import Command, parse_verb, verb_help
+
+    full = words[0] == "help"
+    if full and words[1] in TOPICS:
+        return _topic(words[1])
+    name, _ = parse_verb(words[full:], VERBS)
+    return verb_help(name, Command.of(load(name)), EXAMPLES[name], full=full) if name in VERBS else _help_of_group(name)
+
+
+def _help_of_all() -> str:
+    from darrm.cli import parser
+
+    panels = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}
+    panels["Options"] = {
+        "--version": "Print the version and exit.",
+        "--print-completion SHELL": "Print a script for completion in bash, zsh, tcsh, fish or powershell.",
+        "-h, --help": "Show this message, or the help of a command.",
+    }
+    usage = "darrm COMMAND [OPTIONS] [ARGUMENTS]\n       darrm COMMAND --help\n       darrm help [COMMAND|TOPIC]"
+    return parser.listing_help(usage, SUMMARY, panels, parser.TOPICS).rstrip()
+
+
+def _help_of_group(name: str) -> str:
+    from darrm.cli import parser
+
+    verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
+    return parser.listing_help(f"darrm {name} COMMAND [OPTIONS]", "", {"Commands": verbs}, parser.TOPICS).rstrip()
+
+
+TOPICS = ("exit-codes", "sampling")
+"""Pages of the help that are about no verb."""
+
+
+def _topic(name: str) -> str:
+    if name == "exit-codes":
+        from darrm.cli.output import EXIT_CODES
+
+        return EXIT_CODES
+    from darrm.cli.parameters import sampling_page
+
+    return sampling_page()
 
 
 GROUPS = {
@@ -83,13 +136,11 @@ GROUPS = {
         "cache ls",
         "cache tag",
         "cache check",
-        "cache prune",
         "cache rm",
         "export",
         "import",
     ),
     "Reproduce the papers": ("reproduce",),
-    "This command": ("completion",),
 }
 """Names of the verbs by topic, in the order of the help. A name of two words is a subcommand."""
 
@@ -144,12 +195,10 @@ EXAMPLES = {
     "cache ls": ("darrm cache ls --K 11 --tag round-2", "darrm cache ls --count"),
     "cache tag": ("darrm cache tag ID round-2", "darrm cache tag ID round-2 --remove"),
     "cache check": ("darrm cache check --url sqlite:///answers.sqlite",),
-    "cache prune": ("darrm cache prune --days 7 --prove",),
-    "cache rm": ("darrm cache rm --megabytes 500", "darrm cache rm --days 365"),
+    "cache rm": ("darrm cache rm --megabytes 500 --days 365", "darrm cache rm --defective --prove"),
     "export": ("darrm export --output answers.parquet",),
     "import": ("darrm import answers.parquet",),
     "reproduce": ("darrm reproduce --list", "darrm reproduce table-1 --quick --output figures"),
-    "completion": ('eval "$(darrm completion bash)"', "darrm completion fish > ~/.config/fish/completions/darrm.fish"),
 }
 """Commands that a verb's help shows."""
 
@@ -173,6 +222,8 @@ RENAMED = {
     "least": "solve --least",
     "teach": "reproduce dpbag-teachers",
     "cache stats": "cache ls --count",
+    "cache prune": "cache rm --defective",
+    "completion": "--print-completion",
     "cache migrate": "cache check --migrate",
 }
 """What to type in place of earlier verbs."""

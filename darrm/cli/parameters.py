@@ -14,7 +14,7 @@ from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import option_of
-from darrm.cli.parser import EVERY_COMMAND, CommandOption, Text
+from darrm.cli.parser import ADVANCED, EVERY_COMMAND, CommandOption, Text
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
@@ -53,7 +53,7 @@ def _declared(name: str) -> Field:
 
 def meaning_of_fresh() -> str:
     """Return what --fresh means."""
-    return _declared("fresh").description
+    return f"Voters draw new randomness for every query. {_declared('fresh').description}"
 
 
 AsJson = Annotated[
@@ -70,7 +70,8 @@ MissingVotes = Annotated[
         "What a missing vote (an empty cell, NaN, null) becomes: evenly, a vote for each class in turn, or class, "
         "one for the last class, which is then the mechanism's class for none; with ,value=-1 for -1 too.",
         "evenly|class[,value=N]",
-        otherwise="refused",
+        ADVANCED,
+        "refused",
     ),
 ]
 
@@ -151,7 +152,7 @@ class VoterOptions:
             "--profile-points",
             "How many points are chosen from a curve.",
             "COUNT",
-            PROBLEM,
+            ADVANCED,
             "5, and 9 where several queries are asked of models trained once",
         ),
     ] = None
@@ -201,7 +202,7 @@ class ProblemOptions(VoterOptions):
     m: Annotated[str | None, declared_option("m", PROBLEM)] = None
     target_epsilon: Annotated[str | None, declared_option("target_epsilon", PROBLEM)] = None
     delta: Annotated[str | None, declared_option("delta", PROBLEM, "1 − (1−Δ)^m")] = None
-    targets: Annotated[str | None, declared_option("targets", PROBLEM)] = None
+    targets: Annotated[str | None, declared_option("targets", ADVANCED)] = None
 
     def several_targets(self) -> Privacy | None:
         """Return the targets where several are typed, in place of the others."""
@@ -260,7 +261,7 @@ class ProblemOptions(VoterOptions):
         return profile_problem(*numbers, points, targets)
 
 
-Method = Annotated[str, declared_option("method", _DESIGN, values=methods)]
+Method = Annotated[str, declared_option("method", ADVANCED, values=methods)]
 
 
 @dataclass(frozen=True)
@@ -270,15 +271,15 @@ class DesignOptions:
     prior: Annotated[
         str, CommandOption("--prior", lambda: f"How votes fall, as γ is best for: {objectives()}.", "TEXT", _DESIGN)
     ] = "rectangular"
-    shape: Annotated[str, declared_option("shape", _DESIGN, values=shapes)] = "free"
-    backend: Annotated[str, declared_option("backend", _DESIGN, values=backends)] = "highs"
-    time_limit: Annotated[str | None, declared_option("time_limit", _DESIGN)] = None
+    shape: Annotated[str, declared_option("shape", ADVANCED, values=shapes)] = "free"
+    backend: Annotated[str, declared_option("backend", ADVANCED, values=backends)] = "highs"
+    time_limit: Annotated[str | None, declared_option("time_limit", ADVANCED)] = None
     cache: Annotated[
         bool | None,
         CommandOption(
             "--cache/--no-cache",
             "Store answers, and look them up.",
-            panel=_DESIGN,
+            panel=ADVANCED,
             otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
         ),
     ] = None
@@ -296,7 +297,7 @@ BagsOption = Annotated[
         "Where each voter is a model trained on a random subsample: records and how many are drawn for one model, as "
         "in n=10000,size=20; perhaps draw=without-replacement or draw=disjoint.",
         "n=…,size=…",
-        PROBLEM,
+        ADVANCED,
         "every voter sees what it sees for certain",
     ),
 ]
@@ -351,22 +352,36 @@ def schemes() -> str:
     return ", ".join(get_args(Scheme))
 
 
-def how_drawn() -> str:
-    """Return what --sampling says: one function, so that it is one option in every command."""
-    return (
-        f"How they are drawn: {schemes()}; perhaps with neighbours=add-remove or replace-one, and with labels, how "
-        "many one sample serves (tokens of a text), as in poisson,labels=20. Without --sample, random-allocation says "
-        "in how many queries of how many each record is: random-allocation,among=100,times=1."
-    )
+def sampling_page() -> str:
+    """Return the help about --sampling."""
+    from darrm_opt.accounting import sampling
+
+    listed = [line for line in (sampling.__doc__ or "").splitlines() if line.startswith("    ")]
+    return "\n".join([_SAMPLING, *listed])
+
+
+_SAMPLING = """--sampling SCHEME[,NAME=VALUE,…] says how the --records of every query are drawn: --sample of them, anew.
+
+neighbours   add-remove (the default where each record has a coin of its own) or replace-one
+labels       how many labels one sample serves, such as the tokens of a text: poisson,labels=20
+among,times  with random-allocation, in place of --sample: random-allocation,among=100,times=1
+
+Schemes:
+"""
 
 
 @dataclass(frozen=True)
 class SampleOptions:
     """How the records of every query are drawn anew, as typed."""
 
-    records: Annotated[str | None, declared_option("records", QUERIES, "every record is in every query")] = None
-    sample: Annotated[str | None, declared_option("sample", QUERIES)] = None
-    sampling: Annotated[str | None, CommandOption("--sampling", how_drawn, "SCHEME[,…]", QUERIES, "poisson")] = None
+    records: Annotated[str | None, declared_option("records", ADVANCED, "every record is in every query")] = None
+    sample: Annotated[str | None, declared_option("sample", ADVANCED)] = None
+    sampling: Annotated[
+        str | None,
+        CommandOption(
+            "--sampling", "How they are drawn: see `darrm help sampling`.", "SCHEME[,…]", ADVANCED, "poisson"
+        ),
+    ] = None
 
     def as_sampling(self) -> Sampling | None:
         """Return the sampling that was typed; None for nothing.
@@ -424,8 +439,8 @@ class WorthOptions:
         ),
     ] = None
     missing: MissingVotes = None
-    ties: Annotated[str, declared_option("ties", VOTES, values="excluded|any")] = "excluded"
-    price: Annotated[str, declared_option("price", VOTES)] = "0"
+    ties: Annotated[str, declared_option("ties", ADVANCED, values="excluded|any")] = "excluded"
+    price: Annotated[str, declared_option("price", ADVANCED)] = "0"
 
 
 @dataclass(frozen=True)
@@ -513,7 +528,7 @@ class TableOptions(WorthOptions, GroupOptions):
     """What makes a design a table: groups of voters, more classes, abstention; as typed."""
 
     classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
-    abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=PROBLEM)] = (
+    abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=ADVANCED)] = (
         False
     )
 

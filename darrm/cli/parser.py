@@ -4,15 +4,23 @@ A verb is a function; each parameter is annotated with a `CommandOption` or an `
 *group*, a dataclass whose fields are annotated so (``asked: ProblemOptions``). All values are text or truth values:
 what the text means is for the core to say, in the same words for every way in.
 
-Why not argparse or Typer: docs/dependencies.md.
+argparse writes the help texts, and shtab the completion from it; it does not read the words: docs/dependencies.md.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+ADVANCED = "Advanced"
+"""Panel of options that few need: last, and by their names alone in the short help."""
 
 EVERY_COMMAND = "Every command"
 """Panel of what every command has, and the page about commands says once."""
@@ -91,9 +99,15 @@ class Command(NamedTuple):
         }
         parameters = []
         for name, parameter in signature.items():
-            members = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {name: parameter}
+            if name not in groups:
+                parameters.append(Parameter(name, parameter.annotation.__metadata__[0], parameter.default))
+                continue
+            hints: dict[str, Any] = {}
+            for base in reversed(groups[name].__mro__):  # each read where it was written
+                hints |= inspect.get_annotations(base, eval_str=True)
             parameters += [
-                Parameter(member, field.annotation.__metadata__[0], field.default) for member, field in members.items()
+                Parameter(field.name, hints[field.name].__metadata__[0], field.default)
+                for field in fields(groups[name])
             ]
         return cls(verb, tuple(parameters), groups)
 
@@ -186,36 +200,94 @@ def parse_verb(words: Sequence[str], verbs: Sequence[str]) -> tuple[str, Sequenc
     return f"{word} {rest[0]}", rest[1:]
 
 
-def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] = (), *, program: str = "darrm") -> str:
-    """Return the help text of a verb, as wide as the terminal but for its examples."""
+def verb_help(
+    name: str, command: Command, examples: Sequence[str] = (), *, full: bool = False, program: str = "darrm"
+) -> str:
+    """Return the help text of a verb: in short, or with all that is said of it and of its options."""
+    text = inspect.getdoc(command.verb) or ""
+    shown = [_fill(text if full else text.partition("\n\n")[0])]
+    if examples:
+        shown.append("\n".join(["examples:", *(f"  {example}" for example in examples)]))
+    more = [] if full or program != "darrm" else [f"darrm help {name}: all of this in full. {TOPICS}"]
+    return help_parser(
+        name, command, "\n\n".join(shown), _fill("".join(more)), full=full, program=program
+    ).format_help()
+
+
+TOPICS = "darrm help exit-codes, darrm help sampling: more."
+"""Last line of the help."""
+
+
+def help_parser(
+    name: str, command: Command, text: str = "", more: str = "", *, full: bool = True, program: str = "darrm"
+) -> ArgumentParser:
+    """Return a verb as argparse has it, for help and completion."""
     arguments = [parameter for parameter in command.parameters if isinstance(parameter.declared, Argument)]
-    usage = " ".join([f"Usage: {program}", name, "[OPTIONS]", *(_usage(parameter) for parameter in arguments)])
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for parameter in arguments:
-        panels.setdefault("Arguments", []).append((parameter.declared.metavar, parameter.declared.help))
-    for parameter in command.parameters:
-        if isinstance(parameter.declared, CommandOption):
-            panels.setdefault(parameter.declared.panel, []).append(
-                (f"{parameter.declared.flag} {parameter.declared.metavar}".rstrip(), _option_help(parameter))
-            )
-    panels[EVERY_COMMAND] = [*panels.pop(EVERY_COMMAND, []), ("-h, --help", "Show this message and exit.")]
-    example_text = ["\n".join(["Examples:", *(f"  {example}" for example in examples)])] if examples else []
-    description = _fill(inspect.getdoc(command.verb) or "")
-    return "\n\n".join([usage, description, *example_text, *_panels(panels), epilog]) + "\n"
+    usage = " ".join([program, name, "[OPTIONS]", *(_usage(parameter) for parameter in arguments)])
+    parser = _parser(usage, text, more)
+    panels: dict[str, list[Parameter]] = {}
+    for parameter in (*arguments, *command.parameters):
+        declared = parameter.declared
+        panel = declared.panel if isinstance(declared, CommandOption) else "Arguments"
+        if isinstance(declared, CommandOption) or panel not in panels or parameter not in panels[panel]:
+            panels.setdefault(panel, []).append(parameter)
+    last = [panel for panel in (ADVANCED, EVERY_COMMAND) if panel in panels]
+    for panel in (*(panel for panel in panels if panel not in last), *last):
+        if panel == ADVANCED and not full:
+            parser.add_argument_group(panel, _fill(", ".join(each.flags[0] for each in panels[panel])))
+            continue
+        group = parser.add_argument_group(panel)
+        for parameter in panels[panel]:
+            _add(group, parameter, full=full)
+    (group if last else parser).add_argument("-h", "--help", action="help", help="Show this message and exit.")
+    return parser
 
 
-def program_help(summary: str, groups: Mapping[str, Mapping[str, str]], epilog: str) -> str:
-    """Return the help text of the program: the verbs of each group, each with the first paragraph of its own."""
-    options = [("--version", "Print the version and exit."), ("-h, --help", "Show this message and exit.")]
-    panels = {title: list(verbs.items()) for title, verbs in groups.items()}
-    usage = "Usage: darrm COMMAND [OPTIONS] [ARGUMENTS]\n       darrm COMMAND --help"
-    return "\n\n".join([usage, _fill(summary), *_panels({**panels, "Options": options}), epilog]) + "\n"
+def listing_help(usage: str, text: str, panels: Mapping[str, Mapping[str, str]], more: str) -> str:
+    """Return a help text that lists commands: the names of each panel, each with what it is."""
+    parser = _parser(usage, _fill(text), more)
+    for title, rows in panels.items():
+        group = parser.add_argument_group(title)
+        for row, words in rows.items():
+            group.add_argument(row.strip("-"), metavar=row, help=words.replace("%", "%%"))
+    return parser.format_help()
 
 
-def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
-    """Return the help text of a group of subcommands."""
-    usage = f"Usage: darrm {name} COMMAND [OPTIONS]"
-    return "\n\n".join([usage, *_panels({"Commands": list(verbs.items())}), epilog]) + "\n"
+def _parser(usage: str, text: str, more: str) -> ArgumentParser:
+    from argparse import ArgumentParser, RawDescriptionHelpFormatter
+
+    class Formatter(RawDescriptionHelpFormatter):
+        def _split_lines(self, text: str, width: int) -> list[str]:
+            import textwrap
+
+            return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def formatter(prog: str) -> Formatter:
+        return Formatter(prog, max_help_position=28, width=_width())
+
+    made = ArgumentParser("darrm", usage, text, more, formatter_class=formatter, add_help=False)
+    if sys.version_info >= (3, 14):
+        made.color = False
+    return made
+
+
+def _add(group: Any, parameter: Parameter, *, full: bool) -> None:
+    declared = parameter.declared
+    text = _option_help(parameter, full=full).replace("%", "%%")
+    if isinstance(declared, Argument):
+        group.add_argument(parameter.name, metavar=declared.metavar, help=text, nargs="?")
+        return
+    flags = [flag for flag in parameter.flags if flag != declared.alias]
+    if parameter.is_flag:
+        group.add_argument(*flags, dest=parameter.name, action="store_true", help=text)
+    else:
+        group.add_argument(*flags, dest=parameter.name, metavar=declared.metavar, help=text, choices=choices(declared))
+
+
+def choices(option: CommandOption) -> list[str] | None:
+    """Return the values of an option that takes one of a few words; None for any other."""
+    metavar = option.metavar
+    return metavar.split("|") if "|" in metavar and metavar == metavar.lower() else None
 
 
 _DELTAS = ({"--delta", "--Delta"}, {"--delta", "--voter-delta"})
@@ -240,33 +312,21 @@ def _usage(argument: Parameter) -> str:
     return metavar if argument.default is inspect.Parameter.empty else f"[{metavar}]"
 
 
-def _option_help(parameter: Parameter) -> str:
-    """Return an option's help with its default."""
+def _option_help(parameter: Parameter, *, full: bool) -> str:
+    """Return an option's help with its default; in short, the first clause, and a default of a word or two."""
     option = parameter.declared
     default = option.otherwise if isinstance(option, CommandOption) else ""
-    if not default and not parameter.is_flag and parameter.default not in {None, ""}:
-        default = parameter.default
-    return f"{option.help} [default: {default}]" if default else option.help
+    if not default and not parameter.is_flag and parameter.default not in {None, "", inspect.Parameter.empty}:
+        default = str(parameter.default or "")
+    text = option.help
+    if not full:
+        text = re.split(r"[.;:](?:\s|$)", text, maxsplit=1)[0]
+        default = default if len(default) <= MAX_SHORT_DEFAULT else ""
+    return f"{text} [default: {default}]" if default else text
 
 
-def _panels(panels: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
-    """Yield each panel: its title, and two columns."""
-    import textwrap
-
-    for title, rows in panels.items():
-        indent = min(28, 4 + max(len(name) for name, _ in rows))
-        lines = [f"{title}:"]
-        for name, text in rows:
-            label = f"  {name}".ljust(indent)
-            if len(label) > indent:
-                lines.append(label)
-                label = " " * indent
-            lines.append(
-                textwrap.fill(
-                    text, _width(), initial_indent=label, subsequent_indent=" " * indent, break_on_hyphens=False
-                )
-            )
-        yield "\n".join(lines)
+MAX_SHORT_DEFAULT = 12
+"""Longest default that the short help shows [characters]."""
 
 
 def _fill(text: str) -> str:

@@ -96,15 +96,63 @@ def cache_check(
         end(ExitCode.UNAVAILABLE)
 
 
-def cache_prune(
+def cache_rm(
+    id: Annotated[str | None, Argument("ID", "An answer, as `darrm cache ls` lists it.")] = None,
     url: StoreUrl = None,
-    days: Annotated[str, CommandOption("--days", "Jobs that ended so long ago.", "DAYS")] = "30",
+    megabytes: Annotated[
+        str | None,
+        CommandOption("--megabytes", "Remove the least recently read until the records take at most this.", "MB"),
+    ] = None,
+    days: Annotated[
+        str | None,
+        CommandOption("--days", "Remove answers that were not read, with --defective jobs that ended, before.", "DAYS"),
+    ] = None,
     *,
-    prove: Annotated[bool, CommandOption("--prove", "Prove every answer again, to find those that fail.")] = False,
+    defective: Annotated[
+        bool, CommandOption("--defective", "Remove answers that would be misses anyway, and jobs of 30 or --days days.")
+    ] = False,
+    prove: Annotated[
+        bool, CommandOption("--prove", "With --defective: prove every answer again, to find those that fail.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Remove answers that would be misses anyway, and old jobs."""
-    from darrm_opt.errors import InvalidInput
+    """Remove stored answers: one, defective ones, or the least recently read beyond a size or an age.
+
+    Of a size or an age, answers with a tag stay. To be stored counts as a read. A service does the same by
+    DARRM_MAX_STORED_BYTES and DARRM_MAX_STORED_DAYS. What is removed can be solved again. A SQLite file keeps its size,
+    and fills the room again.
+    """
+    from darrm_opt.errors import InvalidInput, Rule
+    from solver_cache.database.designs import not_since
+
+    def bound(name: str, text: str | None, largest: float) -> float | None:
+        value = None if text is None else number(text)
+        if value is not None and (not isinstance(value, int | float) or not 0 <= value <= largest):
+            raise InvalidInput(name, value, f"a number from 0 to {largest:g}")
+        return value
+
+    size, age = bound("megabytes", megabytes, 1e9), bound("days", days, 36_500)
+    if prove and not defective:
+        raise InvalidInput("prove", "--prove", Rule("needs --defective"))
+    if (id is None) == (size is None and age is None and not defective) or (defective and size is not None):
+        raise InvalidInput("ID", id, "the id of one answer, --defective, or --megabytes or --days", "One of them.")
+    with closing(open_cache(url, reading=False)) as store:
+        if defective:
+            removed = _remove_defective(store, 30.0 if age is None else age, prove=prove)
+        elif id is None:
+            before = None if age is None else not_since(age)
+            removed = {"answers": store.designs.evict(None if size is None else int(size * 1e6), before)}
+        else:
+            row = store.get(id)
+            if row is None:
+                raise InvalidInput("ID", id, "the id of an answer that is stored", "`darrm cache ls` lists them.")
+            removed = {"answers": int(store.remove(row))}
+    text = ", ".join(f"{count:,} {name}" for name, count in removed.items())
+    answer(as_json(removed) if json else f"Removed: {text}.")
+
+
+def _remove_defective(store: Store, days: float, *, prove: bool) -> dict[str, int]:
+    """Remove answers that would be misses, and jobs that ended longer ago; return how many."""
     from solver_cache import validate_row
     from solver_cache.validate import InvalidRow, read_row
 
@@ -117,55 +165,9 @@ def cache_prune(
             return False
         return True
 
-    age = number(days)
-    if not isinstance(age, int | float) or not 0 <= age < float("inf"):
-        raise InvalidInput("days", age, "a number of days, at least 0")
-    with closing(open_cache(url, reading=False)) as store, ProgressDisplay("pruning"):
+    with ProgressDisplay("looking for defects"):
         answers = sum(store.remove(row) for row in store.rows() if not is_answer(row))
-        jobs = store.jobs.prune(time.time() - age * DAY)
-    answer(as_json({"answers": answers, "jobs": jobs}) if json else f"Forgotten: {answers:,} answers, {jobs:,} jobs.")
-
-
-def cache_rm(
-    id: Annotated[str | None, Argument("ID", "An answer, as `darrm cache ls` lists it.")] = None,
-    url: StoreUrl = None,
-    megabytes: Annotated[
-        str | None,
-        CommandOption("--megabytes", "Remove the least recently read until the records take at most this.", "MB"),
-    ] = None,
-    days: Annotated[
-        str | None, CommandOption("--days", "Remove answers that were not read for so long.", "DAYS")
-    ] = None,
-    *,
-    json: AsJson = False,
-) -> None:
-    """Remove stored answers: one, or the least recently read beyond a size or an age, but for those with a tag.
-
-    To be stored counts as a read. A service does the same by DARRM_MAX_STORED_BYTES and DARRM_MAX_STORED_DAYS. What is
-    removed can be solved again. A SQLite file keeps its size, and fills the room again.
-    """
-    from darrm_opt.errors import InvalidInput
-    from solver_cache.database.designs import not_since
-
-    def bound(name: str, text: str | None, largest: float) -> float | None:
-        value = None if text is None else number(text)
-        if value is not None and (not isinstance(value, int | float) or not 0 <= value <= largest):
-            raise InvalidInput(name, value, f"a number from 0 to {largest:g}")
-        return value
-
-    size, age = bound("megabytes", megabytes, 1e9), bound("days", days, 36_500)
-    if (id is None) == (size is None and age is None):
-        raise InvalidInput("ID", id, "the id of one answer, or --megabytes or --days", "Not both.")
-    before = None if age is None else not_since(age)
-    with closing(open_cache(url, reading=False)) as store:
-        if id is None:
-            count = store.designs.evict(None if size is None else int(size * 1e6), before)
-        else:
-            row = store.get(id)
-            if row is None:
-                raise InvalidInput("ID", id, "the id of an answer that is stored", "`darrm cache ls` lists them.")
-            count = int(store.remove(row))
-    answer(as_json({"answers": count}) if json else f"Removed: {count:,} answers.")
+        return {"answers": answers, "jobs": store.jobs.prune(time.time() - days * DAY)}
 
 
 def _rows(answers: list[dict[str, Any]]) -> str:

@@ -10,7 +10,6 @@ from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, tra
 from darrm.cli.parameters import (
     BAGS,
     PROBLEM,
-    QUERIES,
     TOTAL,
     VOTES,
     AsJson,
@@ -28,7 +27,7 @@ from darrm.cli.parameters import (
     options_named,
     total_privacy,
 )
-from darrm.cli.parser import Argument, CommandOption
+from darrm.cli.parser import ADVANCED, Argument, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release, Sampling
@@ -62,7 +61,7 @@ class ParameterOptions:
         str | None, CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY")
     ] = None
     value: Annotated[
-        str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER")
+        str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER", ADVANCED)
     ] = None
     check: Annotated[
         str | None,
@@ -70,7 +69,8 @@ class ParameterOptions:
             "--check",
             "A class leaves only if the largest count, with its own noise, reaches the threshold; at most cap do.",
             "sigma=VOTES,threshold=VOTES,cap=COUNT",
-            otherwise="none",
+            ADVANCED,
+            "none",
         ),
     ] = None
 
@@ -113,7 +113,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
         str | None,
         CommandOption(
             "--epsilon",
-            "With --K: ε of one voter, as everywhere. Without --K: ε of one release, and --delta is its δ.",
+            "ε of one voter; without --K, of one release, and --delta is its δ.",
             "NATS",
             PROBLEM,
         ),
@@ -123,14 +123,14 @@ class AccountOptions(ProblemOptions, TotalOptions):
         str | None,
         CommandOption(
             "--delta",
-            "With a mechanism's parameter: δ of all releases together. Else δ of one release, in [0, 1).",
+            "δ of all releases, with a mechanism's parameter; else δ of one release, in [0, 1).",
             "PROBABILITY",
             PROBLEM,
             "of a γ 1 − (1−Δ)^m; of a release 0",
         ),
     ] = None
     classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
-    slack: Annotated[str, declared_option("slack", QUERIES)] = "1e-4"
+    slack: Annotated[str, declared_option("slack", ADVANCED)] = "1e-4"
     solution: Annotated[
         str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
     ] = None
@@ -157,10 +157,12 @@ class BatchOptions:
     missing: MissingVotes = None
     leader_share: Annotated[
         str,
-        CommandOption("--leader-share", "Mean share of the voters that agree, as expected beforehand.", "SHARE", VOTES),
+        CommandOption(
+            "--leader-share", "Mean share of the voters that agree, as expected beforehand.", "SHARE", ADVANCED
+        ),
     ] = "0.9"
     unpublished: Annotated[
-        bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=VOTES)
+        bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=ADVANCED)
     ] = False
 
     def refuse(self) -> None:

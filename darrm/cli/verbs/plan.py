@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say, trained_text
 from darrm.cli.parameters import (
-    QUERIES,
     AsJson,
     GroupOptions,
     QuestionOptions,
@@ -17,7 +16,7 @@ from darrm.cli.parameters import (
     declared_option,
     number,
 )
-from darrm.cli.parser import CommandOption
+from darrm.cli.parser import ADVANCED, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
@@ -37,9 +36,9 @@ def plan(
     drawn: SampleOptions,
     least_accuracy: Annotated[
         str | None,
-        declared_option("least_accuracy", QUERIES, "0.6 of two classes; of C, a fifth of the way from 1/C to 1"),
+        declared_option("least_accuracy", ADVANCED, "0.6 of two classes; of C, a fifth of the way from 1/C to 1"),
     ] = None,
-    time_limit: Annotated[str | None, declared_option("time_limit", otherwise="none; with --group 60")] = None,
+    time_limit: Annotated[str | None, declared_option("time_limit", ADVANCED, "none; with --group 60")] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,

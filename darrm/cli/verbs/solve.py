@@ -18,7 +18,7 @@ from darrm.cli.parameters import (
     number,
     options_named,
 )
-from darrm.cli.parser import CommandOption
+from darrm.cli.parser import ADVANCED, CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.design.solution import Solution
@@ -38,21 +38,18 @@ def solve(
         str | None,
         CommandOption(
             "--least",
-            "Search for the least m, target_epsilon or (given --m) epsilon of one voter whose γ reaches --utility or "
-            "--agreement.",
+            "The least of these whose γ reaches --utility or --agreement; epsilon of one voter needs --m.",
             "m|target_epsilon|epsilon",
             _SEARCH,
         ),
     ] = None,
     utility: Annotated[str | None, declared_option("utility", _SEARCH)] = None,
     agreement: Annotated[str | None, declared_option("agreement", _SEARCH)] = None,
-    digits: Annotated[str, declared_option("digits", _SEARCH)] = "3",
+    digits: Annotated[str, declared_option("digits", ADVANCED)] = "3",
     output: Annotated[
         str | None, CommandOption("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,
-    plot: Annotated[
-        str | None, CommandOption("--plot", "Draw γ and its error beside the baselines: .png, .svg or .pdf.", "FILE")
-    ] = None,
+    plot: Annotated[str | None, CommandOption("--plot", "Draw γ and its error: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:

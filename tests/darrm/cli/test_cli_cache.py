@@ -115,12 +115,12 @@ def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:
     louder["gamma"] = [1.0] * len(louder["gamma"])
     unproved = replace(ROWS[0], record=json.dumps(louder), digest=digest(json.dumps(louder)), key="2" * 64)
     put(url, BAD, STALE, unproved)
-    assert run_json("cache", "prune", "--url", url) == {"answers": 2, "jobs": 0}
-    assert run_json("cache", "prune", "--url", url, "--prove", "--days", "0") == {"answers": 1, "jobs": 1}
+    assert run_json("cache", "rm", "--defective", "--url", url) == {"answers": 2, "jobs": 0}
+    assert run_json("cache", "rm", "--defective", "--url", url, "--prove", "--days", "0") == {"answers": 1, "jobs": 1}
     with closing(open_store(url)) as store:
         assert list(store.rows()) == ROWS
         assert [job.id for job in store.jobs.list()] == ["a"]
-    assert run("cache", "prune", "--url", url).stdout == "Forgotten: 0 answers, 0 jobs.\n"
+    assert run("cache", "rm", "--defective", "--url", url).stdout == "Removed: 0 answers, 0 jobs.\n"
 
 
 def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_looking_makes_no_file(action: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("action", ["ls", "ls --count", "check", "prune", "check --migrate"])
+@pytest.mark.parametrize("action", ["ls", "ls --count", "check", "rm --defective", "check --migrate"])
 def test_places_without_rows_do(action: str) -> None:
     for url in ("off", "memory"):
         assert run("cache", *action.split(), "--url", url).exit_code == 0
@@ -159,7 +159,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}").close()
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain, plain:
         plain.execute("INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES ('a', 1, '', '', '')")
-    result = run("cache", "prune", "--url", f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=ro")
+    result = run("cache", "rm", "--defective", "--url", f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=ro")
     assert result.exit_code == 4
     assert "it is opened for reading only" in result.stderr
 
@@ -167,12 +167,14 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("empty",), "No such command 'cache empty'. There are ls, tag, check, prune, rm."),
+        (("empty",), "No such command 'cache empty'. There are ls, tag, check, rm."),
         (("ls", "--count", "--K", "5"), "--count cannot be combined with a choice of answers."),
         (("ls", "--limit", "0"), "--limit: 0 is not valid: expected a whole number from 1 to 1000000000."),
         (("ls", "--limit", "many"), "--limit: 'many' is not valid"),
-        (("prune", "--days", "-1"), "--days: -1 is not valid: expected a number of days, at least 0."),
-        (("prune", "--days", "nan"), "--days: nan is not valid"),
+        (("rm", "--defective", "--days", "-1"), "--days: -1 is not valid: expected a number from 0 to 36500."),
+        (("rm", "--defective", "--days", "nan"), "--days: nan is not valid"),
+        (("rm", "--defective", "--megabytes", "1"), "One of them."),
+        (("rm", "--days", "1", "--prove"), "--prove needs --defective."),
     ],
 )
 def test_what_cannot_be_asked(words: tuple[str, ...], text: str) -> None:
@@ -231,7 +233,7 @@ def test_answers_are_removed_by_name_size_and_age(tmp_path: Path) -> None:
     assert run_json("cache", "rm", "--url", url, "--days", "1") == {"answers": 0}
     assert run_json("cache", "rm", first, "--url", url) == {"answers": 1}
     assert "'" + first + "' is not valid" in refused("cache", "rm", first, "--url", url)
-    assert "Not both" in refused("cache", "rm", first, "--url", url, "--days", "1")
+    assert "One of them" in refused("cache", "rm", first, "--url", url, "--days", "1")
     assert "--megabytes" in refused("cache", "rm", "--url", url, "--megabytes", "nan")
     assert run("cache", "rm", "--url", url, "--megabytes", "0").stdout == "Removed: 1 answers.\n"
     assert run_json("cache", "ls", "--url", url) == []

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.darrm_runner import refused
+from support.darrm_runner import refused, run
 
-from darrm.cli import RENAMED, VERBS, load
-from darrm.cli.output import EXIT_CODES
+from darrm.cli import RENAMED, TOPICS, VERBS, load
+from darrm.cli.output import ExitCode
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions
-from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, UsageError, parse, parse_verb, verb_help
+from darrm.cli.parser import (
+    ADVANCED,
+    EVERY_COMMAND,
+    Argument,
+    Command,
+    CommandOption,
+    UsageError,
+    parse,
+    parse_verb,
+    verb_help,
+)
+from darrm_opt.accounting.sampling import Scheme
 
 taken: dict[str, Any] = {}
 
@@ -136,19 +148,41 @@ def test_another_verb_is_refused(word: str, said: str) -> None:
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
 def test_the_help_names_everything_and_keeps_to_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    text = verb_help("verb", COMMAND, EXIT_CODES)
-    assert text.startswith("Usage: darrm verb [OPTIONS] FILE\n\nTake everything there is to take.\n\nAnd say so.\n\n")
+    text = verb_help("verb", COMMAND, full=True)
+    assert text.startswith("usage: darrm verb [OPTIONS] FILE\n\nTake everything there is to take.\n\nAnd say so.\n\n")
     flowing = " ".join(text.split())
     for each in COMMAND.parameters:
         assert " ".join(each.declared.help.split()) in flowing
         if isinstance(each.declared, CommandOption):
-            assert f"{each.declared.flag} {each.declared.metavar}".strip() in flowing
+            flags = [flag for flag in each.flags if flag != each.declared.alias]
+            assert ", ".join(f"{flag} {each.declared.metavar}".strip() for flag in flags) in flowing
             assert f"{each.declared.panel}:" in text
         elif each.default is inspect.Parameter.empty:
             assert each.declared.metavar in text
     assert "[default: rectangular]" in flowing
-    own = text[: text.index(EXIT_CODES)]
-    assert max(map(len, own.splitlines())) <= max(60, min(110, int(columns)))
+    assert max(map(len, text.splitlines())) <= max(60, min(110, int(columns)))
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_short_help_names_every_option_in_sixty_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text, command = run(*name.split(), "--help").stdout, Command.of(load(name))
+    assert len(text.splitlines()) <= 60
+    assert all(re.search(rf"(^|\s){each.flags[0]}\b", text) for each in command.parameters if each.flags)
+    last = re.findall(r"^[A-Za-z ]+:$", text, re.MULTILINE)
+    assert last[-1] in {"Every command:", "options:"}
+    assert ADVANCED + ":" not in last or last[-2] == ADVANCED + ":"
+    full = run("help", *name.split()).stdout
+    assert all(" ".join(each.declared.help.split()) in " ".join(full.split()) for each in command.parameters)
+
+
+def test_exit_codes_and_samples_have_pages_of_their_own() -> None:
+    codes, samples = run("help", "exit-codes").stdout, run("help", "sampling").stdout
+    assert all(f"{code:>3d}  {code.meaning}" in codes for code in ExitCode)
+    assert all(scheme in samples for scheme in get_args(Scheme))
+    assert {f"help {topic}" for topic in TOPICS} <= {*re.findall(r"help [a-z-]+", run("solve", "--help").stdout)}
+    assert run("help").stdout == run("--help").stdout
+    assert "No such command 'nothing'" in refused("help", "nothing")
 
 
 def test_the_verbs_are_few_and_so_are_their_options() -> None:
@@ -161,10 +195,8 @@ def test_the_verbs_are_few_and_so_are_their_options() -> None:
     ]
     everywhere = {option for option in options if option.panel == EVERY_COMMAND}
     assert [option.flag for option in everywhere] == ["--json"]
-    assert (
-        sum(option in everywhere for option in options) == len(VERBS) - 2
-    )  # `completion` and `mcp` say what programs read
-    assert len(VERBS) <= 23
+    assert sum(option in everywhere for option in options) == len(VERBS) - 1  # `mcp` says what a program reads
+    assert len(VERBS) <= 22
     assert sum(option not in everywhere for option in options) + len(everywhere) <= 270
     assert len({id(option) for option in options}) <= 160
 

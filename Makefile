@@ -160,20 +160,20 @@ clean: ## remove what building and testing leave behind
 distclean: clean ## also remove the virtual environment and output/
 	rm -rf $(VENV) output
 
-$(READY): requirements-dev.lock pyproject.toml hatch_build.py $(wildcard darrm_opt/design/kernel/*.[ch])
+$(READY): requirements-dev.lock pyproject.toml papers/pyproject.toml hatch_build.py $(wildcard darrm_opt/design/kernel/*.[ch])
 	@$(CREATE)
 	@echo 'Installing the locked versions, with the tools, into $(VENV); the first time this takes a minute or two.'
 	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q darrm darrm_opt solver_cache darrm_client api # pip does this for all others: the first run is quick
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable . --editable papers
+	@$(BIN)/python -m compileall -q darrm darrm_opt solver_cache darrm_client api papers/darrm_papers # pip does this for all others: the first run is quick
 	@touch $(RUNNABLE) $@
 
 # What `make run` needs and no more. Byte code is made as modules are imported: most never are.
-$(RUNNABLE): requirements-run.lock pyproject.toml hatch_build.py $(wildcard darrm_opt/design/kernel/*.[ch])
+$(RUNNABLE): requirements-run.lock pyproject.toml papers/pyproject.toml hatch_build.py $(wildcard darrm_opt/design/kernel/*.[ch])
 	@$(CREATE)
 	@echo 'Installing what it runs, in locked versions, into $(VENV); the first time this takes half a minute.'
 	@$(PIP) install --quiet --no-compile --require-hashes -r requirements-run.lock
-	@$(PIP) install --quiet --no-compile --no-deps --no-build-isolation --editable .
+	@$(PIP) install --quiet --no-compile --no-deps --no-build-isolation --editable . --editable papers
 	@touch $@
 
 define CREATE

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from darrm_opt import Privacy
 from darrm_opt.learning import PrivateVotingClassifier
-from darrm_opt.literature.darrm.teachers import find_images
+from darrm_papers.darrm.teachers import find_images
 
 VOTER = Privacy(1.0, 1e-5)
 

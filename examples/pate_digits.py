@@ -14,9 +14,9 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from darrm_opt import Privacy
-from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.release import PrivateVote
+from darrm_papers.pate import gnmax_sigma
 
 TEACHERS, QUERIES = 120, 150
 TOTAL = Privacy(5.0, 1e-5)

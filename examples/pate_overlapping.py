@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from darrm_opt import Privacy, PrivateVote, plan
-from darrm_opt.literature.dpbag import load_dataset, teacher
 from darrm_opt.release import BudgetSpent, ReleaseLog
 from darrm_opt.teachers import collect_votes, slot_partition, train_teachers
+from darrm_papers.dpbag import load_dataset, teacher
 
 PARTS, PARTITIONS, LABELS = 17, 3, 20
 TOTAL = Privacy(10.0, 1e-4)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from darrm.cli import EXAMPLES, GROUPS, load
+from darrm.cli import examples_of, load, verbs_by_topic
 from darrm.cli.output import ExitCode
 from darrm.cli.parameters import sampling_page
 from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, Parameter
@@ -30,10 +30,10 @@ def commands() -> str:
         *(f"| {code:d} | {code.meaning} |" for code in ExitCode),
     ]
     lines += ["", "## Samples", "", "```text", sampling_page(), "```"]
-    for title, names in GROUPS.items():
+    for title, names in verbs_by_topic().items():
         lines += ["", f"## {title}"]
         for name in names:
-            lines += ["", f"### darrm {name}", "", *_verb(Command.of(load(name)), EXAMPLES[name])]
+            lines += ["", f"### darrm {name}", "", *_verb(Command.of(load(name)), examples_of(name))]
     return "\n".join(lines) + "\n"
 
 

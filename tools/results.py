@@ -1,4 +1,4 @@
-"""``python -m tools.results``: the tables of docs/results.md, computed again (some minutes), written into the page."""
+"""``python -m tools.results``: compute the tables of papers/results.md again (some minutes) and write them there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from darrm_opt.literature.darrm import printed as paper
-from darrm_opt.literature.darrm import reproduce
+from darrm_papers.darrm import printed as paper
+from darrm_papers.darrm import reproduce
 from tools.locked import ROOT
 
-PAGE = ROOT / "docs" / "results.md"
+PAGE = ROOT / "papers" / "results.md"
 
 STAND_IN = "private, ε = 8"
 

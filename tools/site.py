@@ -22,6 +22,8 @@ CARRIED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/results.md": "benchmarks.md",
+    "papers/README.md": "papers.md",
+    "papers/results.md": "results.md",
     "api/page/llms.txt": "llms.txt",
 }
 """Files outside docs/ that are pages of the site, by their path in the repository."""

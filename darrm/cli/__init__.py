@@ -15,6 +15,9 @@ import keyword
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
 
 
 def main() -> None:
@@ -47,12 +50,13 @@ def _run(words: list[str]) -> None:
             if (page := _page(words)) is not None:
                 answer(page.rstrip())
                 sys.exit(ExitCode.DONE)
-            name, rest = parse_verb(words, VERBS)
-            if name not in VERBS:
+            name, rest = parse_verb(words, known := known_verbs(words[0]))
+            if name not in known:
                 say(_help_of_group(name))
                 sys.exit(ExitCode.BAD_INPUT)
-            # Before the verb is loaded, as NumPy reads it on import.
-            if name not in MATRIX_VERBS:
+            # Before the verb is loaded, as NumPy reads it on import. For most verbs it should start no threads: they spin
+            # while it loads, on the processors that load it.
+            if name in VERBS or not added_verbs()[name].uses_threads:
                 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             command = Command.of(load(name))
             values = parse(rest, command.parameters)
@@ -73,7 +77,7 @@ def _page(words: list[str]) -> str | None:
     if words[0] == "--print-completion":
         from darrm.cli.completion import script
 
-        return script(words[1:], {name: Command.of(load(name)) for name in VERBS}, TOPICS)
+        return script(words[1:], {name: Command.of(load(name)) for name in all_verbs()}, TOPICS)
     if words == ["help"] or words[0] in HELP:
         return _help_of_all()
     # Anywhere on the line: who asks for help need not get the options right first.
@@ -87,14 +91,16 @@ def _help_of(words: list[str]) -> str:
     full = words[0] == "help"
     if full and words[1] in TOPICS:
         return _topic(words[1])
-    name, _ = parse_verb(words[full:], VERBS)
-    return verb_help(name, Command.of(load(name)), EXAMPLES[name], full=full) if name in VERBS else _help_of_group(name)
+    name, _ = parse_verb(words[full:], known := known_verbs(words[full]))
+    if name not in known:
+        return _help_of_group(name)
+    return verb_help(name, Command.of(load(name)), examples_of(name), full=full)
 
 
 def _help_of_all() -> str:
     from darrm.cli import parser
 
-    panels = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}
+    panels = {title: {name: _summary(load(name)) for name in names} for title, names in verbs_by_topic().items()}
     panels["Options"] = {
         "--version": "Print the version and exit.",
         "--print-completion SHELL": "Print a script for completion in bash, zsh, tcsh, fish or powershell.",
@@ -140,12 +146,60 @@ GROUPS = {
         "export",
         "import",
     ),
-    "Reproduce the papers": ("reproduce",),
 }
 """Names of the verbs by topic, in the order of the help. A name of two words is a subcommand."""
 
 VERBS = tuple(name for names in GROUPS.values() for name in names)
-"""Names of all verbs."""
+"""Names of the verbs of this package."""
+
+ENTRY_POINTS = "darrm.verbs"
+"""Group of entry points by which installed packages add verbs: the name of each, and an `AddedVerb`."""
+
+
+class AddedVerb(NamedTuple):
+    """A verb of another package."""
+
+    verb: Callable[..., None]  # declared as those of `darrm.cli.verbs`
+    topic: str  # under which the help lists it
+    examples: tuple[str, ...] = ()  # commands that its help shows
+    uses_threads: bool = False  # it multiplies large matrices, in as many threads as there are processors
+
+
+@cache
+def added_verbs() -> dict[str, AddedVerb]:
+    """Return the verbs that installed packages add, without those that replace ours or that cannot be loaded."""
+    from importlib.metadata import entry_points
+
+    added = dict[str, AddedVerb]()
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        with suppress(ImportError, AttributeError):
+            if point.name not in VERBS and isinstance(verb := point.load(), AddedVerb):
+                added[point.name] = verb
+    return added
+
+
+def all_verbs() -> tuple[str, ...]:
+    """Return the names of all verbs: of this package, and added ones."""
+    return (*VERBS, *added_verbs())
+
+
+def known_verbs(word: str) -> tuple[str, ...]:
+    """Return the verbs of this package, and all for a word that begins none of them: to look takes as long as a solve."""
+    return VERBS if any(verb.split()[0] == word for verb in VERBS) else all_verbs()
+
+
+def verbs_by_topic() -> dict[str, tuple[str, ...]]:
+    """Return the names of all verbs by topic, in the order of the help."""
+    topics = dict(GROUPS)
+    for name, added in added_verbs().items():
+        topics[added.topic] = (*topics.get(added.topic, ()), name)
+    return topics
+
+
+def examples_of(name: str) -> tuple[str, ...]:
+    """Return the commands that the help of a verb shows."""
+    return EXAMPLES[name] if name in EXAMPLES else added_verbs()[name].examples
+
 
 EXAMPLES = {
     "plan": (
@@ -198,7 +252,6 @@ EXAMPLES = {
     "cache rm": ("darrm cache rm --megabytes 500 --days 365", "darrm cache rm --defective --prove"),
     "export": ("darrm export --output answers.parquet",),
     "import": ("darrm import answers.parquet",),
-    "reproduce": ("darrm reproduce --list", "darrm reproduce table-1 --quick --output figures"),
 }
 """Commands that a verb's help shows."""
 
@@ -231,16 +284,12 @@ RENAMED = {
 
 def load(name: str) -> Callable[..., None]:
     """Return a verb, importing what it declares; what it uses it imports itself, when it runs."""
+    if name not in VERBS:
+        return added_verbs()[name].verb
     word = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_").replace(" ", "_")
     verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.verbs.{_MODULES.get(name, word)}"), word)
     return verb
 
-
-MATRIX_VERBS = {"reproduce"}
-"""Verbs that multiply large matrices, in as many threads as there are processors.
-
-For the others NumPy should start none: they spin while it loads, on the processors that load it.
-"""
 
 SUMMARY = """Design, prove and use the optimal private majority vote.
 

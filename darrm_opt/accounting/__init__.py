@@ -15,7 +15,7 @@ accounts: `composition` (closed forms, and the exact optimum over all adaptive c
 `calibrate`: the largest parameter, or number of releases, that fits.
 
 Design under a total budget is in `darrm_opt.planning`; theorems of papers that nothing here uses are
-in `darrm_opt.literature`.
+in `darrm_papers`.
 """
 
 from darrm_opt.accounting.freshness import FRESH, compose_models

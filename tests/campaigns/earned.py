@@ -31,7 +31,7 @@ from darrm_opt.accounting.labels.data_dependent import CountRows
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, VoteBatch, propose
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_epsilon
-from darrm_opt.literature.pate import sensitive_check_rdp, sensitive_rdp
+from darrm_papers.pate import sensitive_check_rdp, sensitive_rdp
 
 HEADING = "# What votes earn"
 

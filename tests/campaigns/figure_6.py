@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m campaigns.figure_6
 
-The short form, the vectors among which the worst is, is in tests/darrm_opt/literature/darrm/test_figure_6.py.
+The short form, the vectors among which the worst is, is in papers/tests/darrm/test_figure_6.py.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ from support.two_class_moments import epsilon_from_moments, law_moments, noisy_v
 
 from darrm_opt.bagging import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.errors import InvalidInput
-from darrm_opt.literature import moments_accountant as accountant
-from darrm_opt.literature.dpbag import leaking_stop, overspending_label_count
-from darrm_opt.literature.pate import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 from darrm_opt.teachers import Partition
+from darrm_papers import moments_accountant as accountant
+from darrm_papers.dpbag import leaking_stop, overspending_label_count
+from darrm_papers.pate import conjectured_moment, data_dependent_moment, wrong_winner_bound
 
 ROWS = list(csv.DictReader((DATA / "bagging_dpbag_expected.csv").read_text().splitlines()))
 Compute = Callable[[dict[str, Any]], Any]

@@ -30,8 +30,8 @@ from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
 from darrm_opt.accounting.release_profile import release_profile
 from darrm_opt.accounting.sampling import amplify_by_subsampling
 from darrm_opt.errors import NotPrivate, UnsafeArithmetic
-from darrm_opt.literature.pate import gnmax_epsilon
 from darrm_opt.rounding import check_arithmetic
+from darrm_papers.pate import gnmax_epsilon
 
 ON_X86 = pytest.mark.skipif(
     platform.machine() != "x86_64" or shutil.which("gcc") is None, reason="MXCSR is of x86-64, and gcc reaches it"

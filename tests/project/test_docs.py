@@ -27,18 +27,20 @@ from support.paths import ROOT
 from support.served import serving
 
 from api.settings import PREFIX, Settings
-from darrm.cli import VERBS, load
+from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command, CommandOption
 from darrm_opt.design.solution import Status
 from tools.licences import row as licence_row
 from tools.locked import DEV, RUNTIME, direct, licence, pinned
 from tools.pages import PAGES
 
+VERBS = all_verbs()
+
 MADE = {f"docs/{name}": make() for name, make in PAGES.items()}
 
 DOCUMENTS = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("papers/*.md"))]
 } | {name: text for name, text in MADE.items() if name.endswith(".md")}
 
 PUBLIC = (
@@ -61,6 +63,7 @@ CODE = (
     "solver_cache",
     "darrm_client",
     "api",
+    "papers",
     "tests",
     "tools",
     "benchmarks",

@@ -12,8 +12,8 @@ from support.idx_files import dataset, pictures
 from support.paths import ROOT
 
 from darrm_opt import Privacy
-from darrm_opt.literature.darrm.teachers import find_images
-from darrm_opt.literature.he_wang_tao.training import as_replace_one
+from darrm_papers.darrm.teachers import find_images
+from darrm_papers.he_wang_tao.training import as_replace_one
 
 pytest.importorskip("sklearn")
 

@@ -15,10 +15,10 @@ from support import docstrings
 from support.paths import ROOT
 
 from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim
-from darrm_opt.literature.dpbag import LeakingStop
-from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
-from darrm_opt.literature.pate import DataDependentMoment, GnmaxNoise, SensitiveEpsilon, SensitiveRdp
 from darrm_opt.noise import NoiseFunction
+from darrm_papers.dpbag import LeakingStop
+from darrm_papers.he_wang_tao.printed import PrintedTheorem
+from darrm_papers.pate import DataDependentMoment, GnmaxNoise, SensitiveEpsilon, SensitiveRdp
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
@@ -44,8 +44,8 @@ NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_s
 """Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
 
 NUMBERS = (
-    *("darrm_opt.literature.moments_accountant", "darrm_opt.literature.pate", "darrm_opt.bagging"),
-    "darrm_opt.literature.he_wang_tao.generalisation",
+    *("darrm_papers.moments_accountant", "darrm_papers.pate", "darrm_opt.bagging"),
+    "darrm_papers.he_wang_tao.generalisation",
 )
 """Rooms whose functions are looked through by name as well."""
 
@@ -143,7 +143,7 @@ def test_a_row_leads_to_a_proof_and_a_test() -> None:
 
 def test_what_is_kept_to_reproduce_errors_is_no_guarantee() -> None:
     status = {id(named(e.name)): e.status for e in entries()}
-    module = importlib.import_module("darrm_opt.literature.he_wang_tao.printed")
+    module = importlib.import_module("darrm_papers.he_wang_tao.printed")
     functions = [function for name, function in vars(module).items() if name.endswith("_printed")]
     assert len(functions) >= 10
     for function in functions:

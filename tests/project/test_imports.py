@@ -24,7 +24,9 @@ from support.paths import ROOT
 import darrm_opt
 from darrm_opt.design.backends import BACKENDS as REGISTRY
 
-PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api", "darrm")
+PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api", "darrm", "darrm_papers")
+
+FOLDERS = {package: ROOT / package for package in PACKAGES} | {"darrm_papers": ROOT / "papers" / "darrm_papers"}
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
@@ -52,7 +54,6 @@ LAYERS = (
     {"audit", "planning", "plurality"},
     {"figures"},
     {"learning"},
-    {"literature"},
     {"answers"},
     {"questions"},
     {""},  # darrm_opt/__init__.py, which re-exports
@@ -76,6 +77,7 @@ FRAMEWORKS = {
     },
     "api": set[str](),
     "darrm": set[str](),
+    "darrm_papers": set[str](),
 }
 
 SOLVERS = {entry.package: name for name, entry in REGISTRY.items()}
@@ -96,11 +98,11 @@ class Import:
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of the four packages by its dotted name."""
+    """Return every module of the packages by its dotted name."""
     found = {}
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+        for path in sorted(FOLDERS[package].rglob("*.py")):
+            parts = path.relative_to(FOLDERS[package].parent).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -174,12 +176,12 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_package_is_there(package: str) -> None:
     assert package in modules(), f"{package}/__init__.py is missing"
-    folders = {path.parent for path in modules().values() if path.is_relative_to(ROOT / package)}
+    folders = {path.parent for path in modules().values() if path.is_relative_to(FOLDERS[package])}
     assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
 
 
 def test_packages_import_downwards() -> None:
-    rank = {"darrm_opt": 0, "solver_cache": 1, "darrm_client": 2, "api": 3, "darrm": 4}
+    rank = {"darrm_opt": 0, "solver_cache": 1, "darrm_client": 2, "api": 3, "darrm": 4, "darrm_papers": 5}
     wrong = [i for i in all_imports() if top(i.imported) in rank and rank[top(i.imported)] > rank[top(i.importer)]]
     assert not wrong, "; ".join(map(str, wrong))
 
@@ -203,7 +205,7 @@ def test_rooms_of_one_layer_do_not_import_in_circles() -> None:
 def test_a_module_gives_each_name_one_value() -> None:
     """Where two files become one, a constant of the second would take the place of one of the first, and no tool says so."""
     twice = []
-    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+    for path in (path for folder in FOLDERS.values() for path in folder.rglob("*.py")):
         body = ast.parse(path.read_text(encoding="utf-8")).body
         assigned = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
         names = Counter(

@@ -36,12 +36,12 @@ NAMES = {
 
 @pytest.mark.parametrize("mechanism", NAMES)
 def test_a_mechanism_is_named_in_few_files(mechanism: str) -> None:
-    """Its own file, the registry, and the search of checked noise; not comments, docstrings and `literature`."""
+    """Its own file, the registry, and the search of checked noise; not comments and docstrings."""
     files = {
         path
         for package in ("api", "darrm", "darrm_client", "darrm_opt", "solver_cache")
         for path in (ROOT / package).rglob("*.*")
-        if path.suffix in {".py", ".js", ".css", ".html"} and "literature" not in path.parts
+        if path.suffix in {".py", ".js", ".css", ".html"}
     }
     pattern = re.compile(NAMES[mechanism], re.IGNORECASE)
     naming = {str(path.relative_to(ROOT)) for path in files if any(map(pattern.search, _words(path)))}

@@ -135,7 +135,7 @@ def test_all_holds_every_extra(project: dict[str, Any]) -> None:
 
 def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(r.name) for r in stated_requirements(project, dev=False)} | {*BROUGHT_ALONG}
-    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api"}
+    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", "darrm_papers"}
     foreign = [
         i for i in all_imports() if top(i.imported) not in own and top(i.imported) not in sys.stdlib_module_names
     ]
@@ -145,7 +145,7 @@ def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
 
 def test_an_import_of_an_optional_package_names_its_extra(project: dict[str, Any]) -> None:
     core = of_extras(project, set())
-    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", *BROUGHT_ALONG}
+    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", "darrm_papers", *BROUGHT_ALONG}
     optional = {top(i.imported) for i in all_imports() if i.runs} - own - sys.stdlib_module_names - core
     assert {"scipy", "sqlalchemy", "fastapi"} <= optional <= {*EXTRAS}
 
@@ -209,7 +209,7 @@ def test_help_lists_every_verb() -> None:
 
 
 def test_documents_name_verbs_that_exist() -> None:
-    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").glob("*.md")]
     named = {verb for path in documents for verb in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))}
     assert {"test", "lint", "lock"} <= named <= verbs()
 

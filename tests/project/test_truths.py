@@ -7,14 +7,16 @@ import re
 import pytest
 from support.paths import ROOT
 
-from darrm.cli import VERBS, load
+from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command
 from darrm_opt.design.report import CORNERS
 from tools.first_run import first_run
 
+VERBS = all_verbs()
+
 TEXTS = [
     path
-    for folder in ("api", "darrm_opt", "darrm_client", "solver_cache", "docs", "examples")
+    for folder in ("api", "darrm_opt", "darrm_client", "solver_cache", "papers", "docs", "examples")
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in {".py", ".md", ".js", ".html", ".ipynb"}
 ] + [ROOT / "README.md"]

@@ -37,7 +37,7 @@ UNITS = {
 }
 """Names whose description must carry their unit."""
 
-OURS = {"darrm_opt", "solver_cache", "darrm_client", "api"}
+OURS = {"darrm_opt", "solver_cache", "darrm_client", "api", "darrm_papers"}
 
 RETURNED = r"\b(return|returns|yield|whether)\b|; False"
 """How a sentence says what comes back, where there is no section for it."""

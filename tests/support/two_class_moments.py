@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
-from darrm_opt.literature.moments_accountant import ORDERS, checked_orders, log_one_over
 from darrm_opt.mechanisms.vote_noise import Kind, VoteNoise
 from darrm_opt.noise import Array
 from darrm_opt.rounding import GUARD
+from darrm_papers.moments_accountant import ORDERS, checked_orders, log_one_over
 
 
 def noisy_vote_laws(K: int, noise: VoteNoise, affected: int = 1, kind: Kind = "discrete") -> BitPairs:

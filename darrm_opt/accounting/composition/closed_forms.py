@@ -172,7 +172,7 @@ def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Priv
 
     Guarantees: Sound: the tail of the privacy loss bounds δ₀.
     Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see
-    `literature.he_wang_tao.printed`.
+    `darrm_papers.he_wang_tao.printed`.
     """
     total = kov_branches({Privacy(epsilon, delta): k}, slack)[2]
     tail = min(slack, loss_tail(epsilon, k, total))

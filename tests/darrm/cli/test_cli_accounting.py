@@ -15,8 +15,8 @@ from support.paths import DATA
 from darrm.cli.output import ExitCode
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.bagging import bagging_guarantee
-from darrm_opt.literature.pate import gnmax_sigma
 from darrm_opt.problem import FRESH
+from darrm_papers.pate import gnmax_sigma
 
 ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))
 MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")

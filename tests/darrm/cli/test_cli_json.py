@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from support.darrm_runner import SMALL, run, run_json
 
-from darrm.cli import VERBS
+from darrm.cli import all_verbs
 from darrm_client import DarrmClient
 from darrm_opt import Problem
+
+VERBS = all_verbs()
 
 TOTAL = ("--total-epsilon", "2", "--total-delta", "1e-3")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.darrm_runner import refused, run
 
-from darrm.cli import RENAMED, TOPICS, VERBS, load
+from darrm.cli import RENAMED, TOPICS, all_verbs, load
 from darrm.cli.output import ExitCode
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions
 from darrm.cli.parser import (
@@ -26,6 +26,8 @@ from darrm.cli.parser import (
     verb_help,
 )
 from darrm_opt.accounting.sampling import Scheme
+
+VERBS = all_verbs()
 
 taken: dict[str, Any] = {}
 

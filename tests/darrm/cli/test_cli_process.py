@@ -22,11 +22,13 @@ from support.darrm_runner import PROGRAM, SMALL, run, start
 from support.paths import ROOT
 
 from api.server.run import ListenError, listen, url_of
-from darrm.cli import VERBS
+from darrm.cli import all_verbs
 from darrm.cli.output import ExitCode
 from darrm_opt import Problem, __version__, verify
 from darrm_opt.errors import InvalidInput
 from solver_cache import open_store
+
+VERBS = all_verbs()
 
 Begin = Callable[..., subprocess.Popen[str]]
 

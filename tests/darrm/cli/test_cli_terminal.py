@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, refused, run, start
 
-from darrm.cli import EXAMPLES, GROUPS, VERBS, cached_solve, load, output, ranking, table_design
+from darrm.cli import all_verbs, cached_solve, examples_of, load, output, ranking, table_design, verbs_by_topic
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
@@ -22,6 +22,8 @@ from darrm.cli.parser import Command, parse
 from darrm.cli.verbs import cost
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
+
+VERBS = all_verbs()
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
@@ -44,14 +46,14 @@ def test_help_is_short_for_help() -> None:
 
 def test_verbs_stand_in_groups() -> None:
     text = run("--help").stdout
-    places = [text.index(f"\n{title}:\n") for title in GROUPS]
+    places = [text.index(f"\n{title}:\n") for title in verbs_by_topic()]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_has_examples_that_can_be_read(name: str) -> None:
     text = run(*name.split(), "--help").stdout
-    for example in EXAMPLES[name]:
+    for example in examples_of(name):
         assert example in text
         words = shlex.split(example)
         words = words[words.index("darrm") + 1 + len(name.split()) :]

@@ -12,7 +12,7 @@ from support.refusals import refused, refuses
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss, label_envelope
 from darrm_opt.accounting.labels.vote_cost import VoteReleases
-from darrm_opt.literature.pate import sensitive_rdp
+from darrm_papers.pate import sensitive_rdp
 
 
 def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tuple[int, ...], float]:

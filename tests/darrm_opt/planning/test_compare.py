@@ -24,7 +24,6 @@ from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.answers import drawn_bags
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
-from darrm_opt.literature.pate import gnmax_wins
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import Array
 from darrm_opt.planning import MECHANISMS
@@ -33,6 +32,7 @@ from darrm_opt.planning.compare import Comparison, ComparisonRow, compare
 from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, vote_histogram
 from darrm_opt.problem import FRESH
+from darrm_papers.pate import gnmax_wins
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from support.refusals import refused
 
-from darrm_opt.literature.moments_accountant import checked_votes
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.priors import vote_histogram
 from darrm_opt.release import PrivateVote, fill_missing, randomised_signs, release_signs
 from darrm_opt.tables.votes import checked_for, count_votes
 from darrm_opt.teachers import Partition, collect_votes
+from darrm_papers.moments_accountant import checked_votes
 
 NAN = math.nan
 SURE = PrivateVote(mechanism_class("permute_and_flip").of(5, 3, 300.0))

@@ -30,12 +30,12 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.errors import DeltaTooSmall
-from darrm_opt.literature.he_wang_tao.printed import (
+from darrm_opt.problem import Privacy
+from darrm_papers.he_wang_tao.printed import (
     composition_i_printed,
     composition_ii_printed,
     composition_v_printed,
 )
-from darrm_opt.problem import Privacy
 
 EPSILONS = [1e-9, 1e-3, 0.05, 0.2676, 1.0, 4.0, 50.0]
 DELTAS = [0.0, 1e-10, 1e-5, 1e-2]

@@ -42,7 +42,8 @@ RUN python -m hatchling build -t wheel \
     && pip --python /opt/darrm/bin/python install --no-cache-dir --no-deps --no-index dist/*.whl \
     && /opt/darrm/bin/python -c 'import darrm, psycopg, scipy.special; darrm.create_app()' \
     && install -d -o 10001 -g 10001 /made/cache
-COPY deploy/health.sh /opt/darrm/bin/health
+# Its mode is stated: that of the checkout depends on the umask of whoever made it.
+COPY --chmod=755 deploy/health.sh /opt/darrm/bin/health
 
 # --------------------------------------------------------------------------------------------- the image that runs
 FROM ${PYTHON_IMAGE}

@@ -10,6 +10,7 @@ done by one, and is the walk of `darrm solve` from the solver on.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import sys
 import threading
@@ -23,24 +24,44 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = tuple(f"{ROOT / name}/" for name in ("darrm", "darrm_opt", "api", "darrm_client", "solver_cache"))
 
 
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of code that can go on where it stopped."""
+
+FIRST_INSTRUCTIONS = 6
+"""Offset of the last instruction of such code when it is called and not resumed, at most [bytes]."""
+
+
 class Walk:
-    """Files in the order in which they were first entered, and the moves between them, thread by thread."""
+    """Files in the order in which they were first entered, and the calls from a file of the product into another.
+
+    A generator or coroutine that goes on is no call.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
         self.moves = 0
-        self._last: dict[int, str] = {}
         self._importing: Counter[int] = Counter()  # modules that are being imported, by thread
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Count what `sys.setprofile` reports."""
-        code, thread = frame.f_code, threading.get_ident()
-        if code.co_name == "<module>":
+        thread = threading.get_ident()
+        if frame.f_code.co_name == "<module>":
             self._importing[thread] += {"call": 1, "return": -1}.get(event, 0)
-        elif event == "call" and not self._importing[thread] and code.co_filename.startswith(PACKAGES):
-            self.moves += self._last.get(thread, code.co_filename) != code.co_filename
-            self._last[thread] = code.co_filename
-            self.files[code.co_filename] = None
+        elif event == "call" and not self._importing[thread] and _is_ours(frame):
+            self.files[frame.f_code.co_filename] = None
+            caller = frame.f_back
+            while caller is not None and not _is_ours(caller):
+                caller = caller.f_back
+            if caller is not None and caller.f_code.co_filename != frame.f_code.co_filename:
+                self.moves += not _goes_on(frame)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(PACKAGES)
+
+
+def _goes_on(frame: FrameType) -> bool:
+    return bool(frame.f_code.co_flags & GENERATORS) and frame.f_lasti > FIRST_INSTRUCTIONS
 
 
 @contextlib.contextmanager
@@ -66,23 +87,30 @@ def walk_of_verb(words: list[str]) -> Walk:
     return walk
 
 
-def walk_of_gamma() -> Walk:
-    """Return the walk of a γ by REST that nobody stored, from the application on: its server is another process."""
+def walk_of_gamma(requests: int = 8) -> Walk:
+    """Return the shortest walk of a γ by REST that nobody stored, from the application on.
+
+    What the service does beside a request, each second or each tenth of one, adds to it: so the shortest of a few.
+    """
     from fastapi.testclient import TestClient
 
     from api.app import create_app
     from api.settings import Settings
 
     settings = Settings(cache_url="memory", wait_seconds=60, solvers=1, rate=0, prestart=True)
-    with walking() as started, TestClient(create_app(settings)) as service:
-        service.post("/v1/gamma", json={"K": 5, "m": 2, "epsilon": 0.1})  # imports, and the pool's first process
-        started.files.clear()
-        started.moves = 0
-        service.post("/v1/gamma", json={"K": 11, "m": 3, "epsilon": 0.1}).raise_for_status()
-        files, moves = dict(started.files), started.moves
-    walk = Walk()
-    walk.files, walk.moves = files, moves
-    return walk
+    walks = []
+    with walking() as going, TestClient(create_app(settings)) as service:
+        for K in range(7, 2 * requests + 8, 2):
+            going.files, going.moves = {}, 0
+            answer = service.post("/v1/gamma", json={"K": K, "m": 3, "epsilon": 0.1, "Delta": 0, "delta": 1e-5})
+            answer.raise_for_status()
+            found = Walk()
+            found.files, found.moves = going.files, going.moves
+            walks.append(found)
+    walks = walks[1:]  # the first one imports, and starts the pool's process
+    shortest = min(walks, key=lambda walk: len(walk.files))
+    shortest.moves = min(walk.moves for walk in walks)
+    return shortest
 
 
 if __name__ == "__main__":

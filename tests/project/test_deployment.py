@@ -135,10 +135,19 @@ def test_every_install_is_pinned() -> None:
 def test_only_what_is_copied_is_sent_to_the_builder() -> None:
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"}
     copied = set()
-    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+    for line in re.findall(r"^COPY (?!--from)(?:--chmod=\d+ )?(.+)$", DOCKERFILE, re.MULTILINE):
         copied |= set(line.split()[:-1])
     assert sent == copied
     assert all((ROOT / name).exists() for name in sent)
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "deploy/Dockerfile"])
+def test_what_an_image_carries_of_the_checkout_has_a_stated_mode(file: str) -> None:
+    """The mode in a checkout follows its umask: under 077, what root copies only root reads."""
+    lines = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    places = {line: line.split()[-1] for line in lines if line.split()[-1].startswith(("/opt/", "/usr/", "/etc/"))}
+    assert places
+    assert all(re.match(r"--chmod=(644|755) ", line) for line in places)
 
 
 def test_the_services_lock_is_part_of_the_other() -> None:

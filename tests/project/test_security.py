@@ -36,17 +36,17 @@ def test_policy_and_page_lead_to_each_other_and_the_site_has_the_page() -> None:
 
 def test_the_table_names_every_fault_and_no_other() -> None:
     listed = re.findall(
-        r"^\| \[(V-\d+)\]\(#v-\d+-[\w-]+\) \| [^|]+ \| (?:privacy|availability|access|a bound on utility) \|$",
+        r"^\| \[(V-\d+)\]\(#v-\d+-[\w-]+\) \| [^|]+ \| [^|]+ \| (?:privacy|availability|access|a bound on utility) \|$",
         PAGE,
         re.MULTILINE,
     )
     assert listed == [*FAULTS]
     assert listed == [f"V-{number}" for number in range(1, len(listed) + 1)]
-    assert len(listed) >= 9
+    assert ("**No vulnerability of a released version is known.**" in PAGE) == (not listed)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_says_what_was_promised_what_is_true_and_what_is_done(fault: str) -> None:
-    for part in ("Promised", "True", "Now"):
-        assert f"**{part}.**" in FAULTS[fault], f"{fault}: {part}"
-    assert "**Check.**" in FAULTS[fault] or "**Affected.**" in FAULTS[fault]
+def test_a_fault_says_what_was_promised_what_is_true_and_what_is_done() -> None:
+    for fault, text in FAULTS.items():
+        for part in ("Promised", "True", "Now"):
+            assert f"**{part}.**" in text, f"{fault}: {part}"
+        assert "**Check.**" in text or "**Affected.**" in text, fault

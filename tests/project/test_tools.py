@@ -220,14 +220,3 @@ def test_a_citation_of_another_version_is_refused() -> None:
     release.check_citation(text, darrm_opt.__version__)
     with pytest.raises(release.Refused, match=r"should say 'version: 9\.9\.9'"):
         release.check_citation(text, "9.9.9")
-
-
-def test_the_walk_of_a_verb_goes_through_the_files_that_do_the_work() -> None:
-    from tools.walk import walk_of_verb
-
-    walk = walk_of_verb(["solve", "--K", "5", "--m", "2", "--epsilon", "0.1", "--no-cache"])
-    names = {"/".join(name.split("/")[-2:]) for name in walk.files}
-    assert {"cli/parser.py", "verbs/solve.py", "design/solver.py", "design/certificate.py"} <= names
-    assert not any("/tests/" in name or "/tools/" in name for name in walk.files)
-    assert walk.moves >= len(walk.files) - 1
-    assert len(walk.files) <= 29, names

@@ -54,8 +54,8 @@ def _run(words: list[str]) -> None:
             if name not in known:
                 say(_help_of_group(name))
                 sys.exit(ExitCode.BAD_INPUT)
-            # Before the verb is loaded, as NumPy reads it on import. For most verbs it should start no threads: they spin
-            # while it loads, on the processors that load it.
+            # Before the verb is loaded, as NumPy reads it on import. For most verbs it should start no threads: they
+            # spin while it loads, on the processors that load it.
             if name in VERBS or not added_verbs()[name].uses_threads:
                 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             command = Command.of(load(name))
@@ -184,7 +184,7 @@ def all_verbs() -> tuple[str, ...]:
 
 
 def known_verbs(word: str) -> tuple[str, ...]:
-    """Return the verbs of this package, and all for a word that begins none of them: to look takes as long as a solve."""
+    """Return the verbs of this package; for a word that begins none of them all verbs, which takes longer to find."""
     return VERBS if any(verb.split()[0] == word for verb in VERBS) else all_verbs()
 
 

@@ -54,7 +54,7 @@ def test_an_added_verb_is_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     for words, shown in {
         ("--help",): "Theirs:",
         ("count", "--help"): "darrm count γ",
-        ("completion", "bash"): '"count',
+        ("--print-completion", "bash"): "count",
     }.items():
         assert ran(*words) == 0
         assert shown in capsys.readouterr().out, words

@@ -342,6 +342,7 @@ class DarrmClient:
         prior: str | None = None,
         bags: Bags | None = None,
         fresh: bool = False,
+        sampling: Sampling | None = None,
         timeout: float | None = None,
     ) -> Comparison:
         """Return every mechanism within one budget, as `darrm_opt.planning.compare` does.
@@ -357,9 +358,12 @@ class DarrmClient:
             prior: how votes fall, for the accuracy; None for the objective's own.
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
             bags: how subsamples are drawn, where each voter is trained on one of its own; None where none are.
+            sampling: how each voter, private itself and fresh, draws its own records for every query.
         """
+        from darrm_opt.planning.compare import amplified
         from darrm_opt.questions.compare import Compare
 
+        problem = amplified(problem, sampling, fresh=fresh)
         stated = budget_body(problem, queries, total) | draw_body(bags)
         question = Compare(**stated, objective=str(objective), prior=prior, fresh=fresh)
         found: Comparison = self.ask(question, timeout=timeout)

@@ -273,6 +273,7 @@ def field_of(argument: str) -> str:
 
 
 SAMPLES_ARE_TAKEN = (
-    "Samples of the records are taken by /v1/plan without groups, /v1/plurality/options, /v1/cost and /v1/calibrate."
+    "Samples of the records are taken by /v1/plan without groups, /v1/compare, /v1/plurality/options, /v1/cost and "
+    "/v1/calibrate."
 )
 """Advice where a field of a sample is not one of the request."""

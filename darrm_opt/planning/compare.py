@@ -14,21 +14,22 @@ that would take much longer than a minute are refused before any of the work is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.objective import AnyObjective, Objective
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.candidates import check_draw
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.plain_majority import private_model_count
-from darrm_opt.planning.question import Question
+from darrm_opt.planning.question import Question, drawn_voter
 from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.priors import Prior
 from darrm_opt.problem import Privacy, Problem
@@ -109,6 +110,7 @@ def compare(
     prior: Prior | None = None,
     bags: Bags | None = None,
     fresh: bool = False,
+    sampling: Sampling | None = None,
     progress: Callable[[Option], None] | None = None,
 ) -> Comparison:
     """Return the utility of each mechanism for a majority, all within one total budget.
@@ -119,6 +121,8 @@ def compare(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
         prior: how votes fall, for the errors; None for the objective's own.
+        sampling: how each voter, private itself and fresh, draws its own records for every query: the voters compared
+            are then the amplified ones, each point of a profile for itself. None for all records.
         progress: called with each option of the ranking as soon as it is known.
 
     Guarantees:
@@ -137,6 +141,7 @@ def compare(
     >>> all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
     True
     """
+    problem = amplified(problem, sampling, fresh=fresh)
     question = Question.of(
         problem.K,
         problem.voter,
@@ -167,6 +172,21 @@ def compare(
         fresh=fresh,
         without_noise=_without_noise(question, options, votes),
     )
+
+
+def amplified(problem: Problem, sampling: Sampling | None, *, fresh: bool) -> Problem:
+    """Return the problem of the voters as one sampled answer shows them; the problem itself without a sampling.
+
+    Raises:
+        InvalidInput: the voters are not private, not fresh, not all affected, or share a sample.
+    """
+    if sampling is None:
+        return problem
+    if problem.is_public:
+        advice = "A plan weighs voters that share a sample."
+        raise InvalidInput("records", sampling.records, Rule("cannot be compared where voters are not private"), advice)
+    voter = drawn_voter(problem.voter, sampling, problem.K, problem.classes, problem.affected, fresh)
+    return replace(problem, voter=voter)
 
 
 def measure_of(goal: AnyObjective, prior: object) -> Measure:

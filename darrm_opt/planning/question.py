@@ -224,7 +224,7 @@ class Question:
             raise InvalidInput("bags", bags, Rule("cannot be combined with a sampling"), advice)
         if sampling is not None and voter is not None and voter.epsilon < math.inf:
             # From here on they are fresh voters, whose own privacy is amplified.
-            voter, sampling = _drawn_voter(voter, sampling, K, classes, affected, fresh), None
+            voter, sampling = drawn_voter(voter, sampling, K, classes, affected, fresh), None
         queries = field_number(queries, "queries")
         check_total(total)
         affected = 1 if affected is None and sampling is not None else affected
@@ -375,8 +375,12 @@ def stop_at(end: float) -> Callable[[], bool]:
     return never_stop if end == math.inf else lambda: time.monotonic() >= end
 
 
-def _drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affected: int | None, fresh: Any) -> Privacy:
-    """Return the privacy of one answer of a private voter that draws its own records for it."""
+def drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affected: int | None, fresh: Any) -> Privacy:
+    """Return the privacy of one answer of a private voter that draws its own records for it, as `Sampling.voter` does.
+
+    Raises:
+        InvalidInput: voters that are not fresh, are not all affected, have more than two classes, or share a sample.
+    """
     if not check_fresh(fresh):
         raise InvalidInput("fresh", fresh, "True where each private voter draws its own records for every query")
     if affected not in (None, K):

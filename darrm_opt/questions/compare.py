@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from darrm_opt.answers import Report, voters_body
 from darrm_opt.answers.library_types import comparison_of
@@ -13,11 +13,12 @@ from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
-from darrm_opt.planning.compare import Comparison, compare
+from darrm_opt.planning.compare import Comparison, amplified, compare
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import FRESH
+from darrm_opt.problem import FRESH, Problem
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.voters import DrawAnswer, EachAnswer, TotalQuestion, VotersAnswer, draw_record, prior_of
+from darrm_opt.questions.sampled import DrawnQuestion
+from darrm_opt.questions.voters import DrawAnswer, EachAnswer, VotersAnswer, draw_record, prior_of
 from darrm_opt.record import DesignSpec
 
 
@@ -87,8 +88,11 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(TotalQuestion):
-    """Mechanisms that release a majority: same voters, same total privacy, same number of queries."""
+class Compare(DrawnQuestion):
+    """Mechanisms that release a majority: same voters, same total privacy, same number of queries.
+
+    With `records`, fresh private voters each draw their own for every query, and those compared are the amplified ones.
+    """
 
     path: ClassVar[str] = "compare"
     summary: ClassVar[str] = "Every mechanism, at the same total privacy"
@@ -96,11 +100,6 @@ class Compare(TotalQuestion):
 
     K: int = question_field()
     total_delta: float = question_field(otherwise="above 0, as Gaussian noise, and rounding, leak a little")
-    sampling: Literal["independent", "disjoint"] = question_field(
-        "independent",
-        words="Without replacement, how the subsamples are drawn: each afresh, or all of them at once",
-        longest=None,
-    )
     objective: str = question_field("rectangular")
     prior: str | None = question_field(
         None,
@@ -108,6 +107,10 @@ class Compare(TotalQuestion):
         "measured votes",
         otherwise="by default the objective's own",
     )
+
+    def problem(self) -> Problem:
+        """Return the problem of these voters, as one sampled answer shows them, at some target of no account."""
+        return amplified(super().problem(), self.as_sampling(), fresh=self.fresh)
 
     @property
     def seconds(self) -> float:
@@ -120,6 +123,7 @@ class Compare(TotalQuestion):
         """Refuse a prior that says nothing of these votes, and a draw for other voters."""
         if self.prior is None and not isinstance(as_objective(self.objective), Objective):
             raise InvalidInput("prior", None, FIELDS["prior"].accepted, f"{self.objective} has no prior of its own.")
+        self.refuse_two_draws()
         problem, bags = self.problem(), self.bags()
         DesignSpec(problem, self.objective)
         if self.prior is not None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from darrm_opt.accounting.sampling import Sampling, Scheme
-from darrm_opt.answers import SAMPLING, Report, sampling_of, sampling_record, voters_body
+from darrm_opt.answers import SAMPLING, Report, sampling_record, voters_body
 from darrm_opt.answers.class_plans import group_plan_seconds, options_seconds, verify_group_plan
 from darrm_opt.answers.filed import filed
 from darrm_opt.answers.library_types import plan_of, table_plan_of
 from darrm_opt.answers.running_time import estimate_cost, plan_account_seconds, plan_seconds
 from darrm_opt.answers.verification import verify_options, verify_plan
-from darrm_opt.bagging import Bags, bags_of
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
@@ -25,13 +23,12 @@ from darrm_opt.planning.option import MECHANISMS, Outcome
 from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, MAX_CLASSES, NOT_PRIVATE, Problem, VoterGroup
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
+from darrm_opt.questions.sampled import OF_DRAW, AllocationAnswer, DrawnQuestion, SampledQuestion, SamplingAnswer
 from darrm_opt.questions.voters import (
     DrawAnswer,
     EachAnswer,
     GroupAnswer,
     GroupFields,
-    TotalQuestion,
     VotersAnswer,
     draw_record,
     prior_of,
@@ -44,9 +41,6 @@ from darrm_opt.tables.priors import PluralityPrior, Ties, is_class_prior, parse_
 from darrm_opt.tables.record import group_records
 
 Verdict = Literal["plain majority", "noisy majority", "none"]
-
-Draw = Literal["independent", "disjoint"]
-"""How subsamples are drawn, the default first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +226,7 @@ def _option_record(option: Option) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasePlan(TotalQuestion, SampledQuestion):
+class ReleasePlan(DrawnQuestion):
     """Voters, queries and a budget: what should be released?
 
     Voters that need not be alike are named by `groups`, which a body has, and a query has not. Their answer, and that
@@ -248,12 +242,6 @@ class ReleasePlan(TotalQuestion, SampledQuestion):
     K: int | None = question_field(None, otherwise="or groups")
     groups: list[GroupFields] | None = question_field(None, each=GroupFields)
     classes: int = question_field(2, most=MAX_CLASSES)
-    sampling: Draw | Scheme | None = question_field(
-        None,
-        words="With n and without replacement, how the subsamples are drawn: independent (the default) or disjoint. "
-        f"With records, how these are drawn: {', '.join(get_args(Scheme))}; by default poisson",
-        longest=None,
-    )
     prior: str | None = question_field(
         None,
         words="How votes fall: the text of an objective with a prior, such as shared(2,5), or histogram(9,1,0,2) for "
@@ -288,16 +276,6 @@ class ReleasePlan(TotalQuestion, SampledQuestion):
         """Whether a law of votes judges voters that are alike, and no objective of γ."""
         by_votes = self.classes > 2 or self.price > 0 or is_class_prior(self.prior)
         return by_votes or (self.records is not None and self.epsilon == "inf")
-
-    def as_sampling(self) -> Sampling | None:
-        """Return how records are drawn anew for every query; None where they are not."""
-        names = SAMPLING if self.records is not None or self.sampling not in (None, *get_args(Draw)) else _UNNAMED
-        return sampling_of({name: getattr(self, name) for name in names})
-
-    def bags(self) -> Bags | None:
-        """Return how the voters' subsamples are drawn; None where they are not."""
-        draw = self.sampling if self.sampling in get_args(Draw) and self.records is None else "independent"
-        return bags_of(self.n, self.subsample_size, draw, replacement=self.replacement)  # type: ignore[arg-type]  # checked
 
     def group_problem(self, groups: Sequence[GroupFields]) -> Problem:
         """Return the problem of groups, the total its target."""
@@ -343,8 +321,7 @@ class ReleasePlan(TotalQuestion, SampledQuestion):
             return
         if self.K is None:
             raise InvalidInput("K", None, FIELDS["K"].accepted, "Or give groups.")
-        if self.records is not None:
-            self.refuse(_OF_DRAW, "cannot be combined with records", "Its voters are not trained on subsamples.")
+        self.refuse_two_draws()
         if not self.by_law:
             prior_of(self.prior or "rectangular", self.K)
             self._planned()
@@ -352,7 +329,7 @@ class ReleasePlan(TotalQuestion, SampledQuestion):
         if self.epsilon != "inf":
             advice = "Name private voters by groups."
             self.refuse(("classes", "price", "prior"), "is for voters that are not private", advice)
-        self.refuse(_OF_DRAW, "cannot be combined with a prior of classes, a price or more than two classes")
+        self.refuse(OF_DRAW, "cannot be combined with a prior of classes, a price or more than two classes")
         self.bags()
         self.as_sampling()
         self._public()
@@ -436,12 +413,7 @@ def class_prior(text: str) -> PluralityPrior:
 _JUDGED = ("classes", "ties", "price", "fresh", "least_accuracy")
 """Fields by which the planner judges."""
 
-_UNNAMED = tuple(name for name in SAMPLING if name != "sampling")
-
-_OF_DRAW = ("n", "subsample_size", "replacement")
-"""Fields of voters that are trained on subsamples."""
-
-_OF_VOTERS = ("K", "epsilon", "Delta", "profile", *_OF_DRAW, *SAMPLING)
+_OF_VOTERS = ("K", "epsilon", "Delta", "profile", *OF_DRAW, *SAMPLING)
 """Fields of voters that are alike."""
 
 

@@ -1,13 +1,23 @@
-"""Fields of questions whose queries may have a fresh sample of the records each."""
+"""Fields of questions whose queries may have a fresh sample of the records each, or models one of their own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from darrm_opt.accounting.sampling import Sampling, Scheme
-from darrm_opt.answers import sampling_of
+from darrm_opt.answers import SAMPLING, sampling_of
+from darrm_opt.bagging import Bags, bags_of
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
+from darrm_opt.questions.voters import TotalQuestion
+
+Draw = Literal["independent", "disjoint"]
+"""How subsamples are drawn, the default first."""
+
+_UNNAMED = tuple(name for name in SAMPLING if name != "sampling")
+
+OF_DRAW = ("n", "subsample_size", "replacement")
+"""Fields of voters that are trained on subsamples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +37,33 @@ class SampledQuestion(Question):
     def as_sampling(self) -> Sampling | None:
         """Return how records are drawn anew for every query; None where they are not."""
         return sampling_of(self.record())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnQuestion(TotalQuestion, SampledQuestion):
+    """Question about a total, of voters trained on subsamples, or of queries with a fresh sample of records each."""
+
+    sampling: Draw | Scheme | None = question_field(
+        None,
+        words="With n and without replacement, how the subsamples are drawn: independent (the default) or disjoint. "
+        f"With records, how these are drawn: {', '.join(get_args(Scheme))}; by default poisson",
+        longest=None,
+    )
+
+    def as_sampling(self) -> Sampling | None:
+        """Return how records are drawn anew for every query; None where they are not."""
+        names = SAMPLING if self.records is not None or self.sampling not in (None, *get_args(Draw)) else _UNNAMED
+        return sampling_of({name: getattr(self, name) for name in names})
+
+    def bags(self) -> Bags | None:
+        """Return how the voters' subsamples are drawn; None where they are not."""
+        draw = self.sampling if self.sampling in get_args(Draw) and self.records is None else "independent"
+        return bags_of(self.n, self.subsample_size, draw, replacement=self.replacement)  # type: ignore[arg-type]  # checked
+
+    def refuse_two_draws(self) -> None:
+        """Refuse fields of subsamples beside records."""
+        if self.records is not None:
+            self.refuse(OF_DRAW, "cannot be combined with records", "Its voters are not trained on subsamples.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from darrm.cli.parameters import (
 from darrm.cli.parser import ADVANCED, CommandOption
 
 if TYPE_CHECKING:
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.bagging import Bags
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
@@ -67,18 +68,16 @@ def plan(
     from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ranking import class_count, ranked_plan
     from darrm_opt.design.report import guarantee
-    from darrm_opt.errors import InvalidInput, Rule
 
     check_writable(output, "output")
     check_plot(plot)
     sampling = drawn.as_sampling()
-    # Private voters that draw for themselves have a smaller ε, for which a γ is then planned.
-    if compare and sampling is not None and (options.epsilon != "inf" or options.profile is not None):
-        raise InvalidInput("records", drawn.records, Rule("cannot be combined with --compare and private voters"))
+    # Private voters draw for themselves, and are fresh ones with a smaller ε.
+    is_shared = sampling is not None and options.epsilon == "inf" and options.profile is None
     # Under a law of classes every plan is such a table.
-    if compare and not _is_of_classes(options, sampled=sampling is not None):
+    if compare and not _is_of_classes(options, sampled=is_shared):
         unused = {"least_accuracy": least_accuracy, "time_limit": time_limit, "output": output}
-        _compare(options, plot, unused, json=json)
+        _compare(options, plot, unused, sampling, json=json)
         return
     # Only these have an estimate of their time; a search with a limit ends by itself.
     if time_limit is None and sampling is None and class_count(options) == 2:
@@ -279,7 +278,9 @@ def _is_of_classes(options: QuestionOptions, *, sampled: bool) -> bool:
     return sampled or class_count(options) > 2 or options.price != "0" or is_class_prior(options.prior)
 
 
-def _compare(options: QuestionOptions, plot: str | None, unused: dict[str, Any], *, json: bool) -> None:
+def _compare(
+    options: QuestionOptions, plot: str | None, unused: dict[str, Any], sampling: Sampling | None, *, json: bool
+) -> None:
     """Print each mechanism, calibrated to the total by the least of all accounts; the best comes first."""
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import picture_format, write_whole
@@ -288,6 +289,7 @@ def _compare(options: QuestionOptions, plot: str | None, unused: dict[str, Any],
     from darrm_opt.design.objective import as_objective
     from darrm_opt.design.report import columns, count_text, guarantee, voters_text
     from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.planning.compare import amplified
     from darrm_opt.planning.compare import compare as compare_mechanisms
     from darrm_opt.problem import Privacy, Problem
     from darrm_opt.questions.compare import comparison_record
@@ -302,6 +304,8 @@ def _compare(options: QuestionOptions, plot: str | None, unused: dict[str, Any],
         if options.profile is None
         else Problem(number(options.K), options.voter, Privacy(1.0), number(options.affected))
     )
+    with question_named(sampled=sampling is not None):
+        problem = amplified(problem, sampling, fresh=fresh)
     # Before any work: a comparison has several solves, and one of them may take an hour.
     with question_named():
         objective = as_objective(vote_prior(options, 2) or "rectangular")
@@ -332,6 +336,8 @@ def _compare(options: QuestionOptions, plot: str | None, unused: dict[str, Any],
     if comparison.bags is not None:
         head += f"\n{_draw(comparison.bags, problem.K)}"
     assumption = assumed_text([problem.voter], comparison.queries, fresh=fresh)
+    if sampling is not None:
+        head = f"Each voter draws its own records: what follows is of one sampled answer.\n{head}"
     notes = filter(None, [comparison.without_noise, *left_out, assumption])
     answer("\n".join([head, "", columns(heads, _rows(comparison)), "", *notes]))
 

@@ -7,13 +7,15 @@ import math
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from api.access.clients import current_prefix
 from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel, about
+from api.schemas.questions import model_of_answer
 from darrm_opt.errors import DarrmError
+from darrm_opt.questions import design
 from darrm_opt.record import problem_from_record, problem_record
 from solver_cache.database.jobs import Job, State, damaged_job
 from solver_cache.database.webhooks import Webhook, WebhookState
@@ -55,37 +57,7 @@ class PendingAnswer(AnswerModel):
     )
 
 
-class IncumbentAnswer(AnswerModel):
-    """The best certified γ of a solve that goes on: private exactly as it is, whatever comes after."""
-
-    gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability].")
-    utility: FiniteFloat = Field(description="Share of the noiseless utility kept.")
-    upper_bound: FiniteFloat = Field(description="Proven bound on the utility of any private γ of that shape, so far.")
-    gap: FiniteFloat = Field(description="upper_bound − utility, at least 0.", ge=0)
-    margin: FiniteFloat = Field(description="Proven slack of its privacy [probability].", ge=0)
-
-
-class ProgressAnswer(AnswerModel):
-    """Progress of a solve."""
-
-    round: int = Field(description="Rounds done.")
-    rows: int = Field(description="Rows in the program.")
-    utility: FiniteFloat = Field(description="Best utility whose privacy can be proved so far.")
-    upper_bound: FiniteFloat = Field(description="Proven bound on the best possible utility.")
-    gap: FiniteFloat = Field(description="upper_bound − utility, at least 0.", ge=0)
-    violation: FiniteFloat = Field(description="How far the program's present answer breaks the constraint.")
-    seconds: FiniteFloat = Field(description="Time since the start [s].", ge=0)
-    incumbent: IncumbentAnswer | None = Field(
-        default=None,
-        description="The best γ whose privacy is proved so far, after half a second; POST …/stop makes it the result.",
-    )
-
-
-class StepsAnswer(AnswerModel):
-    """Progress of work in steps."""
-
-    done: int = Field(description="Steps done.", ge=0)
-    of: int = Field(description="Steps in all.", ge=0)
+ProgressAnswer, StepsAnswer = map(model_of_answer, (design.ProgressAnswer, design.StepsAnswer))
 
 
 class JobAnswer(AnswerModel):
@@ -101,7 +73,9 @@ class JobAnswer(AnswerModel):
         description="What was asked, without what was left to its default; null where a γ is designed."
     )
     attempts: int = Field(description="Attempts since it was submitted.", ge=0)
-    progress: ProgressAnswer | StepsAnswer | None = Field(description="Its progress; null before anything is known.")
+    progress: ProgressAnswer | StepsAnswer | None = Field(  # type: ignore[valid-type]
+        description="Its progress; null before anything is known."
+    )
     estimated_seconds: FiniteFloat = Field(description="How long it was expected to take [s].", ge=0)
     reason: str = Field(description="Why it failed, in words; else empty.")
     created: str = Field(description="When it was submitted, the last time (UTC, ISO 8601).")
@@ -159,7 +133,7 @@ def _question(job: Job) -> dict[str, Any]:
     return {"problem": problem, "objective": objective, "shape": shape, "question": None}
 
 
-def _progress_answer(text: str) -> ProgressAnswer | StepsAnswer | None:
+def _progress_answer(text: str) -> BaseModel | None:
     """Return the progress that a job has reported; None if that is nothing, or damaged."""
     try:
         content: Any = json.loads(text) if text else None
@@ -170,7 +144,7 @@ def _progress_answer(text: str) -> ProgressAnswer | StepsAnswer | None:
         incumbent = content.get("incumbent")
         if incumbent is not None:
             fields = {name: incumbent[name] for name in ("gamma", "utility", "upper_bound", "gap")}
-            content = {**content, "incumbent": IncumbentAnswer(**fields, margin=incumbent["certificate"]["margin"])}
+            content = {**content, "incumbent": {**fields, "margin": incumbent["certificate"]["margin"]}}
         return ProgressAnswer(**content)
     except (AttributeError, LookupError, TypeError, ValueError):
         return None

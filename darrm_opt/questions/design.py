@@ -171,6 +171,41 @@ class GammaAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
+class IncumbentAnswer(Answer):
+    """The best certified γ of a solve that goes on: private exactly as it is, whatever comes after."""
+
+    gamma: list[float] = answer_field("γ(0..K) [probability].")
+    utility: float = answer_field("Share of the noiseless utility kept.")
+    upper_bound: float = answer_field("Proven bound on the utility of any private γ of that shape, so far.")
+    gap: float = answer_field("upper_bound − utility, at least 0.", least=0)
+    margin: float = answer_field("Proven slack of its privacy [probability].", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressAnswer(Answer):
+    """Progress of a solve."""
+
+    round: int = answer_field("Rounds done.")
+    rows: int = answer_field("Rows in the program.")
+    utility: float = answer_field("Best utility whose privacy can be proved so far.")
+    upper_bound: float = answer_field("Proven bound on the best possible utility.")
+    gap: float = answer_field("upper_bound − utility, at least 0.", least=0)
+    violation: float = answer_field("How far the program's present answer breaks the constraint.")
+    seconds: float = answer_field("Time since the start [s].", least=0)
+    incumbent: IncumbentAnswer | None = answer_field(
+        "The best γ whose privacy is proved so far, after half a second; POST …/stop makes it the result.", None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsAnswer(Answer):
+    """Progress of work in steps."""
+
+    done: int = answer_field("Steps done.", least=0)
+    of: int = answer_field("Steps in all.", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EstimateAnswer(Answer):
     """Expected cost of a request; nothing was solved."""
 

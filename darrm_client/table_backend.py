@@ -27,7 +27,7 @@ from darrm_client.errors import (
     ServiceUnreachable,
 )
 from darrm_client.http_backend import HttpBackend, Transport
-from darrm_opt.answers.tables import shown_baselines, stored_table, table_spec, utilities_to_dict
+from darrm_opt.answers.tables import stored_table
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.record import (
     CORE,
@@ -36,7 +36,7 @@ from darrm_opt.record import (
     solution_from_record,
     solution_record,
 )
-from darrm_opt.tables.record import table_solution_record
+from darrm_opt.tables.record import KIND, TableSpec, table_solution_record
 from darrm_opt.tables.solver import TableSolution
 from solver_cache.model import SHAPES, Row, SearchColumns, row_of, search_columns
 from solver_cache.nearest import nearest
@@ -129,8 +129,6 @@ class TableBackend:
             "gamma": self._gamma,
             "gamma/batch": self._batch,
             "estimate": self._estimate,
-            "plurality": self._table,
-            "table": self._table,
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
@@ -154,21 +152,6 @@ class TableBackend:
         for spec, part in asked.parts(record):
             part |= {"id": spec.key, "cached": True}
         return record
-
-    def _table(self, body: dict[str, Any]) -> Any:
-        groups = body.get("groups", ())
-        weights = {"weights": [group.get("weight", 1.0) for group in groups]} if groups else {}
-        spec = table_spec({"problem": body, **body, **weights})
-        solution = recall(spec, self._store)
-        if solution is None:
-            asked = "these groups" if groups else "this problem"
-            raise AnswerNotFound(
-                f"The file {self._store.url} has no table for {asked}: darrm_opt.tables.solver designs it here."
-            )
-        answer = stored_table(spec.key, table_solution_record(solution))
-        if not groups:
-            answer |= utilities_to_dict(spec, shown_baselines(spec.problem, spec.objective))
-        return answer
 
     def designs(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a table has no tags."""
@@ -217,9 +200,16 @@ class TableBackend:
     def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:
         return self._look_up(_spec(body))
 
-    def _look_up(self, spec: DesignSpec) -> dict[str, Any]:
-        """Return the answer to a request, or the nearest one that is valid for it, labelled."""
+    def _look_up(self, spec: DesignSpec | TableSpec) -> dict[str, Any]:
+        """Return the answer to a request, or the nearest one that is valid for it, labelled; of a table its record."""
         solution = recall(spec, self._store)
+        if isinstance(solution, TableSolution):
+            return table_solution_record(solution)
+        if isinstance(spec, TableSpec):
+            asked = "this problem" if spec.kind == KIND else "these groups"
+            raise AnswerNotFound(
+                f"The file {self._store.url} has no table for {asked}: darrm_opt.tables.solver designs it here."
+            )
         if solution is not None:
             return {"id": spec.key, "cached": True, "nearest": None, **solution_record(solution)}
         match = nearest(spec, self._store)

@@ -23,11 +23,12 @@ from api.schemas.designs import (
     DesignsAnswer,
     DesignsRequest,
     DesignSummary,
+    TableAnswer,
+    TableDesignAnswer,
     TagName,
     comparison,
     summary,
 )
-from api.schemas.plurality import TableAnswer, TableDesignAnswer
 from api.service.design_service import DesignService
 from darrm_opt.answers.tables import stored_table
 from darrm_opt.tables.record import GROUP_KIND, KIND

@@ -27,11 +27,12 @@ from darrm_opt.design.objective import as_objective
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
+from darrm_opt.questions.table import AnyTable
 
 
 def _seconds(asked: Question, service: DesignService) -> float:
     """Refuse what contradicts itself, and what this server may not solve; return the expected time [s]."""
-    if hasattr(asked, "objective"):
+    if hasattr(asked, "objective") and not isinstance(asked, AnyTable):
         check_scenarios(as_objective(asked.objective), asked.voters)
     asked.check()
     specs = asked.designs()

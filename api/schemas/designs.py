@@ -9,11 +9,14 @@ from pydantic import Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, OptionalVoterEpsilon, PageRequest, about
-from api.schemas.plurality import TableAnswer, TableDesignAnswer
+from api.schemas.questions import model_of_answer
 from darrm_opt.errors import InvalidInput
+from darrm_opt.questions import table
 from darrm_opt.questions.design import nats
 from solver_cache.database.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
+
+TableAnswer, TableDesignAnswer = map(model_of_answer, (table.TableAnswer, table.TableDesignAnswer))
 
 TagName = Annotated[
     str,

@@ -22,14 +22,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from darrm_opt.design import solver as design
-from darrm_opt.design.backends import BACKENDS
-from darrm_opt.design.objective import as_objective, forms
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.fields import Field as Declared
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES
-from darrm_opt.privacy_curves import remote_curve
 from solver_cache.database.designs import MAX_LISTED
 from solver_cache.database.jobs import PAGE_SIZE
 
@@ -125,26 +121,11 @@ def read_by(parse: Callable[[Any], Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-Voters = Annotated[int, about("K")]
-
-Allowance = Annotated[FiniteFloat | None, about("m")]
-
 _Nats = Annotated[FiniteFloat, number_of("epsilon")]
 
 OptionalVoterEpsilon = Annotated[
     _Nats | Literal["inf"] | None, about("epsilon", otherwise="needed unless a profile is given")
 ]
-
-_Curve = (
-    list[Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
-    | dict[str, dict[str, FiniteFloat] | list[list[FiniteFloat]]]
-    | str
-    | None
-)
-
-StatedProfile = Annotated[_Curve, about("profile"), read_by(remote_curve)]
-
-StatedTargets = Annotated[_Curve, about("targets")]
 
 TargetsAnswer = Annotated[
     list[list[FiniteFloat]] | None,
@@ -165,38 +146,6 @@ ProfileAnswer = Annotated[
     ),
 ]
 """Profile of a voter in an answer."""
-
-VoterDelta = Annotated[FiniteFloat, about("Delta")]
-
-ReleaseDelta = Annotated[FiniteFloat | None, about("delta")]
-
-Affected = Annotated[int | None, about("affected")]
-
-MovedVotes = Annotated[int, about("affected", otherwise="")]
-
-Fresh = Annotated[bool, about("fresh")]
-
-Ties = Annotated[Literal["excluded", "any"], about("ties")]
-
-LabelPrice = Annotated[FiniteFloat, about("price")]
-
-TargetEpsilon = Annotated[FiniteFloat | None, about("target_epsilon")]
-
-TimeLimit = Annotated[FiniteFloat | None, about("time_limit")]
-
-ObjectiveText = Annotated[
-    str,
-    about(
-        "objective",
-        words=f"What is maximised: {forms()}, followed by tv or agreement if not the usual measure; or "
-        "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101)",
-    ),
-    read_by(as_objective),
-]
-
-Shape = Annotated[design.Shape, about("shape")]
-
-Backend = Annotated[str, one_of(BACKENDS), about("backend"), Field(json_schema_extra={"enum": [*BACKENDS]})]
 
 
 def _in_query(read: Callable[[str], Any]) -> BeforeValidator:
@@ -224,10 +173,6 @@ InQueryNumbers = _in_query(_number)
 
 InQueryWords = _in_query(str)
 """Validator of a list of names, likewise."""
-
-_Entries = Annotated[list[Annotated[FiniteFloat, number_of("gamma")]], STOP_AT_FIRST, InQueryNumbers]
-
-OptionalGamma = Annotated[_Entries | None, about("gamma")]
 
 
 class RequestModel(BaseModel):

@@ -76,6 +76,8 @@ def model_of_question(question: Any, *, query: bool = False) -> type[RequestMode
         if query and each.metadata["each"]:
             continue
         given, *further = TYPES.get(name) or (_request_type(name, hints[name]),)
+        if (read := each.metadata["read"]) is not None:
+            further = [read_by(read)]
         described = about(name, **WORDS.get(name, {}) | changes)
         members[name] = Annotated[given, described, *further], _default(each)
     return create_model(

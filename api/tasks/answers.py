@@ -1,7 +1,6 @@
 """Kinds of answers: the one registry, and the task of every answer that is no γ alone.
 
-A new kind is a module with its computation and what proves its result again (`darrm_opt.answers`), a schema
-(`api.schemas`), one entry of `KINDS`, and its route.
+A new kind is a question of `darrm_opt.questions`.
 
 A result that is read from the table of jobs may have been written by anyone who can write there. What a client proves
 of an answer that it does not trust (`darrm_opt.answers.verification`) is proved again here. Totals over many releases,
@@ -15,24 +14,21 @@ import itertools
 import json
 import logging
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
 
 from api.schemas.design import GammaAnswer
-from api.schemas.plurality import PluralityAnswer, TableDesignAnswer
 from api.schemas.questions import json_type, reader_of_answer
 from api.tasks.design import recheck
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.answers import tables
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.question import Question
 from darrm_opt.record import CORE, canonical_json, digest
-from solver_cache.model import Spec, kind_of
+from solver_cache.model import kind_of
 from solver_cache.solve import load_records, save_records
 from solver_cache.task_loop import PoolFunction, Report
 
@@ -42,16 +38,6 @@ MAX_OVERRUN = 2.0
 """Factor by which a job may exceed the most time that is admitted before it is stopped: estimates are rough."""
 
 
-def _numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
-    """A profile or an account is numbers alone: to check them is to compute them."""
-    canonical_json(result)  # none of them infinite
-
-
-def _as_computed(_: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result: it is the answer."""
-    return result
-
-
 @dataclass(frozen=True)
 class AnswerKind:
     """Kind of answer that a task computes in a process of the pool."""
@@ -59,14 +45,7 @@ class AnswerKind:
     model: Any  # schema of the answer, or several of which it has one
     compute: PoolFunction  # from the task's argument to its result, both plain data
     # proves a stored result (second) again for its argument (first), and raises where it is not proved
-    recheck: Callable[[dict[str, Any], dict[str, Any]], None] = _numbers
-    # makes the answer as plain data of the argument and the result
-    answer: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _as_computed
-    # of the argument, the γ or tables that the work needs, which are read from the store before and handed over as
-    # "known"; of the argument and the result, those of its ``solutions``. None: it has none
-    designs: Callable[[dict[str, Any], dict[str, Any] | None], Sequence[Spec]] | None = None
-    # the records in a result, which are stored
-    solutions: Callable[[dict[str, Any]], list[dict[str, Any]]] = itemgetter("solutions")
+    recheck: Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def answer_question(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -90,24 +69,11 @@ def recheck_question(question: type[Question], argument: dict[str, Any], result:
     question.of(argument).recheck(result)
 
 
-_table_kind = partial(
-    AnswerKind,
-    compute=tables.design_table,
-    recheck=tables.recheck_table,
-    answer=tables.answer_to_dict,
-    designs=lambda argument, _: [tables.table_spec(argument)],
-    solutions=lambda result: [result["rule"]],
-)
-
 KINDS: dict[str, AnswerKind] = {
-    "plurality": _table_kind(PluralityAnswer),
-    "table": _table_kind(TableDesignAnswer),
-    **{
-        path: AnswerKind(
-            json_type(question.answers), partial(answer_question, question), partial(recheck_question, question)
-        )
-        for path, question in QUESTIONS.items()
-    },
+    path: AnswerKind(
+        json_type(question.answers), partial(answer_question, question), partial(recheck_question, question)
+    )
+    for path, question in QUESTIONS.items()
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
 
@@ -149,17 +115,13 @@ class AnswerTask:
         """Reject nothing: the route has read what is asked (`Task.check`)."""
 
     @cached_property
-    def asked(self) -> Question | None:
-        """The question; None for a kind that is not one."""
-        question = QUESTIONS.get(self.kind)
-        return None if question is None else question.of(self.argument)
+    def asked(self) -> Question:
+        """The question."""
+        return QUESTIONS[self.kind].of(self.argument)
 
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
         """Return the keys of the γ and tables in the answer."""
-        if self.asked is not None:
-            return {spec.key for spec, _ in self.asked.parts(answer)}
-        designs = KINDS[self.kind].designs
-        return [] if designs is None else {spec.key for spec in designs(self.argument, answer)}
+        return {spec.key for spec, _ in self.asked.parts(answer)}
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
         """Return None: its result is stored with its job."""
@@ -173,33 +135,9 @@ class AnswerTask:
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Compute the result, and store the designs in it; return its job's result and the result (`Task.compute`)."""
-        if self.asked is not None:
-            return await self._compute(self.asked, context, limits, progress)
-        kind, argument, known = KINDS[self.kind], self.argument, list[dict[str, Any] | None]()
-        seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
-        if kind.designs is not None and (specs := kind.designs(argument, None)):
-            # What is stored is handed to the process, proved again, and not designed once more.
-            known = await context.read(load_records, specs, context.store)
-            argument = {**argument, "known": known}
-        result = await context.pool.run(
-            kind.compute, argument, time_limit=seconds, processor_limit=processor, progress=progress
-        )
-        if kind.designs is not None:
-            specs = kind.designs(argument, result)
-            known = known or [None] * len(specs)
-            found = zip(specs, kind.solutions(result), known, result["doubts"], strict=True)
-            # New and believed: what a process doubts itself is answered for and not kept.
-            additions = [(spec, record) for spec, record, was_known, doubt in found if not (was_known or doubt)]
-            await context.write(save_records, additions, context.store, await context.clients())
-            result = {**result, "cached": [was_known is not None for was_known in known]}
-        return {"answer": result}, result
-
-    async def _compute(
-        self, asked: Question, context: TaskContext, limits: Limits | None, progress: ProgressCallback | None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
         seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
         argument, known = self.argument, list[dict[str, Any] | None]()
-        if specs := asked.designs():
+        if specs := self.asked.designs():
             # What is stored is handed to the process, proved again, and not designed once more.
             known = await context.read(load_records, specs, context.store)
             argument = {**argument, "found": known}
@@ -209,7 +147,7 @@ class AnswerTask:
         )
         answer, new = result["answer"], iter(result["new"])
         additions = []
-        for (spec, part), record in itertools.zip_longest(asked.parts(answer), known):
+        for (spec, part), record in itertools.zip_longest(self.asked.parts(answer), known):
             part |= {"id": spec.key, "cached": record is not None}
             if record is None:
                 made, doubt = next(new)
@@ -232,17 +170,10 @@ class AnswerTask:
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
             return None
-        if self.asked is not None:
-            parts = self.asked.parts(answer)
-            present = await context.read(context.store.present, {spec.key for spec, _ in parts}) if parts else ()
-            for spec, part in parts:
-                part |= {"id": spec.key, "cached": spec.key in present}
-            return answer
-        designs = KINDS[self.kind].designs
-        if designs is not None:  # which were stored since
-            keys = [spec.key for spec in designs(self.argument, answer)]
-            present = await context.read(context.store.present, set(keys))
-            answer["cached"] = [key in present for key in keys]
+        parts = self.asked.parts(answer)
+        present = await context.read(context.store.present, {spec.key for spec, _ in parts}) if parts else ()
+        for spec, part in parts:
+            part |= {"id": spec.key, "cached": spec.key in present}
         return answer
 
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
@@ -254,5 +185,4 @@ def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:
     """Return the answer that the result of a task makes."""
     if not isinstance(task, AnswerTask):
         return GammaAnswer.model_validate(result)
-    kind = KINDS[task.kind]
-    return reader_of_answer(kind.model)(kind.answer(task.argument, result))
+    return reader_of_answer(KINDS[task.kind].model)(result)

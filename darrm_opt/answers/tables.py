@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from darrm_opt.answers import Report
 from darrm_opt.answers.filed import filed
 from darrm_opt.answers.running_time import clip, fitted_seconds, solve_seconds
 from darrm_opt.answers.verification import member, members
-from darrm_opt.errors import InvalidInput, NotPrivate, VerificationFailed
+from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
@@ -20,23 +19,21 @@ from darrm_opt.record import DesignSpec
 from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
-from darrm_opt.tables.objective import TableObjective, check_objective, is_plurality, question_cells
+from darrm_opt.tables.objective import TableObjective, is_plurality
 from darrm_opt.tables.problem import Histograms, has_table, partition_count
 from darrm_opt.tables.record import (
     GROUP_KIND,
     KIND,
     TableSpec,
     kind_of,
-    objective_from_record,
     objective_record,
-    problem_from_record,
     problem_record,
     read_table,
     reprove_table,
     table_from_record,
     table_solution_record,
 )
-from darrm_opt.tables.solver import TableSolution, solve_table
+from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.table import Table
 
 MAX_MEASURED_SECONDS, GROWTH = 12.0, 2.0
@@ -131,42 +128,6 @@ def group_answer_seconds(problem: Problem, *, stored: bool) -> float:
     return others + (0.0 if stored else solve)
 
 
-def design_table(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the best table of a ``problem`` for an objective, and the utility of each mechanism at the same privacy.
-
-    At most ``time_limit`` seconds are in the making. "known" holds the record of the table, where that is stored and
-    proved already. "doubts" holds why a store would not believe the table: empty unless something is wrong with this
-    program.
-    """
-    report(None)
-    spec = table_spec(argument)
-    _ = question_cells(spec.problem, spec.objective)  # what is wrong with the voters is no fault of the prior
-    try:
-        check_objective(spec.problem, spec.objective)
-    except InvalidInput as err:  # a prior of other voters or classes
-        name = err.argument if err.argument == "weights" else "prior" if spec.kind == KIND else "objective"
-        raise InvalidInput(name, argument.get(name), err.accepted, err.advice) from err
-    (known,) = argument.get("known", [None])
-    if known is None:
-        solution, doubt = solve_table(spec.problem, spec.objective, time_limit=argument["time_limit"]), ""
-        record = table_solution_record(solution)
-        try:
-            reprove_table(read_table(record), spec)
-        except (ReproofFailed, NotPrivate) as err:
-            doubt = str(err)
-    else:
-        solution, record, doubt = read_table(known), known, ""
-    baselines = shown_baselines(spec.problem, spec.objective)
-    return {**table_to_dict(solution), **utilities_to_dict(spec, baselines), "rule": record, "doubts": [doubt]}
-
-
-def table_spec(argument: dict[str, Any]) -> TableSpec:
-    """Return the table that an argument of `design_table` asks for."""
-    problem = problem_from_record(argument["problem"])
-    kind = GROUP_KIND if "groups" in argument["problem"] else KIND
-    return TableSpec(problem, objective_from_record(kind, argument))
-
-
 def table_to_dict(solution: TableSolution) -> dict[str, Any]:
     """Return what the doors show of a table: the answer, and of groups the counts with the chance of each output."""
     problem, certificate, kind = solution.problem, solution.certificate, kind_of(solution.table.cells)
@@ -210,15 +171,15 @@ def utilities_to_dict(spec: TableSpec, baselines: Sequence[Baseline]) -> dict[st
     return utilities | rates if spec.kind == KIND else utilities
 
 
-def answer_to_dict(argument: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a result of `design_table`, with its id and whether it was stored before."""
-    fields = {name: value for name, value in result.items() if name not in ("doubts", "cached")}
-    return {"id": table_spec(argument).key, "cached": result.get("cached", [False])[0], **fields}
+def table_record(solution: TableSolution, id: str, *, cached: bool) -> dict[str, Any]:
+    """Return a table as plain data, as the answer to its id."""
+    return {"id": id, "cached": cached, **table_to_dict(solution), "rule": table_solution_record(solution)}
 
 
 def stored_table(id: str, record: dict[str, Any]) -> dict[str, Any]:
     """Return a stored table, given its proved record, as the answer to its id: without mechanisms beside it."""
-    return {"id": id, "cached": True, **table_to_dict(read_table(record)), "rule": record}
+    beside: dict[str, Any] = {"utilities": {}} if record["kind"] == GROUP_KIND else {}
+    return table_record(read_table(record), id, cached=True) | beside
 
 
 @dataclass(frozen=True)
@@ -228,6 +189,7 @@ class VerifiedTable(TableSolution):
     id: str  # content key of what was asked
     cached: bool  # whether the other side had it before
     utilities: dict[str, float]  # of every mechanism at the same privacy, by name: the other side's word
+    rates: dict[str, float] = field(default_factory=dict)  # of the same, where voters are not private
 
 
 def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
@@ -258,11 +220,6 @@ def verify_table_answer(answer: Any, problem: Problem) -> dict[str, Any]:
     elif answer.get("table") != _shown_chances(table):
         raise VerificationFailed("The answer shows another table than that of its rule.")
     return dict(answer)
-
-
-def recheck_table(argument: dict[str, Any], result: dict[str, Any]) -> None:
-    """Prove a stored table again; raises as `verify_table_answer`."""
-    verify_table_answer(result, problem_from_record(argument["problem"]))
 
 
 SHOWN = (

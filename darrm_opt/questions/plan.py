@@ -30,6 +30,7 @@ from darrm_opt.questions.voters import (
     GroupAnswer,
     GroupFields,
     VotersAnswer,
+    class_prior,
     draw_record,
     prior_of,
     prior_refused,
@@ -37,7 +38,7 @@ from darrm_opt.questions.voters import (
 )
 from darrm_opt.record import DesignSpec, problem_record
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective
-from darrm_opt.tables.priors import PluralityPrior, Ties, is_class_prior, parse_prior
+from darrm_opt.tables.priors import Ties, is_class_prior
 from darrm_opt.tables.record import group_records
 
 Verdict = Literal["plain majority", "noisy majority", "none"]
@@ -400,14 +401,6 @@ class ReleasePlan(DrawnQuestion):
         if question.law is None:
             return plan_of(verify_plan(given, question), question)
         return table_plan_of(verify_options(given, question.problem, self.queries, question.sampling), question)
-
-
-def class_prior(text: str) -> PluralityPrior:
-    """Return the prior of votes among classes that a text names."""
-    try:
-        return parse_prior(text)
-    except InvalidInput as err:
-        raise prior_refused(text, err) from err
 
 
 _JUDGED = ("classes", "ties", "price", "fresh", "least_accuracy")

@@ -25,12 +25,12 @@ GIVEN = {"given": True}
 """Metadata of a field that no request states: what the process that answers is given beside."""
 
 
-def question_field(default: Any = REQUIRED, *, each: Any = None, **changes: Any) -> Any:
+def question_field(default: Any = REQUIRED, *, each: Any = None, read: Any = None, **changes: Any) -> Any:
     """Return a dataclass field for the declared field of the same name; ``changes`` as of `Field.of`.
 
-    ``each``: what every item of a list is, some `Fields`.
+    ``each``: what every item of a list is, some `Fields`; ``read``: what reads a text in another way than usual.
     """
-    return dataclasses.field(default=default, metadata={"changes": changes, "each": each})
+    return dataclasses.field(default=default, metadata={"changes": changes, "each": each, "read": read})
 
 
 def answer_field(

@@ -20,12 +20,21 @@ from darrm_opt.privacy_curves import (
 from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.questions.design import Epsilon, nats, stated_problem
 from darrm_opt.questions.question import Answer, Fields, Question, answer_field, question_field
+from darrm_opt.tables.priors import PluralityPrior, parse_prior
 
 
-def prior_refused(text: Any, err: InvalidInput) -> InvalidInput:
-    """Return the refusal of a prior, given that of a number in its text."""
-    named = "" if err.argument in ("objective", "prior") else f", as {err.argument}"
-    return InvalidInput("prior", text, f"{err.accepted}{named}", err.advice)
+def prior_refused(text: Any, err: InvalidInput, name: str = "prior") -> InvalidInput:
+    """Return the refusal of a prior, or of another field of that name, given that of a number in its text."""
+    named = "" if err.argument in ("objective", "prior", name) else f", as {err.argument}"
+    return InvalidInput(name, text, f"{err.accepted}{named}", err.advice)
+
+
+def class_prior(text: str) -> PluralityPrior:
+    """Return the prior of votes among classes that a text names."""
+    try:
+        return parse_prior(text)
+    except InvalidInput as err:
+        raise prior_refused(text, err) from err
 
 
 def prior_of(text: str, K: int | None = None) -> Objective:

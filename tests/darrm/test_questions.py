@@ -20,7 +20,9 @@ from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Problem, solve
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.questions import QUESTIONS
-from darrm_opt.record import solution_record
+from darrm_opt.tables.solver import solve_table
+from solver_cache.model import row_of
+from solver_cache.table_files import write_table
 
 GROUPS = [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}]
 
@@ -64,6 +66,13 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"least_accuracy": 0.2},
         {"mechanism": {"kind": "nothing"}},
     ),
+    "plurality": (
+        "plurality",
+        {"K": 3, "classes": 3, "target_epsilon": 1.0, "price": 0.5},
+        {"prior": "nothing"},
+        {"rule": {"kind": "nothing"}},
+    ),
+    "table": ("table", {"groups": GROUPS, "target_epsilon": 0.6}, {"price": -1.0}, {"table": []}),
     "compose": ("compose", {"epsilon": 0.3, "delta": 1e-5, "queries": 10}, {"fresh": True}, {"accounts": {}}),
     "compose γ": (
         "compose",
@@ -72,6 +81,9 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"gamma": [1.0] * 4},
     ),
 }
+
+
+TABLES: list[Any] = [QUESTIONS[path].of(ASKED[path][1]) for path in ("plurality", "table")]
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +95,9 @@ def service() -> Iterator[TestClient]:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = Path(tmp_path_factory.mktemp("questions")) / "table.jsonl"
-    problem = Problem.from_allowance(**VOTERS)
-    path.write_text(json.dumps(solution_record(solve(problem))), encoding="utf-8")
+    stored = [row_of(solve(Problem.from_allowance(**VOTERS)))]
+    stored += [row_of(solve_table(asked.spec.problem, asked.spec.objective)) for asked in TABLES]
+    write_table(path, stored)
     return path.as_uri()
 
 
@@ -147,6 +160,8 @@ def test_designs_are_stored_and_needed_where_nothing_is_solved(service: TestClie
 def _plain(asked: Any, answer: Any) -> dict[str, Any]:
     """Return an answer as plain data, without what an offline table does not say."""
     record = _known(asked.canonical().record_of(answer))
+    for name in ("utilities", "rates", "seconds"):  # of tables: other people's, and of this one alone
+        record.pop(name, None)
     if "options" in record:  # a client keeps what was proved, and not why an option does not fit
         record = {each: record[each] for each in ("queries", "total", "verdict", "advice", "warnings")}
     return dict(_given(record))

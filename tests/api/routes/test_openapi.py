@@ -23,7 +23,6 @@ from api.routes import ROUTERS
 from api.routes.requests import from_query
 from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel
-from api.schemas.plurality import PluralityRequest
 from api.schemas.questions import model_of_question
 from api.settings import Settings
 from api.tasks.answers import KINDS
@@ -39,7 +38,6 @@ REQUESTS: dict[str, type[BaseModel]] = {
         for path, question in QUESTIONS.items()
         if question.by_query
     },
-    "/v1/plurality": PluralityRequest,
 }
 """What comes both by query and by body."""
 

@@ -190,11 +190,9 @@ def test_options_that_are_refused_name_the_field(client: TestClient, change: dic
 
 def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
     """What a job has stored, or an older service says, under names that are no longer in use."""
-    problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     told = client.post("/v1/plurality", json=ASKED).json()
     old = {"ways": told.pop("utilities"), **told}
-    argument = {"problem": problem_record(problem)}
-    assert "lacks utilities" in recheck_result((KINDS["plurality"].recheck, argument, old), lambda _: None)
+    assert "lacks utilities" in recheck_result((KINDS["plurality"].recheck, ASKED, old), lambda _: None)
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     old = {"ways": told.pop("options"), **told}
     with pytest.raises(VerificationFailed, match="lacks options"):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 
-from api.schemas.design import GammaAnswer, ProblemAnswer
+from api.schemas.design import GammaAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, OptionalVoterEpsilon, PageRequest, about
 from api.schemas.questions import model_of_answer
 from darrm_opt.errors import InvalidInput
-from darrm_opt.questions import table
+from darrm_opt.questions import design, table
 from darrm_opt.questions.design import nats
 from solver_cache.database.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
 
-TableAnswer, TableDesignAnswer = map(model_of_answer, (table.TableAnswer, table.TableDesignAnswer))
+TableAnswer, TableDesignAnswer, DesignSummary, PairAnswer = map(
+    model_of_answer, (table.TableAnswer, table.TableDesignAnswer, design.DesignSummary, design.PairAnswer)
+)
 
 TagName = Annotated[
     str,
@@ -53,23 +55,12 @@ class DesignsRequest(PageRequest):
         return DesignFilter(self.K, epsilon, self.m, self.tag)
 
 
-class DesignSummary(ProblemAnswer):
-    """A stored design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
-
-    id: str = Field(description="Content key.")
-    created: str = Field(description="When it was stored (UTC, ISO 8601).")
-    tags: list[str] = Field(
-        description="Its tags, in order; the same for all who use this server, unless its designs are private."
-    )
-    objective: str = Field(description="What was maximised.")
-    shape: str = Field(description="free or monotone.")
-    utility: FiniteFloat = Field(description="Share of the noiseless utility kept, as recorded.")
-
-
 class DesignsAnswer(AnswerModel):
     """Stored designs, the newest first."""
 
-    designs: list[DesignSummary] = Field(description="One page of them.")
+    designs: list[DesignSummary] = Field(  # type: ignore[valid-type]  # a model that is made
+        description="One page of them."
+    )
     next: str | None = Field(description="Give this as `after` for the next page; null if there is none.")
 
 
@@ -84,14 +75,6 @@ class DesignAnswer(AnswerModel):
     )
 
 
-class PairAnswer(AnswerModel):
-    """One number of two designs."""
-
-    first: FiniteFloat | Literal["inf"] | None = Field(description="Of the first; null where it has none.")
-    second: FiniteFloat | Literal["inf"] | None = Field(description="Of the second.")
-    difference: FiniteFloat | None = Field(description="second − first; null where one is null or infinite.")
-
-
 class ComparisonAnswer(AnswerModel):
     """Two stored designs side by side, each proved again."""
 
@@ -101,7 +84,7 @@ class ComparisonAnswer(AnswerModel):
         description="Whether both maximise the same, so that their utilities can be compared; "
         "else each is a share by its own measure."
     )
-    numbers: dict[str, PairAnswer] = Field(
+    numbers: dict[str, PairAnswer] = Field(  # type: ignore[valid-type]
         description="Their numbers by name, with those of a GammaAnswer: the problem's, utility, upper_bound, gap, "
         "margin; and narrowest and unanimous, the chance that a majority of one vote, "
         "or of all, is released as it was [probability]."
@@ -111,28 +94,29 @@ class ComparisonAnswer(AnswerModel):
     )
 
 
-def summary(design: StoredDesign) -> DesignSummary | None:
+def summary(stored: StoredDesign) -> BaseModel | None:
     """Return a design as a list shows it; None if its record does not say what it is."""
-    about = design.about
+    about = stored.about
     # A row may hold anything, and JSON has no infinity: one damaged row must not take the list with it.
     if about is None or not all(
         map(math.isfinite, (about.voter_delta, about.target_epsilon, about.target_delta, about.utility))
     ):
         return None
-    private = 0 < about.voter_epsilon < math.inf and not design.points
-    return DesignSummary(
-        id=design.key,
-        created=design.created,
-        tags=list(design.tags),
-        K=about.voters,
+    private = 0 < about.voter_epsilon < math.inf and not stored.points
+    record = {
+        "id": stored.key,
+        "created": stored.created,
+        "tags": list(stored.tags),
+        "K": about.voters,
         # Of two numbers that were rounded to a decimal grid: more digits of the quotient mean nothing.
-        m=float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None,
-        epsilon="inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
-        Delta=about.voter_delta,
-        delta=about.target_delta,
-        **design.points,
+        "m": float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None,
+        "epsilon": "inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
+        "Delta": about.voter_delta,
+        "delta": about.target_delta,
+        **stored.points,
         **{name: getattr(about, name) for name in ("target_epsilon", "affected", "objective", "shape", "utility")},
-    )
+    }
+    return DesignSummary.model_validate(record)
 
 
 def comparison(first: DesignAnswer, second: DesignAnswer) -> ComparisonAnswer:
@@ -155,18 +139,19 @@ def _gamma(name: str, answer: DesignAnswer) -> Any:
     raise InvalidInput(name, answer.id, "the id of a γ", "Rules for several classes are not compared.")
 
 
-def _numbers(design: Any) -> dict[str, Any]:
-    gamma, K = design.gamma, design.problem.K
+def _numbers(one: Any) -> dict[str, Any]:
+    gamma, K = one.gamma, one.problem.K
     return {
-        **design.problem.model_dump(),
-        **{name: getattr(design, name) for name in ("utility", "upper_bound", "gap")},
-        "margin": design.certificate.margin,
+        **one.problem.model_dump(),
+        **{name: getattr(one, name) for name in ("utility", "upper_bound", "gap")},
+        "margin": one.certificate.margin,
         "narrowest": (1 + gamma[K // 2 + 1]) / 2,
         "unanimous": (1 + gamma[K]) / 2,
     }
 
 
-def _pair(first: Any, second: Any) -> PairAnswer:
+def _pair(first: Any, second: Any) -> BaseModel:
     numbers = isinstance(first, int | float) and isinstance(second, int | float)
     values = [float(value) if isinstance(value, int) else value for value in (first, second)]
-    return PairAnswer(first=values[0], second=values[1], difference=float(second - first) if numbers else None)
+    difference = float(second - first) if numbers else None
+    return PairAnswer.model_validate({"first": values[0], "second": values[1], "difference": difference})

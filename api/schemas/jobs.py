@@ -66,7 +66,9 @@ class JobAnswer(AnswerModel):
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
     kind: JobKind
     state: State = Field(description="queued, running, done, failed or cancelled.")
-    problem: ProblemAnswer | None = Field(description="The problem whose γ is designed; null for other kinds.")
+    problem: ProblemAnswer | None = Field(  # type: ignore[valid-type]
+        description="The problem whose γ is designed; null for other kinds."
+    )
     objective: str | None = Field(description="What is maximised; null for other kinds.")
     shape: str | None = Field(description="free or monotone; null for other kinds.")
     question: dict[str, Any] | None = Field(

@@ -22,7 +22,7 @@ from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, To
 from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy, Problem
-from darrm_opt.questions.design import Design, Epsilon, nats, stated_problem
+from darrm_opt.questions.design import Design, Epsilon, ProblemAnswer, nats, stated_problem
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
 from darrm_opt.questions.voters import EachAnswer
 from darrm_opt.record import canonical_json, problem_from_record, problem_record
@@ -50,7 +50,7 @@ class ComposeAnswer(Answer):
     queries: int = answer_field("Number of releases [releases].")
     fresh: bool = answer_field(f"Whether the voters were taken to be fresh; false where there are none. {FRESH}")
     problem: Any = answer_field(
-        "The problem; null where only (ε, δ) of one release was given.", json="ProblemAnswer | None"
+        "The problem; null where only (ε, δ) of one release was given.", json=ProblemAnswer | None
     )
     gamma: list[float] | None = answer_field("The γ that is released [probability]; null likewise.")
     accounts: dict[str, Any] = answer_field(

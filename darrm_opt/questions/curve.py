@@ -15,7 +15,7 @@ from darrm_opt.arguments import whole_number
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, private_baselines, reasons_left_out
 from darrm_opt.problem import Problem
-from darrm_opt.questions.design import NearestAnswer, NeedsGamma
+from darrm_opt.questions.design import NearestAnswer, NeedsGamma, ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import problem_record
 
@@ -90,7 +90,7 @@ class ErrorCurveAnswer(Answer):
     id: str = answer_field("Content key of the γ called optimal.")
     cached: bool = answer_field("Whether that γ was stored before.")
     over: Literal["p"] = answer_field("What the errors are over.")
-    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    problem: ProblemAnswer = answer_field("The problem as it was understood.")
     objective: str = answer_field("What the γ called optimal maximises.")
     shape: str = answer_field("free or monotone.")
     status: str = answer_field("How its solve ended.")

@@ -68,6 +68,54 @@ def stated_problem(
     return problem
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProblemAnswer(Answer):
+    """The problem as it was understood: every number canonical."""
+
+    K: int = answer_field("Number of voters [voters].")
+    m: float | None = answer_field("Privacy allowance; null for epsilon = 0 and 'inf'.")
+    epsilon: float | Literal["inf"] = answer_field("ε of one voter [nats].")
+    Delta: float = answer_field("Δ of one voter [probability].")
+    profile: list[list[float]] | None = answer_field(
+        "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is "
+        "all.",
+        None,
+        omitted=True,
+    )
+    target_epsilon: float = answer_field("ε of the release [nats].")
+    delta: float = answer_field("δ of the release [probability].")
+    targets: list[list[float]] | None = answer_field(
+        "The (ε, δ) that the release satisfies at once, the first of which is target_epsilon and delta; left out where "
+        "that is all.",
+        None,
+        omitted=True,
+    )
+    affected: int = answer_field("How many voters one record can influence [voters].")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignSummary(ProblemAnswer):
+    """A stored design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
+
+    id: str = answer_field("Content key.")
+    created: str = answer_field("When it was stored (UTC, ISO 8601).")
+    tags: list[str] = answer_field(
+        "Its tags, in order; the same for all who use this server, unless its designs are private."
+    )
+    objective: str = answer_field("What was maximised.")
+    shape: str = answer_field("free or monotone.")
+    utility: float = answer_field("Share of the noiseless utility kept, as recorded.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairAnswer(Answer):
+    """One number of two designs."""
+
+    first: float | Literal["inf"] | None = answer_field("Of the first; null where it has none.")
+    second: float | Literal["inf"] | None = answer_field("Of the second.")
+    difference: float | None = answer_field("second − first; null where one is null or infinite.")
+
+
 FOUND = ("id", "nearest", "problem", "objective", "shape", "gamma", "status", "warnings")
 """What other questions take of the record of a γ that they need."""
 
@@ -135,7 +183,7 @@ class NearestAnswer(Answer):
     """This γ was designed for another problem, whose guarantee implies the one that was asked."""
 
     exact: bool = answer_field("Whether it is the very answer that was asked for after all.")
-    designed_for: Any = answer_field("The problem for which it is optimal.", json="ProblemAnswer")
+    designed_for: ProblemAnswer = answer_field("The problem for which it is optimal.")
     designed_shape: str = answer_field("The shape for which it is optimal.")
     id: str = answer_field("Content key of the answer to that problem.")
     label: str = answer_field("What that means, in a sentence.")
@@ -148,7 +196,7 @@ class GammaAnswer(Answer):
     id: str = answer_field("Content key: the same problem, objective and shape have the same id.")
     cached: bool = answer_field("Whether the answer was stored before.")
     format: int = answer_field("Version of this record's layout.")
-    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    problem: ProblemAnswer = answer_field("The problem as it was understood.")
     objective: str = answer_field("What was maximised.")
     shape: str = answer_field("free or monotone.")
     gamma: list[float] = answer_field(
@@ -210,7 +258,7 @@ class EstimateAnswer(Answer):
     """Expected cost of a request; nothing was solved."""
 
     id: str = answer_field("Content key that the γ has or would have.")
-    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    problem: ProblemAnswer = answer_field("The problem as it was understood.")
     objective: str = answer_field("What would be maximised.")
     shape: str = answer_field("free or monotone.")
     constraints: int = answer_field("Size of the permutation-reduced constraint set [rows].")
@@ -274,7 +322,7 @@ class TradeoffPoint(Answer):
 
     id: str = answer_field("Content key of the γ.")
     cached: bool = answer_field("Whether it was stored before.")
-    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    problem: ProblemAnswer = answer_field("The problem as it was understood.")
     gamma: list[float] = answer_field("γ(0..K) [probability], proved private for the problem.")
     utility: float = answer_field("Share of the noiseless utility kept.")
     upper_bound: float = answer_field("Proven bound on the utility of any private γ of that shape.")

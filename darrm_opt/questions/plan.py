@@ -22,6 +22,7 @@ from darrm_opt.planning.group_plan import group_question, plan_groups
 from darrm_opt.planning.option import MECHANISMS, Outcome
 from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, MAX_CLASSES, NOT_PRIVATE, Problem, VoterGroup
+from darrm_opt.questions.design import ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import OF_DRAW, AllocationAnswer, DrawnQuestion, SampledQuestion, SamplingAnswer
 from darrm_opt.questions.voters import (
@@ -76,7 +77,7 @@ class OptionAnswer(Answer):
     voters: int = answer_field("Whose majority is released [voters].")
     problem: Any = answer_field(
         "The voters and the target of one release for which γ is proved; null where no γ is needed.",
-        json="ProblemAnswer | None",
+        json=ProblemAnswer | None,
     )
     gamma: list[float] | None = answer_field("γ(0..K) [probability]; null likewise.")
     why: str = answer_field("In words.")

@@ -17,7 +17,7 @@ from darrm_opt.errors import VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Problem
 from darrm_opt.questions.curve import number_of_points
-from darrm_opt.questions.design import Design, NearestAnswer, NeedsGamma
+from darrm_opt.questions.design import Design, NearestAnswer, NeedsGamma, ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import canonical_json, problem_record
 
@@ -47,7 +47,7 @@ class ProfileAnswer(Answer):
     """The exact privacy profile of one release."""
 
     id: str | None = answer_field("Content key of the γ; null for one that was given.")
-    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    problem: ProblemAnswer = answer_field("The problem as it was understood.")
     gamma: list[float] = answer_field("γ(0..K) [probability].")
     epsilon: list[float] = answer_field("ε′ [nats].")
     delta: list[float] = answer_field("Proven upper bound on the least δ at ε′ [probability].")

@@ -11,7 +11,7 @@ from darrm_opt.answers.verification import member, parse_problem
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.questions.design import CertificateAnswer, ProblemQuestion
+from darrm_opt.questions.design import CertificateAnswer, ProblemAnswer, ProblemQuestion
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import problem_record
 
@@ -21,7 +21,7 @@ class VerifyAnswer(Answer):
     """The γ is private for the problem, exactly as posted."""
 
     private: Literal[True] = answer_field("Whether it is private: any other γ is refused.")
-    problem: Any = answer_field("The problem as it was understood.", json="ProblemAnswer")
+    problem: ProblemAnswer = answer_field("The problem as it was understood.")
     certificate: CertificateAnswer = answer_field("Its certificate.")
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
 

@@ -459,7 +459,7 @@ class DarrmClient:
         Raises:
             AnswerNotFound: the client reads a table file, which has no table for these voters.
         """
-        from darrm_opt.questions.table import GroupTable, Plurality
+        from darrm_opt.questions.table import Plurality, TableQuestion
         from darrm_opt.tables.objective import as_table_objective
         from darrm_opt.tables.record import KIND, TableSpec
 
@@ -468,7 +468,7 @@ class DarrmClient:
         body = asked.pop("problem")
         for group, weight in zip(body.get("groups", ()), asked.pop("weights", ()), strict=False):
             group["weight"] = weight
-        question = (Plurality if spec.kind == KIND else GroupTable).of(body | asked)
+        question = (Plurality if spec.kind == KIND else TableQuestion).of(body | asked)
         found: VerifiedTable = self.ask(question, timeout=timeout)
         return found
 

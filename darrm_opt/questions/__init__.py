@@ -10,13 +10,13 @@ from darrm_opt.questions.least import Least
 from darrm_opt.questions.plan import PluralityOptions, ReleasePlan
 from darrm_opt.questions.profile import Profile
 from darrm_opt.questions.question import Question
-from darrm_opt.questions.table import GroupTable, Plurality
+from darrm_opt.questions.table import Plurality, TableQuestion
 from darrm_opt.questions.tradeoff import TradeoffQuestion
 from darrm_opt.questions.verify import Verify
 
 _OF_ONE_DESIGN = (Verify, Curve, TradeoffQuestion, Least, Profile)
 
-_OF_CLASSES = (Plurality, GroupTable)
+_OF_CLASSES = (Plurality, TableQuestion)
 
 _OF_MANY_RELEASES = (Compare, ReleasePlan, Compose, Cost, Calibrate, PluralityOptions)
 

@@ -238,7 +238,7 @@ class Plurality(AnyTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupTable(AnyTable):
+class TableQuestion(AnyTable):
     """Design the best private release of the votes of groups, each voter with the privacy of its group."""
 
     path: ClassVar[str] = "table"

@@ -14,10 +14,12 @@ import importlib
 import keyword
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
+
+from darrm.cli.parser import HELP, MORE, Command, UsageError, listing_help, parse, parse_verb, verb_help
 
 
 def main() -> None:
@@ -35,7 +37,6 @@ def main() -> None:
 
 def _run(words: list[str]) -> None:
     from darrm.cli.output import ExitCode, answer, fail, prepare_streams, report_errors, say
-    from darrm.cli.parser import Command, UsageError, parse, parse_verb
 
     prepare_streams()
     with report_errors():
@@ -50,15 +51,10 @@ def _run(words: list[str]) -> None:
             if (page := _page(words)) is not None:
                 answer(page.rstrip())
                 sys.exit(ExitCode.DONE)
-            name, rest = parse_verb(words, known := known_verbs(words[0]))
-            if name not in known:
+            name, rest, command = _found(words)
+            if command is None:
                 say(_help_of_group(name))
                 sys.exit(ExitCode.BAD_INPUT)
-            # Before the verb is loaded, as NumPy reads it on import. For most verbs it should start no threads: they
-            # spin while it loads, on the processors that load it.
-            if name in VERBS or not added_verbs()[name].uses_threads:
-                os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            command = Command.of(load(name))
             values = parse(rest, command.parameters)
         except UsageError as err:
             fail(str(err), ExitCode.BAD_INPUT)
@@ -66,10 +62,25 @@ def _run(words: list[str]) -> None:
     sys.exit(ExitCode.DONE)
 
 
+def _found(words: Sequence[str]) -> tuple[str, Sequence[str], Command | None]:
+    """Return the name of a verb, the words behind it, and the verb; None for a group of verbs."""
+    known = known_verbs(words[0])
+    added = None if known is VERBS else added_verbs().get(words[0])
+    # Before the verb is loaded, as NumPy reads it on import. For most verbs it should start no threads: they spin while
+    # it loads, on the processors that load it.
+    if added is None or not added.uses_threads:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if words[0].isidentifier() and words[0] not in {verb.split()[0] for verb in known}:
+        from darrm.cli.verbs.question import question_command
+
+        if (command := question_command(words[0])) is not None:
+            return words[0], words[1:], command
+    name, rest = parse_verb(words, known)
+    return name, rest, Command.of(load(name)) if name in known else None
+
+
 def _page(words: list[str]) -> str | None:
     """Return what is printed where no verb is to run: help, the version, or a script for completion."""
-    from darrm.cli.parser import HELP, Command
-
     if words[0] == "--version":
         from darrm_opt._version import __version__
 
@@ -86,19 +97,14 @@ def _page(words: list[str]) -> str | None:
 
 def _help_of(words: list[str]) -> str:
     """Return the help of a verb, in full behind ``help``, of a group of verbs, or a topic."""
-    from darrm.cli.parser import Command, parse_verb, verb_help
-
     full = words[0] == "help"
     if full and words[1] in TOPICS:
         return _topic(words[1])
-    name, _ = parse_verb(words[full:], known := known_verbs(words[full]))
-    if name not in known:
-        return _help_of_group(name)
-    return verb_help(name, Command.of(load(name)), examples_of(name), full=full)
+    name, _, command = _found(words[full:])
+    return _help_of_group(name) if command is None else verb_help(name, command, examples_of(name), full=full)
 
 
 def _help_of_all() -> str:
-    from darrm.cli import parser
 
     panels = {title: {name: _summary(load(name)) for name in names} for title, names in verbs_by_topic().items()}
     panels["Options"] = {
@@ -107,14 +113,13 @@ def _help_of_all() -> str:
         "-h, --help": "Show this message, or the help of a command.",
     }
     usage = "darrm COMMAND [OPTIONS] [ARGUMENTS]\n       darrm COMMAND --help\n       darrm help [COMMAND|TOPIC]"
-    return parser.listing_help(usage, SUMMARY, panels, parser.TOPICS).rstrip()
+    return listing_help(usage, SUMMARY, panels, MORE).rstrip()
 
 
 def _help_of_group(name: str) -> str:
-    from darrm.cli import parser
 
     verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
-    return parser.listing_help(f"darrm {name} COMMAND [OPTIONS]", "", {"Commands": verbs}, parser.TOPICS).rstrip()
+    return listing_help(f"darrm {name} COMMAND [OPTIONS]", "", {"Commands": verbs}, MORE).rstrip()
 
 
 TOPICS = ("exit-codes", "sampling")
@@ -198,7 +203,8 @@ def verbs_by_topic() -> dict[str, tuple[str, ...]]:
 
 def examples_of(name: str) -> tuple[str, ...]:
     """Return the commands that the help of a verb shows."""
-    return EXAMPLES[name] if name in EXAMPLES else added_verbs()[name].examples
+    added = added_verbs().get(name) if name not in EXAMPLES else None
+    return EXAMPLES.get(name, ()) if added is None else added.examples
 
 
 EXAMPLES = {

@@ -208,13 +208,13 @@ def verb_help(
     shown = [_fill(text if full else text.partition("\n\n")[0])]
     if examples:
         shown.append("\n".join(["examples:", *(f"  {example}" for example in examples)]))
-    more = [] if full or program != "darrm" else [f"darrm help {name}: all of this in full. {TOPICS}"]
+    more = [] if full or program != "darrm" else [f"darrm help {name}: all of this in full. {MORE}"]
     return help_parser(
         name, command, "\n\n".join(shown), _fill("".join(more)), full=full, program=program
     ).format_help()
 
 
-TOPICS = "darrm help exit-codes, darrm help sampling: more."
+MORE = "darrm help exit-codes, darrm help sampling: more."
 """Last line of the help."""
 
 

@@ -158,6 +158,20 @@ def test_a_new_question_is_answered_at_every_door(
                 client.ask(Pairs(K=13))
 
 
+def test_an_added_question_is_a_verb_and_a_tool() -> None:
+    assert darrm("pairs", "--K", "5", "--json") == {"pairs": 10, "share": 0.4}
+    for wrong, said in (
+        (("--K", "13"), "--K: 13 is not valid"),
+        (("--k", "5"), "Did you mean --K?"),
+        ((), "--K is missing"),
+    ):
+        assert said in darrm("pairs", *wrong, expected=2)
+    tools = "from darrm.cli.verbs.mcp import tools; import json; print(json.dumps(tools()['pairs']['properties']['K']))"
+    environment = {**os.environ, "PYTHONPATH": ADDITIONS}
+    told = subprocess.run([PROGRAM[0], "-c", tools], capture_output=True, text=True, env=environment, check=True).stdout
+    assert json.loads(told)["minimum"] == 2
+
+
 def test_messages_help_and_schema_name_the_additions(service: Service) -> None:
     refused = service.client.post("/v1/gamma", json={**VOTERS, "m": 2, "backend": "abacus"})
     assert refused.status_code == 422
@@ -166,7 +180,7 @@ def test_messages_help_and_schema_name_the_additions(service: Service) -> None:
     schema = service.client.get("/openapi.json").text
     assert all(f'"{name}"' in schema for name in ("twin", "one_voter"))
     help_text = subprocess.run(
-        [*PROGRAM, "solve", "--help"],
+        [*PROGRAM, "help", "solve"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": ADDITIONS},

@@ -11,13 +11,13 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
-from darrm.cli import load
-from darrm.cli.parser import Command, CommandOption
+from darrm.cli import RENAMED, VERBS, load
+from darrm.cli.parser import Command, CommandOption, choices
 
 TOOLS = {"plan": "plan", "design": "solve", "verify": "verify", "cost": "cost", "audit": "audit"}
-"""The verb of each tool."""
+"""Tools by verbs that say more than a question; any other declared question is a tool of its own (`tool_verbs`)."""
 
 LEFT_OUT = {"command", "pairs", "output", "plot", "votes", "solution", "cache", "unpublished", "checker", "json"}
 """Parameters that read or write files, run programs, or tell what is not for publication."""
@@ -51,25 +51,51 @@ def mcp() -> None:
 
 
 @cache
+def tool_verbs() -> dict[str, str]:
+    """Return the verb of each tool: those of `TOOLS`, and every question that no other verb answers."""
+    from darrm_opt.questions import QUESTIONS
+
+    return TOOLS | {path: path for path in QUESTIONS if path.isidentifier() and path not in {*VERBS, *RENAMED}}
+
+
+def command_of(tool: str) -> Command:
+    """Return the verb of a tool."""
+    from darrm.cli.verbs.question import question_command
+
+    verb = tool_verbs()[tool]
+    return Command.of(load(verb)) if verb in VERBS else cast("Command", question_command(verb))
+
+
+def _json_type(option: CommandOption, name: str) -> dict[str, Any]:
+    """Return the type of an option's value in JSON: of a declared number with its range, else as it is typed."""
+    from darrm_opt.fields import FIELDS
+
+    if option.several:
+        return {"type": "array", "items": {"type": "string"}}
+    if (words := choices(option)) is not None:
+        return {"enum": words}
+    field = FIELDS.get(name)
+    if field is None or field.kind not in ("whole", "real"):
+        return {"type": ["number", "string"]}
+    names = {"least": "minimum", "above": "exclusiveMinimum", "most": "maximum", "below": "exclusiveMaximum"}
+    number: dict[str, Any] = {"type": "integer" if field.kind == "whole" else "number"}
+    number |= {names[limit]: value for limit, value in field.limits.items()}
+    return {"anyOf": [number, {"enum": ["inf"]}]} if field.infinite else number
+
+
+@cache
 def tools() -> dict[str, dict[str, Any]]:
     """Return what each tool does, and the schema of its arguments."""
     found = {}
-    for tool, verb in TOOLS.items():
+    for tool, verb in tool_verbs().items():
         properties: dict[str, Any] = {}
-        for each in Command.of(load(verb)).parameters:
+        for each in command_of(tool).parameters:
             # What is offered is what can do no harm: a tool is called by a program that reads untrusted text.
             if each.name in LEFT_OUT or not isinstance(each.declared, CommandOption):
                 continue
-            # Numbers as they are typed: "inf" and 1e-5 are both texts of the command line.
-            kind: dict[str, Any] = {"type": ["number", "string"]}
-            if each.is_flag:
-                kind = {"type": "boolean"}
-            elif each.declared.several:
-                kind = {"type": "array", "items": {"type": "string"}}
-            metavar = each.declared.metavar
-            if "|" in metavar and metavar == metavar.lower():
-                kind = {"enum": metavar.split("|")}
-            properties[each.name] = kind | {"description": f"{each.declared.help} [{metavar or 'flag'}]"}
+            kind = {"type": "boolean"} if each.is_flag else _json_type(each.declared, each.name)
+            description = f"{each.declared.help} [{each.declared.metavar or 'flag'}]"
+            properties[each.name] = kind | {"description": description}
         if verb == "cost":
             properties["mechanism"] = {"type": "string", "description": "The mechanism, such as laplace; or bagging."}
         if verb == "audit":
@@ -83,8 +109,8 @@ def tools() -> dict[str, dict[str, Any]]:
 
 def words_of(tool: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
     """Return the words of the command that a tool runs, and its standard input."""
-    known, verb = tools()[tool]["properties"], TOOLS[tool]
-    flags = {each.name: each.flags for each in Command.of(load(verb)).parameters}
+    known, verb = tools()[tool]["properties"], tool_verbs()[tool]
+    flags = {each.name: each.flags for each in command_of(tool).parameters}
     words, given = [verb, "--json"], ""
     for name, value in arguments.items():
         if name not in known:
@@ -117,7 +143,7 @@ async def _serve() -> None:
     server, stdio, types = (require(f"mcp.{name}", "darrm mcp") for name in ("server", "server.stdio", "types"))
 
     async def list_tools(context: Any, request: Any) -> Any:  # noqa: ARG001 — the protocol's
-        about = {tool: inspect.getdoc(load(verb)) or "" for tool, verb in TOOLS.items()}
+        about = {tool: inspect.getdoc(command_of(tool).verb) or "" for tool in tool_verbs()}
         found = tools().items()
         return types.ListToolsResult(
             tools=[types.Tool(name=tool, description=about[tool], input_schema=schema) for tool, schema in found]
@@ -140,8 +166,8 @@ async def _run(tool: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, 
     """Return what a tool says, and its answer; None where it has none."""
     from darrm_opt.optional_packages import require
 
-    if tool not in TOOLS:
-        return f"There is no tool {tool!r}: there are {', '.join(TOOLS)}.", None
+    if tool not in tool_verbs():
+        return f"There is no tool {tool!r}: there are {', '.join(tool_verbs())}.", None
     try:
         words, given = words_of(tool, arguments)
     except ValueError as err:

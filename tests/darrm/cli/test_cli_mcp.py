@@ -10,7 +10,7 @@ import pytest
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT
 
-from darrm.cli.verbs.mcp import LEFT_OUT, TOOLS, tools, words_of
+from darrm.cli.verbs.mcp import LEFT_OUT, tool_verbs, tools, words_of
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra mcp is not installed")
@@ -22,6 +22,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("audit", {"content": "votes_0,votes_1,chance_0,chance_1\n1,0,0.6,0.4\n0,1,0.4,0.6\n", "total_epsilon": 0.41}),
     ("plan", {"K": 5, "epsilon": 0.5, "fresh": True, "queries": 2, "total_epsilon": 2, "total_delta": 1e-3}),
     ("verify", {"content": '{"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1, 1, 1]}'}),
+    ("tradeoff", {"K": 5, "epsilon": 0.5, "ms": "1,2"}),
     ("cost", {"mechanism": "laplace", "K": 5, "scale": -4, "queries": 2, "delta": 0}),
     ("audit", {"subject": "os:getcwd", "K": 5, "total_epsilon": 0.9}),
     ("audit", {"command": "true", "K": 5, "total_epsilon": 0.9}),
@@ -42,14 +43,15 @@ def test_the_tools_answer_over_stdio() -> None:
     async def ask() -> None:
         async with client_module.Client(stdio.stdio_client(started)) as client:
             listed = await client.list_tools()
-            assert [tool.name for tool in listed.tools] == [*TOOLS]
+            assert [tool.name for tool in listed.tools] == [*tool_verbs()]
             assert all(tool.description and tool.input_schema["properties"] for tool in listed.tools)
             for tool, arguments in ASKED:
                 answers.append(await client.call_tool(tool, arguments))
 
     anyio.run(ask)
-    design, cost, refuted, table, plan, verified, *refused = answers
-    assert [each.is_error for each in answers] == [False] * 6 + [True] * 4
+    design, cost, refuted, table, plan, verified, tradeoff, *refused = answers
+    assert [each.is_error for each in answers] == [False] * 7 + [True] * 4
+    assert tradeoff.structured_content["m"] == [1, 2]
     assert len(design.structured_content["gamma"]) == 6
     assert cost.structured_content["epsilon"] == LaplaceMaximum(5, 3, 4.0).epsilon(2, 0.0) <= 1.0
     assert refuted.structured_content["private"] is False
@@ -65,6 +67,13 @@ def test_no_tool_takes_a_file_or_a_program() -> None:
     named = {name for schema in tools().values() for name in schema["properties"]}
     assert not named & {*LEFT_OUT, "file"}
     assert sys.executable not in str(tools())
+
+
+def test_the_types_and_ranges_of_a_tool_are_those_of_the_fields() -> None:
+    for tool in ("plan", "design", "tradeoff"):
+        properties = tools()[tool]["properties"]
+        assert {**properties["K"], "description": ""} == {"type": "integer", "minimum": 1, "description": ""}
+        assert properties["epsilon"]["anyOf"] == [{"type": "number", "minimum": 0}, {"enum": ["inf"]}]
 
 
 def test_arguments_become_words_of_the_command() -> None:

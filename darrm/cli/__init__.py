@@ -274,7 +274,10 @@ _MODULES = {
 
 RENAMED = {
     "plurality": "solve --classes",
+    "table": "solve --classes",
+    "gamma": "solve",
     "compose": "cost",
+    "calibrate": "cost",
     "bagging": "cost bagging",
     "profile": "curve --over epsilon",
     "compare": "plan --compare",
@@ -285,7 +288,7 @@ RENAMED = {
     "completion": "--print-completion",
     "cache migrate": "cache check --migrate",
 }
-"""What to type in place of earlier verbs."""
+"""What to type in place of earlier verbs, and of questions that a verb answers."""
 
 
 def load(name: str) -> Callable[..., None]:

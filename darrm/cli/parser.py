@@ -39,6 +39,7 @@ class CommandOption(NamedTuple):
     otherwise: str = ""  # what the help shows as default, if not the default itself
     several: bool = False  # whether it may be typed more than once; its value is then a tuple
     alias: str = ""  # another spelling, which help does not show
+    field: Any = None  # the declared field that it is, as a question narrows it
 
     @property
     def help(self) -> str:

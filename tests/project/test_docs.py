@@ -30,6 +30,7 @@ from api.settings import PREFIX, Settings
 from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command, CommandOption
 from darrm_opt.design.solution import Status
+from darrm_opt.questions import QUESTIONS
 from tools.licences import row as licence_row
 from tools.locked import DEV, RUNTIME, direct, licence, pinned
 from tools.pages import PAGES
@@ -176,21 +177,15 @@ def commands_named() -> Iterator[tuple[str, str, list[str]]]:
             yield name, verb, [word for word in words[2:] if word.startswith("--")]
 
 
+WITHOUT_OPTIONS = {"COMMAND", "help", "-h", "--help", "--version", "--print-completion"}
+
+
 def test_every_command_that_is_written_exists() -> None:
     options = {verb: {"--help"} | flags(verb) for verb in VERBS}
     wrong = [
         f"{name}: darrm {verb} {' '.join(given)}"
         for name, verb, given in commands_named()
-        if verb
-        not in {
-            "COMMAND",
-            "help",
-            "-h",
-            "--help",
-            "--version",
-            "--print-completion",
-            *(each.split()[0] for each in VERBS if " " in each),
-        }
+        if verb not in {*WITHOUT_OPTIONS, *QUESTIONS, *(each.split()[0] for each in VERBS if " " in each)}
         and (verb not in options or not {each.partition("=")[0] for each in given} <= options[verb])
     ]
     assert not wrong, "\n".join(wrong)

@@ -74,7 +74,7 @@ def _json_type(option: CommandOption, name: str) -> dict[str, Any]:
         return {"type": "array", "items": {"type": "string"}}
     if (words := choices(option)) is not None:
         return {"enum": words}
-    field = FIELDS.get(name)
+    field = option.field or FIELDS.get(name)
     if field is None or field.kind not in ("whole", "real"):
         return {"type": ["number", "string"]}
     names = {"least": "minimum", "above": "exclusiveMinimum", "most": "maximum", "below": "exclusiveMaximum"}

@@ -45,7 +45,9 @@ def _option(field: Field, default: Any) -> CommandOption:
         return CommandOption(f"{flag}/{flag.replace('--', '--no-', 1)}", field.help)
     panel = "Needed" if default is dataclasses.MISSING else "Options"
     metavar = f"{field.metavar},…" if field.kind == "list" else field.metavar
-    return CommandOption(flag, field.help, metavar, panel, field.otherwise.removeprefix("by default "), alias=alias)
+    return CommandOption(
+        flag, field.help, metavar, panel, field.otherwise.removeprefix("by default "), alias=alias, field=field
+    )
 
 
 def _answer(question: type[Question], typed: dict[str, Any], *, json: bool) -> None:

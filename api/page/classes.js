@@ -59,12 +59,12 @@ export function planRows(answer, body) {
   const { K, affected, classes, queries, total, options: [best], groups } = answer;
   const voters = groups ? groups.map(({ K, epsilon, Delta }) => `${K} ${epsilon === "inf" ? "that are not private" : `that are ${guarantee(epsilon, Delta ?? 0)}`}`).join(", ") : "";
   return [
-    ["Guarantee", `${guarantee(total.epsilon, total.delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers; ε = ${roundedUp(best.epsilon)} is proved`],
+    ["Guarantee", statement.total(total, queries, best.epsilon)],
     ["Mechanism", `${mechanismName(best.name)} among ${classes} classes, ${sortedParameters(best.parameters).join(", ")}`],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters${voters && `: ${voters}`}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
     ["What leaves", "one class a release, or none; no counts and no margins"],
-    ["Assumed", body.groups ? statement.PRIVATE_VOTERS : statement.LAYOUT],
+    ["Assumed", body.groups ? statement.voters({ fresh: body.fresh, queries }) : statement.LAYOUT],
     ...statement.rowsOfDesign(answer),
     ["Question", JSON.stringify(body)],
   ];

@@ -87,7 +87,7 @@ function rows(answer, { curve, ...body }) {
   const { K, classes = 2, affected = 1, queries = 1, records, sample, sampling = "poisson" } = body;
   const drawn = records === undefined ? "" : `; each release uses a fresh and secret sample of ${sample} of ${records} records (${sampling})`;
   return [
-    ["Guarantee", `${guarantee(body.total_epsilon ?? epsilon, delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers; ε = ${roundedUp(epsilon)} is proved`],
+    ["Guarantee", statement.total({ epsilon: body.total_epsilon ?? epsilon, delta }, queries, epsilon)],
     ["Mechanism", `${label(mechanism)}, ${SYMBOLS[MECHANISMS[mechanism]] ?? MECHANISMS[mechanism]} = ${parameter}, among ${classes} classes${drawn}`],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, which are not private`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],

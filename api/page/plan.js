@@ -4,7 +4,7 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { assumed, count, guarantee, percent, roundedUp } from "./numbers.js";
+import { assumed, count, percent, roundedUp } from "./numbers.js";
 import * as statement from "./statement.js";
 import { voterGuarantee } from "./words.js";
 
@@ -72,15 +72,14 @@ export function rowsOfVoters({ voters, fresh, queries, total, options: [best], .
   const { K, affected, epsilon } = voters;
   const isPublic = epsilon === "inf";
   const each = isPublic ? "not private" : voterGuarantee(voters);
-  const randomness = isPublic || queries === 1 ? "" : fresh ? "; their randomness is fresh in every answer" : "; they were trained once";
   return [
-    ["Guarantee", `${guarantee(total.epsilon, total.delta)} of ${count(queries, "release")} together; ${guarantee(best.spent.epsilon, best.spent.delta)} is proved`],
+    ["Guarantee", statement.total(total, queries, best.spent.epsilon)],
     ["Mechanism", `${mechanismName(best.mechanism)}: ${best.why}`],
-    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${each}${randomness}`],
+    ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${each}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
     ["What leaves", "one bit a release; no counts and no margins"],
     ["Account", best.account],
-    ["Assumed", isPublic ? statement.LAYOUT : statement.PRIVATE_VOTERS],
+    ["Assumed", isPublic ? statement.LAYOUT : statement.voters({ fresh, queries })],
     ...statement.rowsOfDesign(answer),
     ["Question", JSON.stringify(body)],
   ];

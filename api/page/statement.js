@@ -2,7 +2,7 @@
 
 import { ask } from "./ask.js";
 import { byId, make } from "./elements.js";
-import { guarantee, plain, roundedUp } from "./numbers.js";
+import { count, guarantee, plain, roundedUp } from "./numbers.js";
 import { voterGuarantee } from "./words.js";
 
 const rowsOf = {}; // by tab: what makes the rows of its statement
@@ -60,6 +60,12 @@ export async function rowsOfGamma({ gamma, problem, certificate }) {
   ];
 }
 
+/** Returns the guarantee of several releases together, and the ε that is proved of them where it is a smaller number. */
+export function total({ epsilon, delta }, queries, proved) {
+  const more = roundedUp(proved) === roundedUp(epsilon) ? "" : `; ε = ${roundedUp(proved)} is proved`;
+  return `${guarantee(epsilon, delta)} of ${count(queries, "release")} together, each chosen freely in view of earlier answers${more}`;
+}
+
 /** Returns the rows of what the service states of a design, as `darrm statement` has it for the same one. */
 export function rowsOfDesign({ zcdp, design_hash: hash }) {
   return [...concentrated(zcdp), ...(hash ? [["Hash of the design", hash]] : [])];
@@ -71,14 +77,19 @@ function concentrated(rho) {
 
 export const LAYOUT = "the layout of the data gives the reach that is said";
 
-export const PRIVATE_VOTERS =
-  "voters are as private as is said, and answer independently of each other, given the data; their randomness is fresh, where they answer more than once";
+export const PRIVATE_VOTERS = "voters are as private as is said, and answer independently of each other, given the data";
+
+/** Returns what a total of private voters assumes. */
+export function voters({ fresh, queries }) {
+  const randomness = fresh ? "are fresh: they draw new randomness for each answer" : "were trained once";
+  return queries > 1 ? `${PRIVATE_VOTERS}; they ${randomness}` : PRIVATE_VOTERS;
+}
 
 /** Returns the text whose hash names a design, as `darrm statement` has it: keys in order, no spaces, numbers as Python writes them. */
 function design({ gamma, problem: { K, affected, ...reals } }) {
   const { Delta, delta, epsilon, m, profile, target_epsilon: target } = Object.fromEntries(Object.entries(reals).map(([name, value]) => [name, real(value)]));
   const problem = `{"Delta":${Delta},"K":${K},"affected":${affected},"delta":${delta},"epsilon":${epsilon},"m":${m},${profile ? `"profile":${profile},` : ""}"target_epsilon":${target}}`;
-  const mechanism = `{"format":2,"fresh":false,"gamma":[${gamma.map(real)}],"kind":"darrm noise function","problem":${problem}}`;
+  const mechanism = `{"format":1,"fresh":false,"gamma":[${gamma.map(real)}],"kind":"darrm noise function","problem":${problem}}`;
   return `{"budget":[${target},${delta}],"mechanism":${mechanism},"releases":1,"sampling":null}`;
 }
 

@@ -702,7 +702,7 @@ def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(
         ("?tab=groups&groups=K%3D3%2Cepsilon%3D0.1%3BK%3D2%2Cepsilon%3D0.5&group_epsilon=1&group_queries=2", ("1-DP",)),
         (  # voters that are alike: the plan of the other tab
             "?tab=groups&groups=K%3D5%2Cepsilon%3D0.1&group_epsilon=0.3&group_queries=2&group_fresh=1",
-            ("0.3-DP of 2 releases together", "at most 5 of 5 voters, each 0.1-DP; their randomness is fresh"),
+            ("0.3-DP of 2 releases together, each", "at most 5 of 5 voters, each 0.1-DP", "they are fresh"),
         ),
     ],
 )

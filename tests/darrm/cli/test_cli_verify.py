@@ -211,7 +211,7 @@ def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
     path.write_text(json.dumps(content | {"total_epsilon": "much"}))
     assert "total_epsilon = 'much' is not valid" in refused("verify", str(path))
     for name in ("queries", "total_epsilon", "total_delta"):
-        del content[name]  # as 0.2.0 wrote it
+        del content[name]
     path.write_text(json.dumps(content))
     assert run("verify", str(path)).exit_code == 0
     assert "--K" in refused("verify", str(path), "--K", "5")

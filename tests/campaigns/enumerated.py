@@ -125,7 +125,7 @@ def random_case(rng: Random) -> Case:
     sigma, rate = rng.uniform(1.0, 2.5), rng.uniform(0.2, 1.5)
     if name == "laplace":
         scale = rng.uniform(0.7, 1.4)
-        masses = {k: math.exp(-abs(k) / scale) for k in range(-math.ceil(28 * scale), math.ceil(28 * scale) + 1)}
+        masses = {k: math.exp(-abs(k) / scale) for k in range(-math.ceil(36 * scale), math.ceil(36 * scale) + 1)}
         mechanism: VoteMechanism = LaplaceMaximum(K, classes, scale, affected=affected)
         law = noisy_law(masses)
     elif name == "exponential":

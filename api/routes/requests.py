@@ -27,7 +27,6 @@ from starlette.exceptions import HTTPException
 
 from api.errors.problem_details import ClientDisconnected, NotCached
 from api.observability import audit
-from api.responses import json_response, pending_response
 from api.service.design_service import DesignService, Pending
 from api.settings import Settings
 from api.tasks.answers import AnswerTask, answer_model
@@ -301,14 +300,6 @@ async def find_answer(
     task = AnswerTask(kind, argument, seconds, params.model_dump(mode="json", exclude_defaults=True))
     result = await until_disconnect(request, service.answer(task))
     return result if isinstance(result, Pending) else answer_model(task, result)
-
-
-async def respond(
-    request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
-) -> Response:
-    """Return the JSON of the answer, or 202 with the job that works on it; arguments as for `find_answer`."""
-    answer = await find_answer(request, service, kind, argument, seconds, params)
-    return pending_response(answer) if isinstance(answer, Pending) else json_response(answer)
 
 
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -122,7 +122,7 @@ def shown_baselines(
 
 
 def group_answer_seconds(problem: Problem, *, stored: bool) -> float:
-    """Return about how long the answer of `design_table` takes [s] for groups; refuse what is out of reach."""
+    """Return about how long the table of groups takes, with what is compared [s]; refuse what is out of reach."""
     solve = group_seconds(problem)
     others = COMPARISON_SECONDS + COMPARISON_SOLVES * solve if solve <= MAX_COMPARED_SECONDS else 0.0
     return others + (0.0 if stored else solve)

@@ -48,6 +48,9 @@ ACCOUNT_TIMES = 10
 """Voters of an account, a ranking or a table of classes, in multiples of those of a γ. Their estimated time is what
 limits them; this bounds memory, which some calibrations need in proportion to K²."""
 
+FINAL = frozenset(status.value for status in Status if status.is_final)
+"""How a solve ends whose γ is stored."""
+
 MAX_LANE_SECONDS = 1.0
 """Expected work of a lane from which on a γ becomes a job instead [s]: its client has an answer, 202, sooner."""
 
@@ -424,9 +427,9 @@ class DesignService:
             designed = await asyncio.wait_for(self._flights.do(flight, design), wait_seconds)
         except TimeoutError:
             return None
-        if Status(designed["status"]).is_final:
+        if designed["status"] in FINAL:
             return designed
-        # The server's time limit came before the lane's: only a job keeps such an answer.
+        # Usually the server's time limit came before the lane's: only a job keeps such an answer.
         self._misjudged.add(task.kind, lane)
         return None
 

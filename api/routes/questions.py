@@ -20,9 +20,10 @@ from api.responses import (
     table_content,
     table_response,
 )
-from api.routes.requests import Service, StrictRoute, find_answer, get_and_post
+from api.routes.requests import Service, StrictRoute, get_and_post, until_disconnect
 from api.schemas.questions import json_type, model_of_question
 from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending, check_scenarios
+from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.design.objective import as_objective
 from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.design import FOUND
@@ -89,11 +90,14 @@ def _route(question: type[Question], model: Any) -> Callable[..., Any]:
             asked.check()
             seconds = asked.seconds
         answered = asked.canonical()
-        answer = await find_answer(request, service, answered.path, answered.argument(), seconds, params)
-        if isinstance(answer, Pending):
-            return pending_response(answer)
-        if design is not None and "cached" in type(answer).model_fields:
-            answer = answer.model_copy(update={"cached": cached})
+        stated = params.model_dump(mode="json", exclude_defaults=True)
+        task = AnswerTask(answered.path, answered.argument(), seconds, stated)
+        result = await until_disconnect(request, service.answer(task))
+        if isinstance(result, Pending):
+            return pending_response(result)
+        if design is not None and "cached" in result:
+            result = {**result, "cached": cached}
+        answer = answer_model(task, result)
         if not question.table:
             return json_response(answer)
         columns = {} if form == JSON else asked.columns(answer.model_dump())

@@ -27,9 +27,8 @@ from starlette.exceptions import HTTPException
 
 from api.errors.problem_details import ClientDisconnected, NotCached
 from api.observability import audit
-from api.service.design_service import DesignService, Pending
+from api.service.design_service import DesignService
 from api.settings import Settings
-from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.fields import MAX_POINTS
 from solver_cache.solve import load_record
@@ -291,15 +290,6 @@ async def stored_record(id: str, service: DesignService, kind: str | None, path:
     if record is None or record.get("kind") != kind:
         raise NotCached(f"No such answer is stored under the id {id[:80]}. Ask for its problem at {path}.")
     return record
-
-
-async def find_answer(
-    request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
-) -> BaseModel | Pending:
-    """Return the answer to a request, or the job that works on it; raises as `DesignService.answer`."""
-    task = AnswerTask(kind, argument, seconds, params.model_dump(mode="json", exclude_defaults=True))
-    result = await until_disconnect(request, service.answer(task))
-    return result if isinstance(result, Pending) else answer_model(task, result)
 
 
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

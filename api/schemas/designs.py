@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer
-from api.schemas.fields import EXAMPLES, AnswerModel, OptionalVoterEpsilon, PageRequest, about
+from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, VoterEpsilon, about
 from api.schemas.questions import model_of_answer
 from darrm_opt.errors import InvalidInput
 from darrm_opt.questions import design, table
@@ -43,9 +43,7 @@ class DesignsRequest(PageRequest):
     """Which stored designs to list."""
 
     K: Annotated[int | None, about("K", words="Only designs for this many voters [voters]", most=LARGEST)] = None
-    epsilon: Annotated[OptionalVoterEpsilon, about("epsilon", words="Only designs for voters with this ε [nats]")] = (
-        None
-    )
+    epsilon: Annotated[VoterEpsilon, about("epsilon", words="Only designs for voters with this ε [nats]")] = None
     m: Annotated[FiniteFloat | None, about("m", words="Only designs with this allowance")] = None
     tag: Annotated[TagName | None, about("tag")] = None
 

@@ -121,31 +121,7 @@ def read_by(parse: Callable[[Any], Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-_Nats = Annotated[FiniteFloat, number_of("epsilon")]
-
-OptionalVoterEpsilon = Annotated[
-    _Nats | Literal["inf"] | None, about("epsilon", otherwise="needed unless a profile is given")
-]
-
-TargetsAnswer = Annotated[
-    list[list[FiniteFloat]] | None,
-    Field(
-        description="The (ε, δ) that the release satisfies at once, the first of which is target_epsilon and delta; "
-        "left out where that is all.",
-        exclude_if=lambda targets: targets is None,
-    ),
-]
-"""Targets of a release in an answer."""
-
-ProfileAnswer = Annotated[
-    list[list[FiniteFloat]] | None,
-    Field(
-        description="Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out "
-        "where that is all.",
-        exclude_if=lambda profile: profile is None,
-    ),
-]
-"""Profile of a voter in an answer."""
+VoterEpsilon = Annotated[FiniteFloat, number_of("epsilon")] | Literal["inf"] | None
 
 
 def _in_query(read: Callable[[str], Any]) -> BeforeValidator:

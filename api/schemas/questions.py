@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, create_model
 
@@ -18,6 +18,7 @@ from api.schemas.fields import (
     InQueryNumbers,
     InQueryWords,
     RequestModel,
+    VoterEpsilon,
     about,
     number_of,
     one_of,
@@ -42,7 +43,7 @@ _CURVE = (
 )
 
 TYPES: dict[str, tuple[Any, ...]] = {
-    "epsilon": (Annotated[FiniteFloat, number_of("epsilon")] | Literal["inf"] | None,),
+    "epsilon": (VoterEpsilon,),
     "profile": (_CURVE, read_by(remote_curve)),
     "targets": (_CURVE,),
     "objective": (str, read_by(as_objective)),
@@ -124,9 +125,6 @@ def _default(each: dataclasses.Field[Any]) -> Any:
 
 def json_type(hint: Any) -> Any:
     """Return a type as pydantic reads it: finite numbers, and the models of fields and answers inside."""
-    if isinstance(hint, str):  # a model that is written by hand
-        by_hand = {model.__name__: model for model in AnswerModel.__subclasses__()}
-        return reduce(or_, (by_hand.get(name) for name in hint.split(" | ")))
     if hint is float:
         return FiniteFloat
     if dataclasses.is_dataclass(hint):

@@ -36,7 +36,7 @@ def question_field(default: Any = REQUIRED, *, each: Any = None, read: Any = Non
 def answer_field(
     words: str, default: Any = REQUIRED, *, json: Any = None, least: float | None = None, omitted: bool = False
 ) -> Any:
-    """Return a dataclass field of an answer: what it says, and its type in JSON, or the name of it, if another.
+    """Return a dataclass field of an answer: what it says, and its type in JSON if another.
 
     ``least`` is the least number that it can be; ``omitted``: whether it is left out where it is None, and not null.
     """

@@ -15,6 +15,7 @@ from api.app import create_app
 from api.routes.documents import CONTENT_SECURITY_POLICY, MECHANISMS
 from api.settings import Settings
 from darrm_opt.mechanisms import calibrated_names
+from tools.pages import PAGES
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,8 @@ def test_the_map_for_language_models_names_every_path_and_only_files_that_exist(
     assert set(re.findall(r"(?<![\w.])/[a-z](?:[\w/{}-]|\.\w)*", api)) - {"/openapi.json"} == paths
     named = re.findall(r"[\w/]+\.md", documents)
     assert named
-    assert [name for name in named if not (ROOT / name).is_file()] == []
+    made = {f"docs/{name}" for name in PAGES}  # when the site is built
+    assert [name for name in named if not (ROOT / name).is_file() and name not in made] == []
 
 
 def test_mechanisms_are_those_of_the_registry(client: TestClient) -> None:

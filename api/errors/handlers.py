@@ -120,6 +120,9 @@ async def _handle_validation_error(_: Request, err: RequestValidationError) -> J
     return _response(validation_problem(err))
 
 
+_OBJECT_ERRORS = frozenset({"model_type", "model_attributes_type", "dataclass_type", "dict_type"})
+"""Errors of what is no object where one is expected."""
+
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
 
 
@@ -137,10 +140,13 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
         samples = argument in SAMPLING and error["type"] == "extra_forbidden"
         return field, f"{argument} {_NAME_ERRORS[error['type']]}." + (f" {SAMPLES_ARE_TAKEN}" if samples else "")
     context, value = error.get("ctx", {}), error["input"]
-    if "text" in context:
-        return field, context["text"]
+    if "text" in context:  # by the name of the field alone
+        text = str(context["text"])
+        return field, argument + text.removeprefix(path[2]) if is_inner and text.startswith(path[2]) else text
     name = path[2] if is_inner and path[2] in DECLARED else field
     accepted = _accepted(DECLARED[name], context)
+    if error["type"] in _OBJECT_ERRORS and len(path) > 1:  # an item that is no object
+        argument, accepted = f"{field}[{path[1]}]", accepted.partition(", each ")[2] or accepted
     if error["type"] == "missing":
         return field, f"{argument} is missing: expected {accepted}."
     if context.keys() & {*LIMITS, "bound"}:  # it is a number, which a query has as text

@@ -79,7 +79,7 @@ function cells(design) {
   const name = classes ? `K = ${K}, ${shape}` : description(design);
   const box = make("input", { type: "checkbox", checked: selection.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
-  const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
+  const at = targets ? { targets: pointsText(targets), m: "", delta: "" } : m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
   const stated = profile ? { profile: pointsText(profile), epsilon: "", Delta: "0" } : { epsilon: String(epsilon), Delta: String(Delta) };
   const all = { K: String(K), ...stated, delta: String(delta), affected: affected === K ? "" : String(affected) };
   const voters = profile ? `voters of the profile ${pointsText(profile)}` : epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
@@ -87,7 +87,7 @@ function cells(design) {
   const reach = affected === K ? "" : `, a record reaches ${affected}`;
   const asked = targets ? null : groupsAsked(design);
   const kind = asked ? `groups ${asked.groups.replaceAll(";", "; ")}; ${asked.group_objective}` : shape === "monotone" ? `${objective}, never falling` : objective;
-  const query = classes ? asked : targets ? null : { ...all, ...at, objective, shape }; // the form has one target
+  const query = classes ? asked : { ...all, ...at, objective, shape };
   return [
     box,
     make(

@@ -26,9 +26,10 @@ const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"
 
 const empty = () => {
   byId("group-answer").replaceChildren();
+  for (const input of byId("group-rows").querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
   statement.withdraw("groups");
 };
-const common = { form: "group-form", status: "group-status", empty };
+const common = { form: "group-form", status: "group-status", empty, refused };
 const design = questionOf({ ...common, path: "v1/table", names: FIELDS, request: () => request(FIELDS, ["objective"]), present });
 const plan = questionOf({
   ...common, path: "v1/plan", names: PLANNED,
@@ -43,6 +44,16 @@ const plan = questionOf({
     else if (answer.verdict !== "none") statement.offer("groups", () => rowsOfVoters(answer, body));
   },
 });
+
+/** Marks the input of the group that the API complains of, "groups[1].profile = …"; what is wrong stands in the status. */
+function refused(error) {
+  const [, row, name] = /^groups\[(\d+)\]\.(\w+)/.exec(error.fields?.groups ?? "") ?? [];
+  const input = byId("group-rows").children[row]?.querySelector(`[data-name=${name}]`);
+  input?.setAttribute("aria-invalid", "true");
+  input?.setAttribute("aria-describedby", "group-status");
+  input?.focus();
+  return false;
+}
 
 /** Asks for a table, or where queries are named for a plan. */
 function ask() {
@@ -77,7 +88,8 @@ export function arrive(state) {
 /** Makes a row of inputs for each group of a text. */
 function rows(text) {
   byId("group-rows").replaceChildren();
-  for (const group of (text || FIRST.groups).split(";")) add(Object.fromEntries(group.split(",").map((part) => part.trim().split("="))));
+  // points of a profile have commas of their own
+  for (const group of (text || FIRST.groups).split(";")) add(Object.fromEntries(group.split(/,(?=\s*\w+=)/).map((part) => part.trim().split("="))));
 }
 
 function add(group) {
@@ -85,7 +97,7 @@ function add(group) {
   const input = (name, words, usual) =>
     make("label", {}, `${words} `, make("input", { "data-name": name, value: group[name] ?? "", placeholder: usual, autocomplete: "off", "aria-label": `${words} of group ${number}` }));
   const remove = make("button", { type: "button", class: "quiet", "aria-label": `Remove group ${number}` }, "Remove");
-  const row = make("div", { class: "group" }, input("K", "Voters K", ""), input("epsilon", "ε", ""), input("Delta", "Δ", "0"), input("weight", "Weight", "1"), remove);
+  const row = make("div", { class: "group" }, input("K", "Voters K", ""), input("epsilon", "ε", ""), input("Delta", "Δ", "0"), input("profile", "or profile", "0:0.02,0.1:1e-5"), input("weight", "Weight", "1"), remove);
   remove.addEventListener("click", () => {
     row.remove();
     several();
@@ -120,7 +132,7 @@ function request(names, texts) {
 
 /** Returns the command line that does the same and writes a file. */
 function command(verb, { groups, fresh, ...rest }, file) {
-  const of = groups.map((group) => Object.entries(group).map((part) => part.join("=")).join(","));
+  const of = groups.map((group) => Object.entries(group).map((part) => part.join("=")).join(",")).map((text) => (/[^\w=.,:-]/.test(text) ? `'${text}'` : text));
   const options = Object.entries(rest).map(([name, value]) => `--${name.replace("_", "-")} ${typeof value === "number" ? value : `'${value}'`}`);
   const line = [`darrm ${verb}`, ...of.map((group) => `--group ${group}`), ...(fresh ? ["--fresh"] : []), ...options, `--output ${file}`];
   return [
@@ -170,7 +182,12 @@ function present(answer, body) {
 
 /** Returns the voters of a table in words. */
 export function votersOf(groups) {
-  return groups.map(({ K, epsilon, Delta }) => `${K} with ε = ${plain(epsilon)}${Delta ? `, Δ = ${plain(Delta)}` : ""}`).join("; ");
+  return groups.map(({ K, ...group }) => `${K} with ${voterOf(group)}`).join("; ");
+}
+
+/** Returns what a voter of a group states. */
+function voterOf({ epsilon, Delta, profile }) {
+  return profile ? `the profile ${profile.map((pair) => pair.join(":")).join(",")}` : `ε = ${plain(epsilon)}${Delta ? `, Δ = ${plain(Delta)}` : ""}`;
 }
 
 /** Returns a heat map for two groups and two classes, a triangle for one group and three classes, and nothing else. */
@@ -204,8 +221,8 @@ function heatMap([one, other], rows) {
     svg("rect", { class: "frame", x: left - 1, y: top - 1, width: width + 1, height: height + 1 }),
     ...[0, one.K].map((x) => text(left + (x + 0.5) * size, top + height + 18, x)),
     ...[0, other.K].map((y) => text(left - 8, top + height - (y + 0.5) * size + 5, y, "end")),
-    text(left + width / 2, top + height + 42, `votes for class 2, ε = ${plain(one.epsilon)}`),
-    svg("g", { transform: `translate(16 ${top + height / 2}) rotate(-90)` }, text(0, 0, `ε = ${plain(other.epsilon)}`)),
+    text(left + width / 2, top + height + 42, `votes for class 2, ${voterOf(one)}`),
+    svg("g", { transform: `translate(16 ${top + height / 2}) rotate(-90)` }, text(0, 0, voterOf(other))),
   ]);
 }
 

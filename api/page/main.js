@@ -163,9 +163,9 @@ function arrange() {
   const direct = stated || isNotPrivate(byId("epsilon").value.trim());
   const [byM, byEpsilon] = form.querySelectorAll("input[name=target]");
   byM.disabled = direct;
-  if (direct) byEpsilon.checked = true;
-  form.querySelector("[data-field=m]").hidden = chosen("target") !== "m";
-  form.querySelector("[data-field=target_epsilon]").hidden = chosen("target") === "m";
+  if (direct && chosen("target") === "m") byEpsilon.checked = true;
+  for (const name of ["m", "target_epsilon", "targets"]) form.querySelector(`[data-field=${name}]`).hidden = chosen("target") !== name;
+  form.querySelector("[data-field=delta]").hidden = byId("delta-hint").hidden = chosen("target") === "targets";
   for (const name of ["epsilon", "Delta"]) form.querySelector(`[data-field=${name}]`).hidden = stated;
   byId("epsilon-hint").hidden = byId("inverse").hidden = stated;
   objective.arrange();
@@ -176,7 +176,7 @@ function arrange() {
 function translate() {
   const target = chosen("target");
   const field = byId(target);
-  const value = current?.answer.problem[target];
+  const value = target === "targets" ? null : current?.answer.problem[target];
   if (field.value.trim() === "" && state[target] === "" && value) field.value = String(value);
 }
 
@@ -310,7 +310,7 @@ function refuseKey(text) {
 
 function complaints({ fields: errors = {} }) {
   const { m, ...rest } = errors; // the API speaks of m where neither way of giving the target was used
-  return m && chosen("target") !== "m" ? { ...rest, target_epsilon: m } : errors;
+  return m && chosen("target") !== "m" ? { ...rest, [chosen("target")]: m } : errors;
 }
 
 function present() {

@@ -4,7 +4,7 @@
 
 /** Fields of the problem, in the order of the URL, with what the API takes for one that is left out. */
 const PROBLEM = {
-  K: "", m: "", target_epsilon: "", epsilon: "", Delta: "0", profile: "", delta: "", affected: "", objective: "rectangular", shape: "free",
+  K: "", m: "", target_epsilon: "", targets: "", epsilon: "", Delta: "0", profile: "", delta: "", affected: "", objective: "rectangular", shape: "free",
 };
 
 /** How it is shown: which error, which curves are hidden, the budget of the comparison, and the votes among classes. */
@@ -35,7 +35,7 @@ export function fromQuery(query) {
   for (const name of Object.keys(USUAL)) {
     if (parameters.has(name)) state[name] = parameters.get(name).trim();
   }
-  if (state.target_epsilon) state.m = ""; // one target; where a link gives two, the one that needs no voter's ε
+  if (state.target_epsilon || state.targets) state.m = ""; // one target; where a link gives two, the one that needs no voter's ε
   return withTab(state);
 }
 
@@ -77,7 +77,7 @@ export function fill(state) {
     const field = document.getElementById(name);
     if (field) field.value = inputText(name, state[name]);
   }
-  check("target", state.target_epsilon || state.profile || isNotPrivate(state.epsilon) ? "target_epsilon" : "m");
+  check("target", state.targets ? "targets" : state.target_epsilon || state.profile || isNotPrivate(state.epsilon) ? "target_epsilon" : "m");
   check("shape", state.shape);
   check("measure", state.measure);
 }
@@ -98,7 +98,8 @@ export function read(previous) {
     if (field) state[name] = field.value.trim() || USUAL[name];
   }
   if (state.profile) [state.epsilon, state.Delta] = ["", USUAL.Delta]; // which are its last point
-  state[chosen("target") === "m" ? "target_epsilon" : "m"] = "";
+  for (const name of ["m", "target_epsilon", "targets"]) if (chosen("target") !== name) state[name] = "";
+  if (chosen("target") === "targets") state.delta = ""; // each target has its own
   state.shape = chosen("shape") ?? "free";
   state.measure = chosen("measure") ?? "tv_error";
   return state;

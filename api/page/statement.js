@@ -3,7 +3,7 @@
 import { ask } from "./ask.js";
 import { byId, make } from "./elements.js";
 import { count, guarantee, plain, roundedUp } from "./numbers.js";
-import { voterGuarantee } from "./words.js";
+import { releaseGuarantee, voterGuarantee } from "./words.js";
 
 const rowsOf = {}; // by tab: what makes the rows of its statement
 
@@ -44,10 +44,10 @@ async function fill(own) {
 
 /** Returns the rows of the γ of an answer. */
 export async function rowsOfGamma({ gamma, problem, certificate }) {
-  const { K, epsilon, target_epsilon: target, delta, affected } = problem;
+  const { K, epsilon, target_epsilon: target, delta, affected } = problem; // the target is the first of several
   const voter = epsilon === "inf" ? "not private" : voterGuarantee(problem);
   return [
-    ["Guarantee", `${guarantee(target, delta)} of one released bit`],
+    ["Guarantee", `${releaseGuarantee(problem)} of one released bit`],
     // ε-DP is (ε²/2)-zCDP (Bun, Steinke 2016); the factor covers the rounding of the product.
     ...concentrated(delta === 0 ? ((target * target) / 2) * (1 + 2 * Number.EPSILON) : null),
     ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
@@ -87,8 +87,8 @@ export function voters({ fresh, queries }) {
 
 /** Returns the text whose hash names a design, as `darrm statement` has it: keys in order, no spaces, numbers as Python writes them. */
 function design({ gamma, problem: { K, affected, ...reals } }) {
-  const { Delta, delta, epsilon, m, profile, target_epsilon: target } = Object.fromEntries(Object.entries(reals).map(([name, value]) => [name, real(value)]));
-  const problem = `{"Delta":${Delta},"K":${K},"affected":${affected},"delta":${delta},"epsilon":${epsilon},"m":${m},${profile ? `"profile":${profile},` : ""}"target_epsilon":${target}}`;
+  const { Delta, delta, epsilon, m, profile, target_epsilon: target, targets } = Object.fromEntries(Object.entries(reals).map(([name, value]) => [name, real(value)]));
+  const problem = `{"Delta":${Delta},"K":${K},"affected":${affected},"delta":${delta},"epsilon":${epsilon},"m":${m},${profile ? `"profile":${profile},` : ""}"target_epsilon":${target}${targets ? `,"targets":${targets}` : ""}}`;
   const mechanism = `{"format":1,"fresh":false,"gamma":[${gamma.map(real)}],"kind":"darrm noise function","problem":${problem}}`;
   return `{"budget":[${target},${delta}],"mechanism":${mechanism},"releases":1,"sampling":null}`;
 }

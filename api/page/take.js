@@ -75,19 +75,23 @@ async function csv(state) {
 }
 
 function python({ problem, objective, shape }) {
-  const { K, m, epsilon, Delta, profile, target_epsilon: target, delta, affected } = problem;
+  const { K, m, epsilon, Delta, profile, target_epsilon: target, delta, targets, affected } = problem;
   const epsilonText = epsilon === "inf" ? 'float("inf")' : epsilon;
   const parameters = [`K=${K}`, `m=${m ?? "None"}`, `epsilon=${epsilonText}`, `Delta=${Delta}`, `delta=${delta}`];
   if (affected !== K) parameters.push(`affected=${affected}`);
   if (m === null) parameters.push(`target_epsilon=${target}`);
-  const points = profile?.map((point) => `(${point.join(", ")})`).join(", ");
+  const listed = (pairs) => pairs.map((pair) => `(${pair.join(", ")})`).join(", ");
+  const direct = profile || targets; // from_allowance has one target and no profile
+  const voter = profile ? `PrivacyProfile([${listed(profile)}])` : `Privacy(${epsilonText}, ${Delta})`;
+  const asked = targets ? `TargetProfile([${listed(targets)}])` : `Privacy(${target}, ${delta})`;
   return [
-    `from darrm_opt import ${profile ? "Privacy, " : ""}Problem, solve`,
+    `from darrm_opt import ${direct ? "Privacy, " : ""}Problem, solve`,
+    ...(targets ? ["from darrm_opt.problem import TargetProfile"] : []),
     "from darrm_opt.release import PrivateVote",
     ...(profile ? ["from darrm_opt.voters import PrivacyProfile"] : []),
     "",
-    profile
-      ? `problem = Problem(${K}, PrivacyProfile([${points}]), Privacy(${target}, ${delta}), affected=${affected})`
+    direct
+      ? `problem = Problem(${K}, ${voter}, ${asked}, affected=${affected})`
       : `problem = Problem.from_allowance(${parameters.join(", ")})`,
     `solution = solve(problem, objective=${JSON.stringify(objective)}, shape="${shape}")`,
     "print(solution.gamma)",

@@ -4,9 +4,9 @@ import { chain } from "./chain.js";
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
 /** Names a problem within a file name: what tells it from others of as many voters. */
-export function problemName({ K, m, epsilon, Delta, profile, target_epsilon: target, delta, affected }) {
+export function problemName({ K, m, epsilon, Delta, profile, target_epsilon: target, delta, targets, affected }) {
   const reach = affected === K ? "" : `-affected${affected}`;
-  return `K${K}-${m === null ? `target${target}` : `m${m}`}-epsilon${epsilon}-Delta${Delta}-delta${delta}${reach}${profile ? `-points${profile.length}` : ""}`;
+  return `K${K}-${m === null ? `target${target}` : `m${m}`}-epsilon${epsilon}-Delta${Delta}-delta${delta}${reach}${profile ? `-points${profile.length}` : ""}${targets ? `-targets${targets.length}` : ""}`;
 }
 
 /** Returns the one sentence that says what was designed. */
@@ -14,7 +14,7 @@ export function headline({ problem, utility, shape }) {
   const reach = problem.affected === problem.K ? "" : `, as long as one record reaches at most ${count(problem.affected, "voter")}`;
   const kind = shape === "monotone" ? " that never falls as the majority grows" : "";
   return (
-    `The released bit is ${guarantee(problem.target_epsilon, problem.delta)}${reach}. With the best γ${kind} it keeps ` +
+    `The released bit is ${releaseGuarantee(problem)}${reach}. With the best γ${kind} it keeps ` +
     `${percent(utility)} of what the plain majority of ${count(problem.K, "voter")} is worth.`
   );
 }
@@ -48,19 +48,24 @@ export function proof(answer) {
   ];
 }
 
+/** Returns what is asked of the release: each of several targets holds. */
+export function releaseGuarantee({ target_epsilon: target, delta, targets = [[target, delta]] }) {
+  return targets.map((pair) => guarantee(...pair)).join(" and ");
+}
+
 /** Returns what a voter states: each of its points holds. */
 export function voterGuarantee({ epsilon, Delta, profile = [[epsilon, Delta]] }) {
   return profile.map((point) => guarantee(...point)).join(", ") + (profile.length > 1 ? " at once" : "");
 }
 
-function claim({ K, epsilon, Delta, profile, target_epsilon: target, delta, affected }) {
+function claim({ K, epsilon, Delta, profile, target_epsilon: target, delta, targets = [[target, delta]], affected }) {
   const voters = epsilon === "inf" ? "need not be private at all" : `are each ${voterGuarantee({ epsilon, Delta, profile })}`;
   const reach = affected === K ? "may change the answers of all of them" : `changes the answers of at most ${affected} of them`;
-  const times = `at most e^${roundedUp(target)} = ${roundedUp(Math.exp(target))} times as likely as on the other`;
-  const plus = delta === 0 ? "" : `, plus ${roundedUp(delta, 3)}`;
+  const times = ([E]) => `at most e^${roundedUp(E)} = ${roundedUp(Math.exp(E))} times as likely as on the other`;
+  const plus = ([, d]) => (d === 0 ? "" : `, plus ${roundedUp(d, 3)}`);
   return (
     `Take any two datasets that differ in one record. The ${count(K, "voter")} ${voters}, and the record ${reach}. ` +
-    `Whatever they think: each value of the released bit is, on the one dataset, ${times}${plus}.`
+    `Whatever they think: each value of the released bit is, on the one dataset, ${targets.map((pair) => times(pair) + plus(pair)).join("; and ")}.`
   );
 }
 

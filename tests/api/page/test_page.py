@@ -44,6 +44,7 @@ from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.voters import PrivacyProfile
 
 PROFILE_QUERY = "K=5&target_epsilon=0.25&profile=0%3A0.013%2C0.1%3A1e-5&affected=4"
+TARGETS_QUERY = "K=5&epsilon=0.3&targets=0.3%3A0.01%2C0.5%3A1e-4"
 PAPER_QUERY = "K=11&m=3&epsilon=0.1"
 
 pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
@@ -210,6 +211,31 @@ def test_plans_and_targets_take_what_a_voter_knows(visit: Visit) -> None:
     assert not visit.tab.is_visible("#region-figure")
 
 
+def test_several_targets_are_asked_at_once(visit: Visit) -> None:
+    visit.go("?K=5&m=1&epsilon=0.3")
+    assert not visit.tab.is_visible("#targets")
+    visit.tab.check("input[name=target][value=targets]")
+    for name in ("m", "target_epsilon", "delta"):
+        assert not visit.tab.is_visible(f"#{name}")
+    visit.fill("targets", "0.3:0.01,0.5:1e-4")
+    assert visit.query() == {"K": "5", "epsilon": "0.3", "targets": "0.3:0.01,0.5:1e-4"}
+    answer = _api(visit.server, TARGETS_QUERY)
+    assert answer["problem"]["targets"] == [[0.3, 0.01], [0.5, 1e-4]]
+    assert "(0.3, 0.01)-DP and (0.5, 10⁻⁴)-DP" in visit.text("#headline")
+    visit.tab.click("#proof summary")
+    assert "plus 0.01; and at most" in visit.text("#certificate")
+    url = visit.tab.url
+    visit.go("?K=3&m=1&epsilon=0.1")
+    visit.tab.goto(url)
+    visit.wait()
+    assert visit.tab.input_value("#targets") == "0.3:0.01,0.5:1e-4"
+    assert visit.tab.is_checked("input[name=target][value=targets]")
+    visit.fill("targets", "0.3:0.01,0.5:2")
+    visit.until(lambda: "targets = 2" in visit.text("#targets-error"))
+    assert visit.tab.get_attribute("#targets", "aria-invalid") == "true"
+    _expected_complaint(visit, 422)
+
+
 def assert_error_at(visit: Visit, name: str, said: str) -> None:
     """Wait for the error of a field, which has the focus and names the error as its description."""
     visit.until(lambda: visit.tab.is_visible(f"#{name}-error") and said in visit.text(f"#{name}-error"))
@@ -317,6 +343,7 @@ def test_python_snippet_runs_and_agrees(visit: Visit, monkeypatch: pytest.Monkey
         "K=5&m=2&epsilon=0.1&Delta=1e-5&shape=monotone",
         "K=5&epsilon=inf&target_epsilon=0.5&affected=2",
         PROFILE_QUERY,
+        TARGETS_QUERY,
     ):
         visit.go(f"?{query}")
         visit.tab.check("input[name=form][value=python]")
@@ -670,6 +697,7 @@ def test_print_is_black_on_white_and_whole(visiting: Visiting) -> None:
         "K=4&m=1.5&epsilon=0.1&Delta=1e-5&delta=2e-3",
         "K=3&epsilon=inf&target_epsilon=2",
         PROFILE_QUERY,
+        TARGETS_QUERY,
     ],
 )
 def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(
@@ -1123,6 +1151,29 @@ def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
     visit.go("?tab=groups&groups=K%3D3%2Cepsilon%3D0.5&group_classes=3&group_epsilon=1")
     visit.tab.wait_for_selector("#group-figure")
     assert visit.tab.locator("#group-figure g").count() == 10  # every vote count of three voters among three classes
+
+
+def test_a_group_states_a_profile(visit: Visit) -> None:
+    visit.go("?tab=groups&groups=K%3D2%2Cepsilon%3D0.1%3BK%3D3%2Cprofile%3D0%3A0.02%2C0.1%3A1e-3&group_epsilon=0.4")
+    visit.tab.wait_for_selector("#group-figure")
+    row = "#group-rows .group:last-child [data-name={}]"
+    assert visit.tab.input_value(row.format("profile")) == "0:0.02,0.1:1e-3"
+    asked = {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 3, "profile": "0:0.02,0.1:1e-3"}], "target_epsilon": 0.4}
+    told = visit.tab.request.post(f"{visit.server}/v1/table", data=asked).json()
+    said = visit.tab.inner_text("#group-answer")
+    assert f"{told['corners']:,}" in said
+    assert "3 with the profile 0:0.02,0.1:0.001" in said
+    assert "--group K=3,profile=0:0.02,0.1:1e-3" in said
+    visit.tab.fill(row.format("profile"), "0:2")
+    visit.tab.click("#group-form [type=submit]")
+    visit.until(lambda: "groups[1].profile = 2" in visit.text("#group-status"))
+    assert visit.tab.get_attribute(row.format("profile"), "aria-invalid") == "true"
+    assert visit.query()["groups"] == "K=2,epsilon=0.1;K=3,profile=0:2"
+    _expected_complaint(visit, 422)
+    visit.tab.fill(row.format("profile"), "gaussian(0.03)")
+    visit.tab.click("#group-form [type=submit]")
+    visit.tab.wait_for_selector("#group-figure")
+    assert not visit.tab.locator("#group-rows [aria-invalid]").count()
 
 
 def test_queries_to_groups_are_planned_within_one_total(visit: Visit) -> None:

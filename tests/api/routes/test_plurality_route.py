@@ -250,3 +250,20 @@ def test_a_stored_rule_that_is_not_private_is_not_given(client: TestClient) -> N
     assert client.get(f"/v1/plurality/{id}").status_code == 404
     assert not client.post("/v1/plurality", json=asked).json()["cached"]
     assert client.get(f"/v1/plurality/{id}").status_code == 200  # the bad row was replaced
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (3, "groups = 3 is not valid"),
+        ([3], "groups[0] = 3 is not valid: expected an object with K"),
+        ([{"K": 2, "epsilon": 0.1}, {"K": 3, "profile": "0:2"}], "groups[1].profile = 2 is not valid"),
+        ([{"K": 2, "epsilon": 0.1}, {"K": 3, "profile": "x(1)"}], "groups[1].profile = 'x(1)' is not valid"),
+        ([{"K": 2, "epsilon": -1}], "groups[0].epsilon = -1.0 is not valid"),
+    ],
+)
+def test_an_error_of_a_group_names_its_place(client: TestClient, groups: Any, said: str) -> None:
+    for path, target in (("/v1/table", "target_epsilon"), ("/v1/plan", "total_epsilon")):
+        told = client.post(path, json={"groups": groups, target: 0.3})
+        assert told.status_code == 422, told.text
+        assert said in told.json()["detail"], path

@@ -542,9 +542,9 @@ def test_a_method_that_there_is_not_names_those_that_there_are(client: TestClien
 
 
 @pytest.mark.parametrize("how", ["get", "post"])
-def test_a_comparison_names_the_routes_that_take_samples(client: TestClient, how: str) -> None:
-    asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1, "total_delta": 1e-3, "records": 90, "sample": 3}
+def test_a_design_names_the_routes_that_take_samples(client: TestClient, how: str) -> None:
+    asked = {"K": 5, "epsilon": 0.3, "m": 1, "records": 90, "sample": 3}
     given: dict[str, Any] = {"params": asked} if how == "get" else {"json": asked}
-    details = refused(client.request(how, "/v1/compare", **given))
+    details = refused(client.request(how, "/v1/gamma", **given))
     assert details["field"] == "records"
     assert SAMPLES_ARE_TAKEN in details["detail"]

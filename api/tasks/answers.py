@@ -109,6 +109,7 @@ class AnswerTask:
         )
         if task.kind not in KINDS:
             raise ValueError(f"no such kind of job: {task.kind}")
+        _ = task.asked  # a row may state anything
         return task
 
     def check(self, settings: Any) -> None:

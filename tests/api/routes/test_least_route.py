@@ -45,16 +45,6 @@ def test_the_answer_is_that_of_the_core_and_its_designs_are_stored(client: TestC
     assert told["below"]["bound"] < 0.9 <= told["reached"]
 
 
-def test_by_query_as_by_body(client: TestClient) -> None:
-    by_query = client.get(
-        "/v1/least?K=9&epsilon=inf&affected=1&delta=1e-5&parameter=target_epsilon&agreement=0.9"
-    ).json()
-    body = {"K": 9, "epsilon": "inf", "affected": 1, "delta": 1e-5, "parameter": "target_epsilon", "agreement": 0.9}
-    by_body = client.post("/v1/least", json=body).json()
-    assert by_query["value"] == by_body["value"] > 0
-    assert by_query["objective"] == "rectangular agreement"
-
-
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
@@ -91,11 +81,6 @@ def test_long_work_is_a_job_with_progress_in_steps() -> None:
         job = client.get(pending.json()["location"]).json()
         assert job["question"] == ASKED
         assert client.get(job["result"]).json()["value"] == client.post("/v1/least", json=ASKED).json()["value"]
-
-
-def test_where_solving_is_off_the_question_has_no_answer() -> None:
-    with TestClient(create_app(SETTINGS.model_copy(update={"solve": "off"}))) as client:
-        assert client.post("/v1/least", json=ASKED).status_code == 404
 
 
 # ----------------------------------------------------------------------------------------- an answer from elsewhere

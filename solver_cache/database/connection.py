@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from solver_cache.database.schema import MIGRATIONS, NewerSchema, migrate, schema_version
+from solver_cache.database.schema import NewerSchema, migrate, newest_version, schema_version
 from solver_cache.database.statements import DamagedDatabase, SqliteStatements, Statements
 from solver_cache.location import DAMAGED, ELSEWHERE, MEMORY, CacheError, ReadOnlyCache, parse_url
 
@@ -204,8 +204,8 @@ class Database:
             raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
         with self.reading() as statements:
             version = schema_version(statements)
-        if version < len(MIGRATIONS):
-            reason = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
+        if version < newest_version():
+            reason = f"its schema has version {version}, this program reads {newest_version()}"
             raise CacheError(
                 self.url, reason, "Bring it, or a copy of it, up to date by `darrm cache check --migrate --url URL`."
             )
@@ -245,7 +245,7 @@ class Database:
             if mode != ("wal",):
                 return False
             with self._transaction("BEGIN") as statements:
-                return schema_version(statements) == len(MIGRATIONS)
+                return schema_version(statements) == newest_version()
         except (sqlite3.Error, UnicodeDecodeError, DamagedDatabase, NewerSchema):
             return False  # as is found out under the lock
 

@@ -94,6 +94,11 @@ _SCHEMA_TABLE = {
 }
 
 
+def newest_version() -> int:
+    """Return the version that this program reads and writes."""
+    return len(MIGRATIONS)
+
+
 def schema_version(statements: Statements) -> int:
     """Return the version of the schema; 0 where there is none yet."""
     if not statements.rows(_SCHEMA_TABLE[statements.dialect]):

@@ -215,8 +215,8 @@ def test_a_comparison_of_voters_that_draw_their_records_is_one_at_every_door(
     points = ((0.0, 0.6), (2.0, 0.01))
     sampling, total = Sampling(records=1000, sample=100, scheme="each-voter"), Privacy(0.5, 0.02)
     problem = Problem(5, PrivacyProfile(points), total)
-    words = ("plan", "--compare", "--K", "5", "--profile", "0:0.6,2:0.01", "--queries", "3", "--total-epsilon", "0.5")
-    words += ("--total-delta", "0.02", "--records", "1000", "--sample", "100", "--sampling", "each-voter")
+    words = ["plan", "--compare", "--K", "5", "--profile", "0:0.6,2:0.01", "--queries", "3", "--total-epsilon", "0.5"]
+    words += ["--total-delta", "0.02", "--records", "1000", "--sample", "100", "--sampling", "each-voter"]
     body = {"K": 5, "profile": [list(point) for point in points], "queries": 3, "total_epsilon": 0.5}
     body |= {"total_delta": 0.02, "records": 1000, "sample": 100, "sampling": "each-voter"}
     told, rest = run_json(*words, "--fresh"), service.post("/v1/compare", json=body | {"fresh": True})

@@ -132,7 +132,7 @@ class TableBackend:
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        from darrm_opt.questions import QUESTIONS
+        from darrm_opt.questions.registry import QUESTIONS
 
         deadline.check()
         return self._answer(QUESTIONS[verb].of(body)) if verb in QUESTIONS else self._answers[verb](body)

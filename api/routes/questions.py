@@ -25,9 +25,9 @@ from api.schemas.questions import json_type, model_of_question
 from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending, check_scenarios
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.design.objective import as_objective
-from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.questions.table import AnyTable
 
 

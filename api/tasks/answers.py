@@ -25,8 +25,8 @@ from api.schemas.design import GammaAnswer
 from api.schemas.questions import json_type, reader_of_answer
 from api.tasks.design import recheck
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
-from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.question import Question
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.model import kind_of
 from solver_cache.solve import load_records, save_records

@@ -19,7 +19,7 @@ from api.app import create_app
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Problem, solve
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, VerificationFailed
-from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.tables.solver import solve_table
 from solver_cache.model import row_of
 from solver_cache.table_files import write_table

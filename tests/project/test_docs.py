@@ -30,7 +30,7 @@ from api.settings import PREFIX, Settings
 from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command, CommandOption
 from darrm_opt.design.solution import Status
-from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.registry import QUESTIONS
 from tools.licences import row as licence_row
 from tools.locked import DEV, RUNTIME, direct, licence, pinned
 from tools.pages import PAGES

@@ -23,7 +23,7 @@ from support.service import Service
 from darrm_client import DarrmClient
 from darrm_opt import Problem, solve
 from darrm_opt.errors import InvalidInput
-from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import solution_record
 
 NAMES = {

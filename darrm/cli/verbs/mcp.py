@@ -53,7 +53,7 @@ def mcp() -> None:
 @cache
 def tool_verbs() -> dict[str, str]:
     """Return the verb of each tool: those of `TOOLS`, and every question that no other verb answers."""
-    from darrm_opt.questions import QUESTIONS
+    from darrm_opt.questions.registry import QUESTIONS
 
     return TOOLS | {path: path for path in QUESTIONS if path.isidentifier() and path not in {*VERBS, *RENAMED}}
 

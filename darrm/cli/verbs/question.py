@@ -11,9 +11,9 @@ from darrm.cli.parser import EVERY_COMMAND, Command, CommandOption, Parameter
 from darrm_opt.arguments import field_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import Field
-from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
+from darrm_opt.questions.registry import QUESTIONS
 
 JSON = CommandOption("--json", "Print the answer on one line.", panel=EVERY_COMMAND)
 

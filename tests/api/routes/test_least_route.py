@@ -14,8 +14,8 @@ from api.app import create_app
 from api.tasks.answers import AnswerTask
 from darrm_opt import NotPrivate, least_parameter, verify
 from darrm_opt.errors import VerificationFailed
-from darrm_opt.questions import QUESTIONS
 from darrm_opt.questions.least import Least
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import problem_from_record
 
 SETTINGS = patient(max_voters=15)

@@ -26,7 +26,7 @@ from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel
 from api.schemas.questions import model_of_question
 from api.settings import Settings
 from api.tasks.answers import KINDS
-from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.questions.sampled import SampledQuestion
 from tools import openapi
 

@@ -15,7 +15,7 @@ from darrm_opt.design.backends.highs import Highs
 from darrm_opt.design.objective import FAMILIES, ObjectiveFamily
 from darrm_opt.planning.baselines import BASELINES
 from darrm_opt.priors import SharedBeta
-from darrm_opt.questions import QUESTIONS
+from darrm_opt.questions.registry import QUESTIONS
 
 
 class Twin(Highs):

@@ -23,7 +23,7 @@ def question_command(path: str) -> Command | None:
 
     >>> command = question_command("tradeoff")
     >>> command is not None and command.parameters[0].declared.help
-    'Number of voters, at least 1.'
+    'Number of voters.'
     """
     question = QUESTIONS.get(path)
     if question is None:

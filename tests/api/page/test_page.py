@@ -504,7 +504,7 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
         ("classes", "1", "expected a whole number of classes, at least 2"),
         ("class_epsilon", "0", "total_epsilon = 0.0 is not valid"),
         ("class_delta", "1", "delta = 1.0 is not valid"),
-        ("class_prior", "dirichlet(nan)", "alpha = nan"),
+        ("class_prior", "dirichlet(nan)", "prior = 'dirichlet(nan)' is not valid"),
         ("class_prior", "favoured(0.1)", "at least 1/3"),
         ("class_price", "<i>", "price"),
         ("class_affected", "6", "affected = 6"),

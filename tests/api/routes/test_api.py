@@ -242,7 +242,7 @@ def test_null_is_not_a_value_for_what_has_one(client: TestClient, field: str) ->
 
 def test_every_fault_is_named_and_the_first_stands_out(client: TestClient) -> None:
     details = problem_of(client.get("/v1/gamma", params={"epsilon": "x", "m": "y", "votes": 1}), 422)
-    assert [error["field"] for error in details["errors"]] == ["K", "m", "epsilon", "votes"]
+    assert [error["field"] for error in details["errors"]] == ["K", "epsilon", "m", "votes"]
     assert details["field"] == "K"
     assert details["detail"].startswith("K is missing: expected a whole number of voters, at least 1.")
 

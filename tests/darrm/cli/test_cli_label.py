@@ -523,15 +523,6 @@ def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
     assert len(labels(readable.name)) == 20
 
 
-def test_a_job_that_was_begun_before_the_option_was_renamed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = written("votes.csv", votes(45))
-    stopped_after(3, name, monkeypatch)
-    job = Path(".labels.csv.job")
-    job.write_text(job.read_text(encoding="utf-8").replace('"release_log":', '"ledger":'), encoding="utf-8")
-    assert json.loads(label(name, "labels.csv", "--json").stdout)["resumed"] == 30
-    assert ReleaseLog("log").spent == 45
-
-
 def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch, "--release-id", "monday")

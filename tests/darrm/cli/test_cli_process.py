@@ -188,7 +188,7 @@ def test_help_shows_every_verb_with_its_first_line() -> None:
 def test_no_verb_shows_the_help() -> None:
     result = run()
     assert result.exit_code == 2
-    assert "Usage: darrm COMMAND [OPTIONS] [ARGUMENTS]" in result.stdout + result.stderr
+    assert "usage: darrm COMMAND [OPTIONS] [ARGUMENTS]" in result.stdout + result.stderr
 
 
 def test_a_mistyped_verb_is_answered_with_the_nearest_one() -> None:
@@ -297,7 +297,7 @@ def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin,
 def test_the_first_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None:
     code, stdout, stderr = finished(begin(flag, program=[sys.executable, "-m", "tools.first_run"]))
     assert (code, stderr) == (ExitCode.DONE, "")
-    assert stdout.startswith("Usage: python -m tools.first_run [OPTIONS]\n")
+    assert stdout.startswith("usage: python -m tools.first_run [OPTIONS]\n")
     assert "--port PORT" in stdout
     assert list(tmp_path.iterdir()) == []
 

@@ -117,7 +117,6 @@ def test_private_voters_that_draw_their_own_records() -> None:
     assert found["voters"]["epsilon"] == pytest.approx(np.log1p(0.05 * np.expm1(1)))
     assert "0.0824" in run("plan", *words, *drawn).stderr
     assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
-    assert "--compare and private voters" in refused("plan", "--compare", *words, *drawn)
 
 
 def test_a_design_names_the_command_that_plans_for_samples(tmp_path: Path) -> None:

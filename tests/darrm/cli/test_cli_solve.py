@@ -344,10 +344,11 @@ def test_every_status_has_an_exit_code() -> None:
 
 
 def test_every_exit_code_stands_in_the_help() -> None:
+    text = " ".join(run("help", "exit-codes").stdout.split())
+    for code in ExitCode:
+        assert f"{code:d} {code.meaning}" in text
     for verb in ([], ["solve"], ["verify"], ["curve"], ["serve"]):
-        text = " ".join(run(*verb, "--help").stdout.split())
-        for code in ExitCode:
-            assert f"{code:d} {code.meaning}" in text
+        assert "darrm help exit-codes" in " ".join(run(*verb, "--help").stdout.split())
 
 
 def test_an_epsilon_that_may_be_meant_as_a_percentage_gets_a_word() -> None:

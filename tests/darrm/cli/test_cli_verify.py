@@ -11,6 +11,7 @@ from support.darrm_runner import SMALL, refused, run
 from support.paths import DATA
 
 from darrm.cli.output import ExitCode
+from darrm_opt import __version__
 from darrm_opt.release.journal import create
 
 PROBLEM = ("--m", "2", "--epsilon", "0.5")
@@ -370,7 +371,7 @@ def test_a_log_whose_total_is_too_small_is_not_proved(kind: str, tmp_path: Path)
     log = tmp_path / "log"
     lines = (DATA / "contracts" / f"{kind}.log").read_bytes().splitlines()
     header = json.loads(lines[0].partition(b" ")[2])
-    create(log, header | {"limit": 2 * header["limit"]})
+    create(log, header | {"limit": 2 * header["limit"], "version": __version__})
     result = run("verify", str(log))
     assert result.exit_code == ExitCode.NOT_PRIVATE
     assert "are not proved to be" in result.stderr

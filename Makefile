@@ -196,5 +196,6 @@ uv=$$(command -v $(UV)) || { \
 		.venv-uv/bin/python -m pip install --disable-pip-version-check --no-input --quiet uv; } || exit 1; \
 	uv=.venv-uv/bin/uv; }; \
 $$uv venv --quiet --no-config --clear --python "$$(command -v $(PYTHON))" $(1) && \
-$$uv pip install --quiet --no-config --python $(1) --resolution $(2) -r pyproject.toml --extra all --group dev
+$$uv pip install --quiet --no-config --python $(1) --resolution $(2) -r pyproject.toml --extra all --group dev && \
+$$uv pip install --quiet --no-config --python $(1) --no-deps --editable papers
 endef

@@ -65,7 +65,7 @@ def header_key(key: str) -> str:
 
 
 def check_proxy(proxy: str) -> None:
-    """Refuse what is no URL of a proxy, before anything is sent and without its password."""
+    """Refuse an invalid URL of a proxy, before anything is sent and without its password."""
     try:
         parts = urlsplit(proxy)
         valid = parts.scheme in {"http", "https", "socks5", "socks5h"} and bool(parts.hostname) and parts.port != 0

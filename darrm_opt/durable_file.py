@@ -1,7 +1,7 @@
 """Durable files: written beside their place, flushed to the disk, and moved there in one step.
 
 A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only
-what is no file, such as a device or a FIFO, is written as it is.
+a device or a FIFO is written as it is.
 """
 
 from __future__ import annotations

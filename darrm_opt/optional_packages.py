@@ -76,7 +76,7 @@ def posix_only(feature: str) -> None:
 
 
 def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None:
-    """Return the error that says what to install, or None for what is no optional package."""
+    """Return the error that says what to install, or None if the package is not optional."""
     entry = EXTRAS.get((err.name or "").partition(".")[0])
     if entry is None:
         return None

@@ -193,7 +193,7 @@ class NoStore:
 
     @cached_property
     def _memory(self) -> Store:
-        """A store for what is no answer, made on first use: who only solves needs no database."""
+        """The store of jobs and lists, made on first use: a solve alone needs no database."""
         return open_store(MEMORY)
 
     @property

@@ -136,7 +136,7 @@ def _exact(name: str, value: Any) -> Any:
         raise TableError(f"{name} in its record is {value!r:.60}")
     if name in LISTS:
         if not all(type(number) in {int, float} for number in value):
-            raise TableError(f"{name} in its record holds what is no number")
+            raise TableError(f"{name} in its record has a value that is not a number")
         return [float(number) for number in value]
     return float(value) if name in NUMBERS or name == "m" else value
 

@@ -121,7 +121,7 @@ async def _handle_validation_error(_: Request, err: RequestValidationError) -> J
 
 
 _OBJECT_ERRORS = frozenset({"model_type", "model_attributes_type", "dataclass_type", "dict_type"})
-"""Errors of what is no object where one is expected."""
+"""Error types of pydantic for a value that should be an object."""
 
 _NAME_ERRORS = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
 

@@ -245,7 +245,7 @@ def _now() -> str:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """Return an entry; None for what is none: a line that was cut, or a count of lost ones."""
+    """Return an entry; None for a line that was cut, or that counts lost ones."""
     try:
         record = json.loads(line)
         return {name: record[name] for name in AuditEntry._fields}

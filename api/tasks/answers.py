@@ -1,4 +1,4 @@
-"""Kinds of answers: the one registry, and the task of every answer that is no γ alone.
+"""Kinds of answers: the one registry, and the task of every answer but a single γ.
 
 A new kind is a question of `darrm_opt.questions`.
 
@@ -109,20 +109,20 @@ class AnswerTask:
         )
         if task.kind not in KINDS:
             raise ValueError(f"no such kind of job: {task.kind}")
-        _ = task.asked  # a row may state anything
+        _ = task.as_question  # a row may state anything
         return task
 
     def check(self, settings: Any) -> None:
         """Reject nothing: the route has read what is asked (`Task.check`)."""
 
     @cached_property
-    def asked(self) -> Question:
-        """The question."""
+    def as_question(self) -> Question:
+        """The question, of the fields in its argument."""
         return QUESTIONS[self.kind].of(self.argument)
 
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
         """Return the keys of the γ and tables in the answer."""
-        return {spec.key for spec, _ in self.asked.parts(answer)}
+        return {spec.key for spec, _ in self.as_question.parts(answer)}
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
         """Return None: its result is stored with its job."""
@@ -138,7 +138,7 @@ class AnswerTask:
         """Compute the result, and store the designs in it; return its job's result and the result (`Task.compute`)."""
         seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
         argument, known = self.argument, list[dict[str, Any] | None]()
-        if specs := self.asked.designs():
+        if specs := self.as_question.designs():
             # What is stored is handed to the process, proved again, and not designed once more.
             known = await context.read(load_records, specs, context.store)
             argument = {**argument, "found": known}
@@ -148,7 +148,7 @@ class AnswerTask:
         )
         answer, new = result["answer"], iter(result["new"])
         additions = []
-        for (spec, part), record in itertools.zip_longest(self.asked.parts(answer), known):
+        for (spec, part), record in itertools.zip_longest(self.as_question.parts(answer), known):
             part |= {"id": spec.key, "cached": record is not None}
             if record is None:
                 made, doubt = next(new)
@@ -171,7 +171,7 @@ class AnswerTask:
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
             return None
-        parts = self.asked.parts(answer)
+        parts = self.as_question.parts(answer)
         present = await context.read(context.store.present, {spec.key for spec, _ in parts}) if parts else ()
         for spec, part in parts:
             part |= {"id": spec.key, "cached": spec.key in present}

@@ -51,7 +51,7 @@ def _run(words: list[str]) -> None:
             if (page := _page(words)) is not None:
                 answer(page.rstrip())
                 sys.exit(ExitCode.DONE)
-            name, rest, command = _found(words)
+            name, rest, command = _command_of(words)
             if command is None:
                 say(_help_of_group(name))
                 sys.exit(ExitCode.BAD_INPUT)
@@ -62,7 +62,7 @@ def _run(words: list[str]) -> None:
     sys.exit(ExitCode.DONE)
 
 
-def _found(words: Sequence[str]) -> tuple[str, Sequence[str], Command | None]:
+def _command_of(words: Sequence[str]) -> tuple[str, Sequence[str], Command | None]:
     """Return the name of a verb, the words behind it, and the verb; None for a group of verbs."""
     known = known_verbs(words[0])
     added = None if known is VERBS else added_verbs().get(words[0])
@@ -100,7 +100,7 @@ def _help_of(words: list[str]) -> str:
     full = words[0] == "help"
     if full and words[1] in TOPICS:
         return _topic(words[1])
-    name, _, command = _found(words[full:])
+    name, _, command = _command_of(words[full:])
     return _help_of_group(name) if command is None else verb_help(name, command, examples_of(name), full=full)
 
 

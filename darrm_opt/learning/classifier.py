@@ -350,7 +350,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if not np.isin(y, classes).all():
             raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
         if self.price and self.abstention in classes.tolist():
-            raise InvalidInput("abstention", self.abstention, "what is none of the classes")
+            raise InvalidInput("abstention", self.abstention, "a value that is not a class")
         # K/overlap parts, each seen by `overlap` voters; n is public, so to refuse reveals nothing.
         if len(X) < K // overlap and self.sampling is None:
             raise InvalidInput(

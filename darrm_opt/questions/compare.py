@@ -17,7 +17,7 @@ from darrm_opt.planning.compare import Comparison, amplified, compare
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import FRESH, Problem
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.sampled import DrawnQuestion
+from darrm_opt.questions.sampled import SampledTotalQuestion
 from darrm_opt.questions.voters import DrawAnswer, EachAnswer, VotersAnswer, draw_record, prior_of
 from darrm_opt.record import DesignSpec
 
@@ -88,7 +88,7 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(DrawnQuestion):
+class Compare(SampledTotalQuestion):
     """Mechanisms that release a majority: same voters, same total privacy, same number of queries.
 
     With `records`, fresh private voters each draw their own for every query, and those compared are the amplified ones.

@@ -177,7 +177,7 @@ class Compose(Question):
         return None if self.K is None or self.gamma is not None else Design.of(vars(self))
 
     def check(self) -> None:
-        """Refuse fields of a problem without one, and a γ that is none; that it is private is proved by the answer."""
+        """Refuse fields of a problem without one, and an invalid γ; the answer proves that it is private."""
         if self.K is None:
             self._each()
         elif self.gamma is None:

@@ -21,6 +21,15 @@ from darrm_opt.questions.question import Answer, Question, answer_field, questio
 from darrm_opt.record import DesignSpec, problem_from_record, solution_record
 from darrm_opt.reprove import ReproofFailed, check_utility
 
+PROFILE_WORDS = (
+    "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is all."
+)
+
+TARGETS_WORDS = (
+    "The (ε, δ) that the release satisfies at once, the first of which is target_epsilon and delta; left out where "
+    "that is all."
+)
+
 Epsilon = float | Literal["inf"] | None
 """ε of one voter in JSON [nats]."""
 
@@ -76,20 +85,10 @@ class ProblemAnswer(Answer):
     m: float | None = answer_field("Privacy allowance; null for epsilon = 0 and 'inf'.")
     epsilon: float | Literal["inf"] = answer_field("ε of one voter [nats].")
     Delta: float = answer_field("Δ of one voter [probability].")
-    profile: list[list[float]] | None = answer_field(
-        "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is "
-        "all.",
-        None,
-        omitted=True,
-    )
+    profile: list[list[float]] | None = answer_field(PROFILE_WORDS, None, omitted=True)
     target_epsilon: float = answer_field("ε of the release [nats].")
     delta: float = answer_field("δ of the release [probability].")
-    targets: list[list[float]] | None = answer_field(
-        "The (ε, δ) that the release satisfies at once, the first of which is target_epsilon and delta; left out where "
-        "that is all.",
-        None,
-        omitted=True,
-    )
+    targets: list[list[float]] | None = answer_field(TARGETS_WORDS, None, omitted=True)
     affected: int = answer_field("How many voters one record can influence [voters].")
 
 
@@ -297,7 +296,7 @@ class Design(ProblemQuestion):
         return estimate_cost(self.spec(), self.method).seconds
 
     def check(self) -> None:
-        """Refuse what is no problem, or no objective of it."""
+        """Refuse an invalid problem or objective."""
         self.spec()
 
     def answer(self, report: Report = lambda _: None) -> Any:
@@ -369,7 +368,7 @@ class NeedsGamma(Design):
     """Question about the γ of a design, which is found first."""
 
     def check(self) -> None:
-        """Refuse what is no problem, or no objective of it; the γ that was found is of both."""
+        """Refuse an invalid problem or objective, unless its γ was found, which has both."""
         if self.found is None:
             self.spec()
 

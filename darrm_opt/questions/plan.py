@@ -24,12 +24,13 @@ from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, MAX_CLASSES, NOT_PRIVATE, Problem, VoterGroup
 from darrm_opt.questions.design import ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.sampled import OF_DRAW, AllocationAnswer, DrawnQuestion, SampledQuestion, SamplingAnswer
+from darrm_opt.questions.sampled import OF_DRAW, AllocationAnswer, SampledQuestion, SampledTotalQuestion, SamplingAnswer
 from darrm_opt.questions.voters import (
     DrawAnswer,
     EachAnswer,
     GroupAnswer,
     GroupFields,
+    PublicVotersQuestion,
     VotersAnswer,
     class_prior,
     draw_record,
@@ -228,7 +229,7 @@ def _option_record(option: Option) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasePlan(DrawnQuestion):
+class ReleasePlan(SampledTotalQuestion):
     """Voters, queries and a budget: what should be released?
 
     Voters that need not be alike are named by `groups`, which a body has, and a query has not. Their answer, and that
@@ -412,7 +413,7 @@ _OF_VOTERS = ("K", "epsilon", "Delta", "profile", *OF_DRAW, *SAMPLING)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PluralityOptions(SampledQuestion):
+class PluralityOptions(PublicVotersQuestion, SampledQuestion):
     """Queries and a total: which mechanism for all of them is the best, among any number of classes?
 
     Voters are not private.
@@ -423,16 +424,6 @@ class PluralityOptions(SampledQuestion):
     summary: ClassVar[str] = "Every mechanism for queries among any number of classes within a total"
     answers: ClassVar[Any] = PluralityOptionsAnswer
 
-    K: int = question_field()
-    classes: int = question_field(most=MAX_CLASSES)
-    affected: int = question_field(1, otherwise="")
-    prior: str = question_field(
-        "dirichlet(1)",
-        words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
-        example="favoured(0.4,0.6,0.8)",
-    )
-    ties: Ties = question_field("excluded")
-    price: float = question_field(0.0)
     queries: int = question_field(1)
     total_epsilon: float = question_field()
     total_delta: float = question_field(0.0)

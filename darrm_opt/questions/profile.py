@@ -80,7 +80,7 @@ class Profile(NeedsGamma):
         return profile_seconds(self.given()[0], self.points if self.epsilons is None else len(self.epsilons))
 
     def check(self) -> None:
-        """Refuse what is no problem, and a γ that is none."""
+        """Refuse an invalid problem or γ."""
         if self.gamma is None:
             super().check()
         else:

@@ -40,7 +40,7 @@ class SampledQuestion(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnQuestion(TotalQuestion, SampledQuestion):
+class SampledTotalQuestion(TotalQuestion, SampledQuestion):
     """Question about a total, of voters trained on subsamples, or of queries with a fresh sample of records each."""
 
     sampling: Draw | Scheme | None = question_field(

@@ -22,9 +22,17 @@ from darrm_opt.answers.tables import (
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.privacy_curves import remote_targets
-from darrm_opt.problem import MAX_CLASSES, MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem
+from darrm_opt.problem import MAX_GROUP_CLASSES, NOT_PRIVATE, Privacy, Problem
+from darrm_opt.questions.design import TARGETS_WORDS
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
-from darrm_opt.questions.voters import GroupAnswer, GroupFields, class_prior, prior_refused, voter_groups
+from darrm_opt.questions.voters import (
+    GroupAnswer,
+    GroupFields,
+    PublicVotersQuestion,
+    class_prior,
+    prior_refused,
+    voter_groups,
+)
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective, check_objective, question_cells
 from darrm_opt.tables.priors import Ties
 from darrm_opt.tables.record import KIND, TableSpec, read_table
@@ -102,12 +110,7 @@ class TableDesignAnswer(CertifiedAnswer):
     groups: list[GroupAnswer] = answer_field("The voters.")
     target_epsilon: float = answer_field("ε of the release [nats].")
     delta: float = answer_field("δ of the release [probability].")
-    targets: list[list[float]] | None = answer_field(
-        "The (ε, δ) that the release satisfies at once, the first of which is target_epsilon and delta; left out where "
-        "that is all.",
-        None,
-        omitted=True,
-    )
+    targets: list[list[float]] | None = answer_field(TARGETS_WORDS, None, omitted=True)
     affected: int = answer_field("How many votes one record can move [votes].")
     abstention: bool = answer_field("Whether no class may be released.")
     objective: str = answer_field("What was maximised.")
@@ -139,7 +142,7 @@ class AnyTable(Question):
     def _spec(self) -> TableSpec: ...
 
     def check(self) -> None:
-        """Refuse what is no problem, or no objective of it."""
+        """Refuse an invalid problem or objective."""
         _ = self.spec
 
     def designs(self) -> Sequence[TableSpec]:
@@ -189,7 +192,7 @@ class AnyTable(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plurality(AnyTable):
+class Plurality(AnyTable, PublicVotersQuestion):
     """Design the best private release of one of C classes, and compare it with the mechanisms that people use.
 
     Voters are not private.
@@ -199,16 +202,6 @@ class Plurality(AnyTable):
     summary: ClassVar[str] = "The optimal release of the plurality among any number of classes"
     answers: ClassVar[Any] = PluralityAnswer
 
-    K: int = question_field()
-    classes: int = question_field(most=MAX_CLASSES)
-    affected: int = question_field(1, otherwise="")
-    prior: str = question_field(
-        "dirichlet(1)",
-        words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
-        example="favoured(0.4,0.6,0.8)",
-    )
-    ties: Ties = question_field("excluded")
-    price: float = question_field(0.0)
     target_epsilon: float = question_field(words="ε of the release [nats]")
     delta: float = question_field(0.0, otherwise="")
     queries: int = question_field(

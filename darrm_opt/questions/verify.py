@@ -49,7 +49,7 @@ class Verify(ProblemQuestion):
         return verification_seconds(self.problem(), self.arithmetic)
 
     def check(self) -> None:
-        """Refuse what is no problem, or no γ for it."""
+        """Refuse an invalid problem, and a γ that does not fit it."""
         NoiseFunction(self.gamma, self.problem().K)
 
     def answer(self, report: Report = lambda _: None) -> Certificate:

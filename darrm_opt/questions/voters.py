@@ -17,10 +17,10 @@ from darrm_opt.privacy_curves import (
     remote_curve,
     stated_profile,
 )
-from darrm_opt.problem import Privacy, Problem, VoterGroup
-from darrm_opt.questions.design import Epsilon, nats, stated_problem
+from darrm_opt.problem import MAX_CLASSES, Privacy, Problem, VoterGroup
+from darrm_opt.questions.design import PROFILE_WORDS, Epsilon, nats, stated_problem
 from darrm_opt.questions.question import Answer, Fields, Question, answer_field, question_field
-from darrm_opt.tables.priors import PluralityPrior, parse_prior
+from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
 
 
 def prior_refused(text: Any, err: InvalidInput, name: str = "prior") -> InvalidInput:
@@ -81,6 +81,22 @@ def voter_groups(fields: Sequence[GroupFields]) -> list[VoterGroup]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublicVotersQuestion(Question):
+    """Question about voters that are not private, among any number of classes."""
+
+    K: int = question_field()
+    classes: int = question_field(most=MAX_CLASSES)
+    affected: int = question_field(1, otherwise="")
+    prior: str = question_field(
+        "dirichlet(1)",
+        words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
+        example="favoured(0.4,0.6,0.8)",
+    )
+    ties: Ties = question_field("excluded")
+    price: float = question_field(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EachAnswer(Answer):
     """Privacy of a release, or of several together."""
 
@@ -95,12 +111,7 @@ class VotersAnswer(Answer):
     K: int = answer_field("Number of voters [voters].")
     epsilon: float | Literal["inf"] = answer_field("ε of one voter [nats].")
     Delta: float = answer_field("Δ of one voter [probability].")
-    profile: list[list[float]] | None = answer_field(
-        "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is "
-        "all.",
-        None,
-        omitted=True,
-    )
+    profile: list[list[float]] | None = answer_field(PROFILE_WORDS, None, omitted=True)
     affected: int = answer_field("How many voters one record can influence [voters].")
 
 

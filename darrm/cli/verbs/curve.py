@@ -188,7 +188,7 @@ def _show_profile(
     from darrm_opt.questions.profile import epsilon_grid
     from darrm_opt.record import problem_record
 
-    epsilon_grid(0.0, number(points))  # refuses what is no number of points, before any work
+    epsilon_grid(0.0, number(points))  # refuses an invalid number of points before any work
     release = release_of(options, design, solution)
     if grid is None:
         grid = epsilon_grid(release.privacy.epsilon, number(points))

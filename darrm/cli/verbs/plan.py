@@ -170,7 +170,7 @@ def _draw_plan(plan: Plan, plot: str | None) -> None:
 
 
 def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
-    """Refuse a plan that would take too long; what is no number is for `planning.plan` to refuse."""
+    """Refuse a plan that would take too long; `planning.plan` refuses invalid numbers."""
     from darrm.cli.cached_solve import refuse_slow
     from darrm_opt.answers.running_time import plan_seconds
     from darrm_opt.design.objective import as_objective

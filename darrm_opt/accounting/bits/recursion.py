@@ -113,8 +113,7 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     runs, points = _check_runs(parts, points)
     # By content: one order of kinds whatever the caller's was, so that the same question is summed in the same order.
     runs.sort(key=lambda run: run[0].moves.tobytes())
-    states = math.prod(count + 1 for _, count in runs)
-    _check_work(states * sum(region.moves.shape[0] for region, _ in runs) * points)
+    _check_work(points * updates_of(runs) if runs else 0.0)
     step = grid_spacing(runs, points)
     moves = [compile_moves(region, step, points) for region, _ in runs]
     # Backwards from the end: a layer has every state from which so many bits are left, and the adversary takes the kind
@@ -134,10 +133,18 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     return _total(next(iter(layer.values())), step, runs)
 
 
-def updates_of(parts: Parts) -> int:
-    """Return the updates of one grid point for releases in any order: of every state, by every vertex."""
+def updates_of(parts: Parts) -> float:
+    """Return the updates of one grid point for releases in any order, of every state by every vertex; inf for too many.
+
+    >>> from darrm_opt.accounting.bits.region import privacy_region
+    >>> updates_of([(privacy_region(Privacy(0.1)), 10**9)] * 40)  # 10^361 states
+    inf
+    """
     states = parts[0][1] if len(parts) == 1 else math.prod(count + 1 for _, count in parts)
-    return int(states * sum(region.moves.shape[0] for region, _ in parts))
+    try:
+        return float(states * sum(region.moves.shape[0] for region, _ in parts))
+    except OverflowError:
+        return math.inf
 
 
 def _check_runs(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], int]:

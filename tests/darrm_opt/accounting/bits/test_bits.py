@@ -237,6 +237,8 @@ def test_errors() -> None:
         compose_bits([(region, 10**6)])
     with pytest.raises(TooMuchWork, match="exact adaptive composition of single bits"):
         compose_bits_any_order([(region, 1000), (region, 1000)])
+    with pytest.raises(TooMuchWork, match="inf updates"):  # more states than a double can say
+        compose_bits_any_order([(region, 10**9)] * 40)
     with pytest.raises(DeltaTooSmall, match="probability of an infinite loss"):
         compose_bits([(region, 10)]).epsilon(1e-3)
     for delta in (1.0, -0.1, math.nan):

@@ -381,8 +381,8 @@ class Problem:
         Delta = _probability(Delta, "Delta")
         target_epsilon = _target_epsilon(m, epsilon, target_epsilon)
         if delta is None:
-            allowance = 1.0 if epsilon in (0.0, math.inf) else target_epsilon / epsilon
-            power = allowance * math.log1p(-Delta)
+            allowance = _allowance(target_epsilon, epsilon)
+            power = (1.0 if allowance is None else allowance) * math.log1p(-Delta)
             delta = min(-math.expm1(power), MAX_DELTA)  # 1 − (1−Δ)^m without cancellation
         else:
             delta = _probability(delta, "delta")
@@ -390,12 +390,13 @@ class Problem:
 
     @property
     def m(self) -> float | None:
-        """Privacy allowance, target ε over voter ε; None where it has no meaning: ε = 0, ε = inf, or several points."""
-        if not self.is_alike or self.voter.epsilon in (0.0, math.inf):
+        """Privacy allowance, target ε over voter ε; None where it is not finite, ε is inf, or points are several."""
+        if not self.is_alike:
             return None
         if len(self.voter.points) > 1 or len(self.target.points) > 1:
             return None
-        return float(f"{self.target.epsilon / self.voter.epsilon:.10g}")
+        allowance = _allowance(self.target.epsilon, self.voter.epsilon)
+        return None if allowance is None else float(f"{allowance:.10g}")
 
     @property
     def strictest(self) -> Problem:
@@ -478,6 +479,14 @@ def _epsilon(value: Any, argument: str) -> float:
 
 def _probability(value: Any, argument: str) -> float:
     return real_number(value, argument, FIELDS["delta"].accepted, least=0, below=1) + 0.0
+
+
+def _allowance(target_epsilon: float, epsilon: float) -> float | None:
+    """Return the multiple of a voter's ε; None where it is not finite, or has no meaning."""
+    if epsilon in (0.0, math.inf):
+        return None
+    allowance = target_epsilon / epsilon
+    return allowance if allowance < math.inf else None
 
 
 def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | None) -> float:

@@ -82,7 +82,7 @@ class ProblemAnswer(Answer):
     """The problem as it was understood: every number canonical."""
 
     K: int = answer_field("Number of voters [voters].")
-    m: float | None = answer_field("Privacy allowance; null for epsilon = 0 and 'inf'.")
+    m: float | None = answer_field("Privacy allowance; null where it is not finite, and for epsilon = 'inf'.")
     epsilon: float | Literal["inf"] = answer_field("ε of one voter [nats].")
     Delta: float = answer_field("Δ of one voter [probability].")
     profile: list[list[float]] | None = answer_field(PROFILE_WORDS, None, omitted=True)

@@ -21,6 +21,7 @@ from support.strategies import ProblemCase, problem_cases
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
 from darrm_opt.decimals import DELTA_GRID_FROM, GRID_DIGITS
 from darrm_opt.problem import MAX_TARGET_EPSILON, NOT_PRIVATE, TargetProfile
+from darrm_opt.record import canonical_json, problem_record
 
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 
@@ -220,6 +221,14 @@ def test_the_allowance_is_read_back(m: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
 def test_no_allowance_where_it_means_nothing(epsilon: float) -> None:
     assert problem(m=None, epsilon=epsilon, target_epsilon=0.5).m is None
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 2e-309])
+@pytest.mark.parametrize("Delta", [0.0, 0.3])
+def test_an_allowance_that_no_double_holds_is_none(epsilon: float, Delta: float) -> None:
+    tiny = problem(K=3, m=None, epsilon=epsilon, Delta=Delta, delta=None, target_epsilon=0.6)
+    assert (tiny.m, tiny.target.delta) == (None, Delta)
+    assert json.loads(canonical_json(problem_record(tiny)))["m"] is None
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])

@@ -75,11 +75,17 @@ def test_the_work_of_a_recursion_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(recursion, "MAX_WORK", updates - 1)
     with pytest.raises(TooMuchWork, match=r"updates are more than"):
         compose_bits([(region, 3)], points=11)
-    monkeypatch.setattr(recursion, "MAX_WORK", region.moves.shape[0] * 4 * 11)  # the states: 0 to 3 of them done
-    assert compose_bits_any_order([(region, 3)], points=11).values.size == 11
-    monkeypatch.setattr(recursion, "MAX_WORK", region.moves.shape[0] * 4 * 11 - 1)
-    with pytest.raises(TooMuchWork):
+    with pytest.raises(TooMuchWork):  # of one kind there is one order
         compose_bits_any_order([(region, 3)], points=11)
+    monkeypatch.setattr(recursion, "MAX_WORK", updates)
+    assert compose_bits_any_order([(region, 3)], points=11).values.size == 11
+    other = privacy_region(Privacy(0.4))
+    states = (region.moves.shape[0] + other.moves.shape[0]) * (3 + 1) * (2 + 1)  # 0 to 3 and 0 to 2 of them done
+    monkeypatch.setattr(recursion, "MAX_WORK", states * 11)
+    assert compose_bits_any_order([(region, 3), (other, 2)], points=11).values.size == 11
+    monkeypatch.setattr(recursion, "MAX_WORK", states * 11 - 1)
+    with pytest.raises(TooMuchWork):
+        compose_bits_any_order([(region, 3), (other, 2)], points=11)
 
 
 def test_releases_that_are_not_made_cost_nothing() -> None:

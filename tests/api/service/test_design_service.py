@@ -478,15 +478,17 @@ def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
 def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str, short_seconds: float) -> None:
     async def test() -> None:
         async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
+            jobs = []
             for _ in range(2):
                 answer = await answered(opened.design(ASKED))
                 assert (answer["status"], answer["cached"]) == ("time limit", False)
                 assert answer["gap"] > 0
                 assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
-            assert solves(opened) == 1
-            assert opened.store.get(answer["id"]) is None
-            job = await opened.get_job(answer["id"])
+                jobs.append(await opened.get_job(answer["id"]))
+            job, again = jobs
             assert job is not None
+            assert job == again  # solved once, by whichever worker was free
+            assert opened.store.get(answer["id"]) is None
             assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
         async with service(settings(url)) as opened:  # given more time, it is solved again
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"

@@ -454,7 +454,7 @@ def test_fresh_means_the_same_everywhere() -> None:
         assert schemas[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")
 
 
-def test_the_tutorial_states_what_its_commands_print() -> None:
+def test_the_first_steps_state_what_their_commands_print() -> None:
     from darrm_opt import Privacy, plan
 
     found = plan(5, Privacy(0.5), queries=5, total=Privacy(3.0, 1e-3), fresh=True)
@@ -462,7 +462,7 @@ def test_the_tutorial_states_what_its_commands_print() -> None:
     assert found.best.release is not None
     target = found.best.release.problem.target
     accuracy = {option.name: option.accuracy for option in found.options}
-    text = " ".join(DOCUMENTS["docs/tutorial.md"].split())
+    text = " ".join(DOCUMENTS["docs/start.md"].split())
     assert found.best.name == "optimal"
     assert f"recommends γ_opt at ({target.epsilon:.4f}, {target.delta:.1e}) for each release" in text
     assert f"probability {accuracy['optimal']:.4f}. The best setting of randomised response has" in text
@@ -474,9 +474,9 @@ def test_the_tutorial_states_what_its_commands_print() -> None:
         assert 0.95 * target.delta < float(delta) <= target.delta
 
 
-def test_every_example_is_in_the_tutorial() -> None:
+def test_every_example_is_listed() -> None:
     folder = ROOT / "examples"
     files = {
         str(path.relative_to(folder)) for pattern in ("*.py", "notebooks/*.ipynb") for path in folder.glob(pattern)
     }
-    assert set(re.findall(r"^\| `([\w/]+\.\w+)` \|", DOCUMENTS["docs/tutorial.md"], re.MULTILINE)) == files
+    assert set(re.findall(r"^\| `([\w/]+\.\w+)` \|", DOCUMENTS["docs/start.md"], re.MULTILINE)) == files

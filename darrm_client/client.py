@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import ssl
 
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.answers.library_types import DesignEstimate
+    from darrm_opt.answers.decode import DesignEstimate
     from darrm_opt.answers.tables import VerifiedTable
     from darrm_opt.bagging import Bags
     from darrm_opt.design.sweep import LeastParameter
@@ -553,7 +553,7 @@ class DarrmClient:
         Args:
             problem: what is asked, with `objective`, `shape` and `method` as in `gamma`.
         """
-        from darrm_opt.answers.library_types import estimate_of
+        from darrm_opt.answers.decode import estimate_of
 
         spec = DesignSpec(problem, objective, shape)
         return estimate_of(self._ask("estimate", {**design(spec), "method": method}, None), spec)

@@ -229,11 +229,11 @@ class TableBackend:
             return {"status": 404, "answer": None, "pending": None, "problem": details}
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.running_time import estimate_cost, estimate_to_dict
+        from darrm_opt.answers.running_time import estimate_running_time, estimate_to_dict
 
         spec = _spec(body)
         stored = self._store.get(spec.key) is not None
-        return {**estimate_to_dict(spec, estimate_cost(spec, body["method"]), stored=stored), "allowed": False}
+        return {**estimate_to_dict(spec, estimate_running_time(spec, body["method"]), stored=stored), "allowed": False}
 
     @staticmethod
     def _job_record(id: str) -> dict[str, Any]:

@@ -88,13 +88,13 @@ def _plot(solution: Solution) -> Any:
 
 
 def _save(solution: Solution, path: Any) -> None:
-    from darrm_opt.reprove import save_solution
+    from darrm_opt.verification import save_solution
 
     save_solution(solution, path)
 
 
 def _load(path: Any) -> Solution:
-    from darrm_opt.reprove import load_solution
+    from darrm_opt.verification import load_solution
 
     return load_solution(path)
 

@@ -4,7 +4,7 @@ Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
 """
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import TableMechanism
 from darrm_opt.planning.table_baselines import calibrate_mechanism
 from darrm_opt.problem import Problem
 from darrm_opt.tables.certificate import TableCertificate, certify_table, verify_table
@@ -24,9 +24,9 @@ __all__ = [
     "PluralityObjective",
     "PluralityPrior",
     "Problem",
-    "RuleMechanism",
     "Table",
     "TableCertificate",
+    "TableMechanism",
     "TableSolution",
     "VoteMechanism",
     "calibrate_mechanism",

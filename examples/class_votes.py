@@ -20,7 +20,7 @@ import numpy as np
 from darrm_opt import Privacy
 from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.planning.table_baselines import table_baselines
-from darrm_opt.plurality import PastVotes, RuleMechanism, solve_table
+from darrm_opt.plurality import PastVotes, TableMechanism, solve_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.release import PrivateVote, ReleaseLog
 
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     for mechanism in table_baselines(problem, prior):
         print(f"  {mechanism.name:18s}{mechanism.utility:.3f}")
 
-    release = RuleMechanism(problem, solution.table)
+    release = TableMechanism(problem, solution.table)
     log = ReleaseLog.create(folder / "releases.log", release, budget=TOTAL)
     votes = np.loadtxt(folder / "votes.csv", delimiter=",")
     labels = PrivateVote(release, log).release_many(votes, "first job")

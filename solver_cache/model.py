@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.record import CORE, FORMAT, DesignSpec, canonical_json, digest, problem_record, solution_record
-from darrm_opt.reprove import read_solution, reprove
 from darrm_opt.untrusted import UNREADABLE, json_value
+from darrm_opt.verification import read_solution, verify_solution
 from solver_cache.kind import Kind
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _gamma_columns(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, reprove, _gamma_asked, _gamma_columns)
+GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, verify_solution, _gamma_asked, _gamma_columns)
 
 
 Decision = Literal["hit", "miss", "damaged", "stale"]

@@ -16,7 +16,7 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.errors import NotPrivate
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec, problem_record, solution_record
-from darrm_opt.reprove import ReproofFailed, reprove, reprove_implied
+from darrm_opt.verification import InvalidSolution, verify_implied, verify_solution
 from solver_cache.model import Row, search_columns
 from solver_cache.store import Store
 from solver_cache.validate import InvalidRow, check_final, read_row, stated_spec
@@ -101,8 +101,8 @@ def nearest(spec: DesignSpec, store: Store, client: str | None = None) -> Neares
             _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, MAX_CANDIDATES, spec.key)
             return None
         try:
-            match = _reprove_row(row, spec)
-        except (InvalidRow, ReproofFailed, NotPrivate) as err:
+            match = _verified_row(row, spec)
+        except (InvalidRow, InvalidSolution, NotPrivate) as err:
             _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, err)
         else:
             store.reads.add(row.key)
@@ -110,7 +110,7 @@ def nearest(spec: DesignSpec, store: Store, client: str | None = None) -> Neares
     return None
 
 
-def _reprove_row(row: Row, spec: DesignSpec) -> Nearest:
+def _verified_row(row: Row, spec: DesignSpec) -> Nearest:
     """Return the row's answer, certified for ``spec``; raises what `nearest` passes over."""
     stored = read_row(row)
     if not isinstance(stored, Solution):
@@ -120,7 +120,7 @@ def _reprove_row(row: Row, spec: DesignSpec) -> Nearest:
         raise InvalidRow("its columns say that it answers another question than its record does")
     stored_spec = stated_spec(stored, row)
     check_final(stored)
-    solution = reprove(stored, stored_spec) if stored_spec == spec else reprove_implied(stored, spec)
+    solution = verify_solution(stored, stored_spec) if stored_spec == spec else verify_implied(stored, spec)
     return Nearest(solution, stored.problem, stored.shape, row.key)
 
 

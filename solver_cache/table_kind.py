@@ -7,7 +7,7 @@ from typing import Any
 
 from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables import record as tables
-from darrm_opt.tables.record import TableSpec, read_table, reprove_table, table_solution_record
+from darrm_opt.tables.record import TableSpec, read_table, table_solution_record, verify_table_solution
 from darrm_opt.tables.solver import TableSolution
 from solver_cache.kind import Kind
 
@@ -71,4 +71,6 @@ def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-TABLE = Kind(tables.FORMAT, TableSpec.of, _table_record, read_table, reprove_table, _table_asked, _table_columns)
+TABLE = Kind(
+    tables.FORMAT, TableSpec.of, _table_record, read_table, verify_table_solution, _table_asked, _table_columns
+)

@@ -1,8 +1,8 @@
 """Validation of stored rows: whether a row is the answer, and `check` for a whole store.
 
 A row comes from a place that others can write to, that can be cut short, and that outlives versions of this program. So
-nothing in it is believed: it is re-proved (`darrm_opt.reprove`). The result is the γ of the row under the certificate
-of *this* proof. `solver_cache.solve` acts on the decision.
+nothing in it is believed: it is verified (`darrm_opt.verification`). The result is the γ of the row under the
+certificate of *this* proof. `solver_cache.solve` acts on the decision.
 
 A proof of a row is a pure function of the row's text and of the question, and takes from milliseconds to seconds. A
 process that serves reads the same rows again and again: it proves each once (`Proofs`). The key is the SHA-256 computed
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import NotPrivate
 from darrm_opt.record import CORE, DesignSpec, digest
-from darrm_opt.reprove import ReproofFailed
 from darrm_opt.untrusted import json_value
+from darrm_opt.verification import InvalidSolution
 from solver_cache.model import Answer, Decision, Row, Spec, kind_of, kind_of_record, row_of
 from solver_cache.store import Store
 
@@ -82,9 +82,9 @@ def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
         solution = read_row(row)
         if spec is None:
             spec = stated_spec(solution, row)
-        solution = _reprove(solution, spec)
+        solution = _verified(solution, spec)
         check_final(solution)
-    except (InvalidRow, ReproofFailed, NotPrivate) as err:
+    except (InvalidRow, InvalidSolution, NotPrivate) as err:
         return Validation(err.decision if isinstance(err, InvalidRow) else "damaged", reason=str(err))
     PROOFS.add(row.digest, question, solution, len(row.record))
     return Validation("hit", solution)
@@ -98,8 +98,8 @@ def prove_row(row: Row) -> Row:
     """
     try:
         solution = read_row(row)
-        check_final(_reprove(solution, stated_spec(solution, row)))
-    except (ReproofFailed, NotPrivate) as err:
+        check_final(_verified(solution, stated_spec(solution, row)))
+    except (InvalidSolution, NotPrivate) as err:
         raise InvalidRow(str(err)) from err
     written = row_of(solution)
     if written.record != row.record:  # such as a gap, which no proof looks at
@@ -107,12 +107,12 @@ def prove_row(row: Row) -> Row:
     return replace(row, columns=written.columns)
 
 
-def _reprove(answer: Answer, spec: Spec) -> Answer:
-    """Return an answer under a proof of this process; raises as `Kind.reprove`, or InvalidRow."""
+def _verified(answer: Answer, spec: Spec) -> Answer:
+    """Return an answer under a proof of this process; raises as `Kind.verify`, or InvalidRow."""
     kind = kind_of(spec)
     if kind_of(answer) is not kind:
         raise InvalidRow("it answers a question of another kind")
-    proved: Answer = kind.reprove(answer, spec)
+    proved: Answer = kind.verify(answer, spec)
     return proved
 
 
@@ -145,7 +145,7 @@ def read_row(row: Row) -> Answer:
         raise InvalidRow(f"its record has format {record.get('format')!r:.80}, this reads {kind.format}", "stale")
     try:
         answer: Answer = kind.read(record)
-    except ReproofFailed as err:
+    except InvalidSolution as err:
         raise InvalidRow(str(err)) from err
     return answer
 

@@ -51,7 +51,7 @@ from api.routes.requests import (
 from api.schemas.design import DesignRequest, EstimateAnswer, GammaAnswer
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
 from api.service.design_service import DesignService, Pending, design_task
-from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_cost, estimate_to_dict
+from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_running_time, estimate_to_dict
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.questions.design import Design
 
@@ -188,7 +188,7 @@ def _estimate(asked: Design, service: DesignService, viewer: str | None) -> Base
     if asked.K > MAX_ESTIMATED_VOTERS:  # before the objective is looked at, for so many
         raise InvalidInput("K", asked.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
     spec = design_task(asked).spec  # refuses what the design would refuse
-    cost, stored = estimate_cost(spec, asked.method), service.store.designs.get(spec.key, viewer) is not None
+    cost, stored = estimate_running_time(spec, asked.method), service.store.designs.get(spec.key, viewer) is not None
     allowed = settings.max_voters >= asked.K and cost.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate({**estimate_to_dict(spec, cost, stored=stored), "allowed": stored or allowed})
 
@@ -239,7 +239,7 @@ def _expected_seconds(designs: Sequence[Design], service: DesignService) -> floa
         if service.settings.max_voters >= asked.K:
             try:
                 spec = design_task(asked).spec
-                seconds[spec.key] = estimate_cost(spec, asked.method).seconds
+                seconds[spec.key] = estimate_running_time(spec, asked.method).seconds
             except DarrmError:  # its own result will say so
                 continue
     if sum(seconds.values()) <= service.settings.max_work_seconds:

@@ -19,7 +19,7 @@ from api.access.clients import current_client, current_owner, designs_owner, des
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import audit, metrics, traces
 from api.service.jobs import JobUpdate, read_task
-from api.service.resources import Lane, ServiceResources
+from api.service.resources import ServiceResources, WorkQueue
 from api.settings import Settings
 from api.tasks.design import DesignTask
 from api.tasks.task import UNREADABLE, Task
@@ -51,8 +51,8 @@ limits them; this bounds memory, which some calibrations need in proportion to K
 FINAL = frozenset(status.value for status in Status if status.is_final)
 """How a solve ends whose γ is stored."""
 
-MAX_LANE_SECONDS = 1.0
-"""Expected work of a lane from which on a γ becomes a job instead [s]: its client has an answer, 202, sooner."""
+MAX_QUEUE_SECONDS = 1.0
+"""Expected work of a queue from which on a γ becomes a job instead [s]: its client has an answer, 202, sooner."""
 
 MISJUDGED_SECONDS = 600.0
 """How long work of a client counts as long after an estimate of it proved wrong [s]."""
@@ -119,26 +119,26 @@ class SingleFlight:
         return result
 
 
-class MisjudgedWork:
-    """Kinds of work of a client whose estimates proved wrong lately: they stay away from the lane that they held up."""
+class SlowWork:
+    """Kinds of work of a client whose estimates proved wrong lately: they are kept off the queue that they held up."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[str, str, Lane], float] = {}
+        self._until: dict[tuple[str, str, WorkQueue], float] = {}
 
-    def add(self, kind: str, lane: Lane) -> None:
-        """Remember that a kind of work of the current client is too long for a lane."""
-        self._until.pop(_whose(kind, lane), None)
-        self._until[_whose(kind, lane)] = time.monotonic() + MISJUDGED_SECONDS
+    def add(self, kind: str, queue: WorkQueue) -> None:
+        """Remember that a kind of work of the current client is too long for a queue."""
+        self._until.pop(_whose(kind, queue), None)
+        self._until[_whose(kind, queue)] = time.monotonic() + MISJUDGED_SECONDS
         if len(self._until) > MAX_MISJUDGED:
             del self._until[next(iter(self._until))]
 
-    def has(self, kind: str, lane: Lane) -> bool:
-        """Return whether a kind of work of the current client proved too long for a lane lately."""
-        return time.monotonic() < self._until.get(_whose(kind, lane), 0.0)
+    def has(self, kind: str, queue: WorkQueue) -> bool:
+        """Return whether a kind of work of the current client proved too long for a queue lately."""
+        return time.monotonic() < self._until.get(_whose(kind, queue), 0.0)
 
 
 def _may_be_short(task: Task) -> bool:
-    """Tell whether a task may be done on a lane: what a limit of its own cuts short stays with its job."""
+    """Tell whether a task may be done on a queue: what a limit of its own cuts short stays with its job."""
     if isinstance(task, DesignTask) and (task.time_limit is not None or task.gap is not None):
         return False
     try:
@@ -147,9 +147,9 @@ def _may_be_short(task: Task) -> bool:
         return False
 
 
-def _whose(kind: str, lane: Lane) -> tuple[str, str, Lane]:
+def _whose(kind: str, queue: WorkQueue) -> tuple[str, str, WorkQueue]:
     client = current_client()
-    return "" if client is None else client.name, kind, lane
+    return "" if client is None else client.name, kind, queue
 
 
 class DesignService:
@@ -167,7 +167,7 @@ class DesignService:
         self.compute, self.webhooks = resources.compute, resources.webhooks
         self._events, self._workers, self._context = resources.events, resources.workers, resources.context
         self._flights = SingleFlight()
-        self._misjudged = MisjudgedWork()
+        self._misjudged = SlowWork()
         self._granted: OrderedDict[tuple[str, str], float] = OrderedDict()  # until when
         streams = self.settings.max_streams or max(1, self.settings.max_connections // 4)
         self._streams = ClientQuota(streams, "event streams")
@@ -219,11 +219,12 @@ class DesignService:
     async def answer(self, task: Task, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
 
-        What is expected to be short is computed at once, on the lane for its length; a γ unless the lane has more to do
-        than a client waits for. Where it takes more processor time than a lane allows (`Lane.processor_limit`), it
-        moves to the next lane, and becomes a job in the end; so does, for `MISJUDGED_SECONDS`, whatever this client
-        asks of that kind; and a γ that the server's own time limit ends first. A job is waited for
-        ``wait_seconds`` [s], None for the operator's setting. Errors are those of `api.errors.problem_details`.
+        What is expected to be short is computed at once, on the queue for its length; a γ unless the queue has more to
+        do than a client waits for. Where it takes more processor time than a queue allows
+        (`WorkQueue.processor_limit`), it moves to the next queue, and becomes a job in the end; so does, for
+        `MISJUDGED_SECONDS`, whatever this client asks of that kind; and a γ that the server's own time limit ends
+        first. A job is waited for ``wait_seconds`` [s], None for the operator's setting. Errors are those of
+        `api.errors.problem_details`.
         """
         answer = await self._answer(task, wait_seconds)
         if not isinstance(answer, Pending):
@@ -236,17 +237,17 @@ class DesignService:
         # What a reader is refused, another who asks meanwhile is not; and a job is that of each client who submits it.
         flight = f"{task.key} {may_solve()} {designs_owner()}"
         try:
-            for lane in self.resources.lanes if _may_be_short(task) else ():
-                if task.seconds > lane.seconds or self._misjudged.has(task.kind, lane):
+            for queue in self.resources.queues if _may_be_short(task) else ():
+                if task.seconds > queue.seconds or self._misjudged.has(task.kind, queue):
                     continue
                 try:
                     if not task.solves:
                         self._check(task)
-                        return await task.load(self._context) or await self.resources.compute_on(lane, task)
-                    designed = await self._design_on(lane, task, wait_seconds)
+                        return await task.load(self._context) or await self.resources.compute_on(queue, task)
+                    designed = await self._design_on(queue, task, wait_seconds)
                 except TaskTimeout:
-                    self._misjudged.add(task.kind, lane)
-                    seconds = lane.processor_limit
+                    self._misjudged.add(task.kind, queue)
+                    seconds = queue.processor_limit
                 else:
                     if designed is not None:
                         return designed
@@ -290,7 +291,7 @@ class DesignService:
         if task is None:
             return None
         try:
-            result = await task.recheck(json.loads(job.result), self._context, asked)
+            result = await task.verify(json.loads(job.result), self._context, asked)
         except UNREADABLE as err:  # whoever can write to the database can write anything here
             if isinstance(err, CacheError):
                 raise
@@ -407,8 +408,8 @@ class DesignService:
         """Hold one of the event streams that a client may have open within the block."""
         return self._streams.reserve(current_client())
 
-    async def _design_on(self, lane: Lane, task: Task, wait_seconds: float | None) -> dict[str, Any] | None:
-        """Return a γ that is stored, or designed on a lane for all who ask for it; None if that would take too long."""
+    async def _design_on(self, queue: WorkQueue, task: Task, wait_seconds: float | None) -> dict[str, Any] | None:
+        """Return a γ that is stored, or designed on a queue for all who ask; None if that takes too long."""
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
 
         async def design() -> dict[str, Any]:
@@ -418,19 +419,19 @@ class DesignService:
             self._check_solving()
             self._check(task)
             self.resources.admission.charge(current_client())
-            return await self.resources.compute_on(lane, task)
+            return await self.resources.compute_on(queue, task)
 
-        if self.resources.closing or lane.expected_seconds >= min(wait_seconds, MAX_LANE_SECONDS):
+        if self.resources.closing or queue.expected_seconds >= min(wait_seconds, MAX_QUEUE_SECONDS):
             return None
         try:
-            flight = f"lane {task.text} {may_solve()}"  # not the key alone: another may ask for another solver
+            flight = f"queue {task.text} {may_solve()}"  # not the key alone: another may ask for another solver
             designed = await asyncio.wait_for(self._flights.do(flight, design), wait_seconds)
         except TimeoutError:
             return None
         if designed["status"] in FINAL:
             return designed
-        # Usually the server's time limit came before the lane's: only a job keeps such an answer.
-        self._misjudged.add(task.kind, lane)
+        # Usually the server's time limit came before the queue's: only a job keeps such an answer.
+        self._misjudged.add(task.kind, queue)
         return None
 
     async def _load_or_queue(self, task: Task, seconds: float | None) -> dict[str, Any] | Job:

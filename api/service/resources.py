@@ -38,11 +38,11 @@ Result = TypeVar("Result")
 PROMPT_SECONDS = 0.05
 """Time up to which work is prompt [s], as a certificate is: it never waits for work that takes a second."""
 
-LANE_LIMIT_SECONDS = 20.0
-"""Time after which work on a lane is stopped [s], however busy the machine."""
+QUEUE_LIMIT_SECONDS = 20.0
+"""Time after which work on a queue is stopped [s], however busy the machine."""
 
 ESTIMATE_ERROR, LOADING_SECONDS = 3.0, 2.0
-"""Multiple of a lane's time after which work moves to the next lane; and the least [s]: libraries take that to load."""
+"""Multiple of a queue's time at which work moves to the next queue; and the least [s], in which libraries load."""
 
 QUICK_NICENESS, SOLVER_NICENESS = 10, 15
 """Niceness of the processes for short work and for long jobs: prompt work goes first."""
@@ -60,8 +60,8 @@ ANSWER_SECONDS = 1.0
 """Time in which a store that does not hang answers a question, and between two questions to one that does [s]."""
 
 
-class Lane:
-    """Lane of work of one length: its own processes, at which clients take turns. For use within one event loop."""
+class WorkQueue:
+    """Queue of work of one length: its own processes, at which clients take turns. For use within one event loop."""
 
     def __init__(self, pool: ProcessPool, places: int, seconds: float) -> None:
         self.pool, self.seconds = pool, seconds
@@ -112,9 +112,9 @@ class ServiceResources:
         self.solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
         self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
         self._quick = ProcessPool(short, memory=memory, name="quick", warm_up=load_libraries, niceness=QUICK_NICENESS)
-        self.lanes = (
-            Lane(self._computers, short, min(PROMPT_SECONDS, settings.short_seconds)),
-            Lane(self._quick, short, settings.short_seconds),
+        self.queues = (
+            WorkQueue(self._computers, short, min(PROMPT_SECONDS, settings.short_seconds)),
+            WorkQueue(self._quick, short, settings.short_seconds),
         )
         self._quota = ClientQuota(settings.max_compute)
         self.admission = JobAdmission(self.jobs, settings)  # what is queued passes it
@@ -126,7 +126,7 @@ class ServiceResources:
             self.run_in_reader,
             self.run_in_thread,
             self.solvers,
-            self.lanes[1],
+            self.queues[1],
             _own_client,
             partial(designs_viewer, settings),
         )
@@ -214,13 +214,13 @@ class ServiceResources:
     def _clients_with_keys(self, id: str) -> list[str]:
         return [client for client in self.jobs.clients(id) if client.startswith(CLIENT_PREFIX)]
 
-    async def compute_on(self, lane: Lane, task: Task) -> dict[str, Any]:
-        """Return the answer to a task, computed on a lane, now."""
+    async def compute_on(self, queue: WorkQueue, task: Task) -> dict[str, Any]:
+        """Return the answer to a task, computed on a queue, now."""
         # A γ that finds no room becomes a job, and is not refused.
         share = nullcontext() if task.solves else self._quota.reserve(current_client())
-        with share, lane.expecting(task.seconds):
-            limits = LANE_LIMIT_SECONDS, lane.processor_limit
-            return (await task.compute(replace(self.context, pool=lane), limits))[1]
+        with share, queue.expecting(task.seconds):
+            limits = QUEUE_LIMIT_SECONDS, queue.processor_limit
+            return (await task.compute(replace(self.context, pool=queue), limits))[1]
 
     async def _drain_on(self, shutdown: asyncio.Event) -> None:
         await shutdown.wait()
@@ -232,11 +232,11 @@ class ServiceResources:
         self.events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
 
     async def compute(self, task: PoolFunction, argument: Any, seconds: float = 0.0) -> Any:
-        """Return ``task(argument, report)``: work that is never a job, on the lane for its length, clients in turn."""
-        prompt, short = self.lanes
+        """Return ``task(argument, report)``: work that is never a job, on the queue for its length, clients in turn."""
+        prompt, short = self.queues
         with self._quota.reserve(current_client()):
-            lane = prompt if seconds <= PROMPT_SECONDS else short
-            return await lane.run(task, argument, time_limit=LANE_LIMIT_SECONDS)
+            queue = prompt if seconds <= PROMPT_SECONDS else short
+            return await queue.run(task, argument, time_limit=QUEUE_LIMIT_SECONDS)
 
     @property
     def stalled(self) -> str:

@@ -23,8 +23,8 @@ from pydantic import BaseModel
 
 from api.schemas.design import GammaAnswer
 from api.schemas.questions import json_type, reader_of_answer
-from api.tasks.design import recheck
-from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, recheck_result
+from api.tasks.design import verify_as_stored
+from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, verify_result
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import CORE, canonical_json, digest
@@ -45,7 +45,7 @@ class AnswerKind:
     model: Any  # schema of the answer, or several of which it has one
     compute: PoolFunction  # from the task's argument to its result, both plain data
     # proves a stored result (second) again for its argument (first), and raises where it is not proved
-    recheck: Callable[[dict[str, Any], dict[str, Any]], None]
+    verify: Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def answer_question(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -60,19 +60,17 @@ def answer_question(question: type[Question], argument: dict[str, Any], report: 
     found = asked.found or itertools.repeat(None)
     for (spec, _), solution, known in zip(asked.parts(record), asked.solutions(answer), found, strict=False):
         if known is None:
-            new.append((kind_of(solution).record(solution), recheck(solution, spec)[1]))
+            new.append((kind_of(solution).record(solution), verify_as_stored(solution, spec)[1]))
     return {"answer": record, "new": new}
 
 
-def recheck_question(question: type[Question], argument: dict[str, Any], result: dict[str, Any]) -> None:
+def verify_stored(question: type[Question], argument: dict[str, Any], result: dict[str, Any]) -> None:
     """Prove a stored answer again."""
-    question.of(argument).recheck(result)
+    question.of(argument).verify_stored(result)
 
 
 KINDS: dict[str, AnswerKind] = {
-    path: AnswerKind(
-        json_type(question.answers), partial(answer_question, question), partial(recheck_question, question)
-    )
+    path: AnswerKind(json_type(question.answers), partial(answer_question, question), partial(verify_stored, question))
     for path, question in QUESTIONS.items()
 }
 """Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
@@ -158,16 +156,16 @@ class AnswerTask:
             await context.write(save_records, additions, context.store, await context.clients())
         return {"answer": answer}, answer
 
-    async def recheck(
+    async def verify(
         self,
         result: dict[str, Any],
         context: TaskContext,
         asked: Task | None = None,  # noqa: ARG002 - the protocol's
     ) -> dict[str, Any] | None:
-        """Return the result that its job holds, proved again (`Task.recheck`)."""
+        """Return the result that its job holds, proved again (`Task.verify`)."""
         answer = dict(result["answer"])
-        proof = KINDS[self.kind].recheck, self.argument, answer
-        trouble = await context.checkers.run(recheck_result, proof)
+        proof = KINDS[self.kind].verify, self.argument, answer
+        trouble = await context.checkers.run(verify_result, proof)
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
             return None

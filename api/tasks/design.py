@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext
-from darrm_opt.answers.running_time import design_memory, estimate_cost
-from darrm_opt.design.certificate import certify as prove_by_scaling
+from darrm_opt.answers.running_time import design_memory, estimate_running_time
+from darrm_opt.design.certificate import certify
 from darrm_opt.design.separation.result import TimeLimitReached
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status
 from darrm_opt.design.solver import Method, check_choices, solve
@@ -85,7 +85,7 @@ class DesignTask:
     @cached_property
     def seconds(self) -> float:
         """How long it is expected to take [s]."""
-        return estimate_cost(self.spec, self.method).seconds
+        return estimate_running_time(self.spec, self.method).seconds
 
     @cached_property
     def text(self) -> str:
@@ -170,10 +170,10 @@ class DesignTask:
         limit = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would better it
         return {"kept": False, "record": record, "time_limit": limit, "trouble": trouble}, answer
 
-    async def recheck(
+    async def verify(
         self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
     ) -> dict[str, Any] | None:
-        """Return the answer in a job's result, proved again (`Task.recheck`).
+        """Return the answer in a job's result, proved again (`Task.verify`).
 
         One that is not optimal is none to ``asked`` if more time would better it, unless its gap is as small as that
         asks for.
@@ -185,7 +185,7 @@ class DesignTask:
             good_enough = asked.gap is not None and record["gap"] <= asked.gap
             if not good_enough and limit < asked._limit(context.settings):  # noqa: SLF001 - of the same class
                 return None
-        verified = await context.read(recheck_record, record, self)
+        verified = await context.read(verify_record, record, self)
         if verified is None:
             _LOG.warning("job %s: its result does not answer its request and is not used", self.key)
             return None
@@ -194,7 +194,7 @@ class DesignTask:
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:
         """Return the result of a solve that stops now: its best certified γ, proved again; None if it has none."""
         record = read_incumbent(progress)
-        verified = None if record is None else await context.read(recheck_record, record, self)
+        verified = None if record is None else await context.read(verify_record, record, self)
         return None if verified is None else {"kept": False, "record": verified, "time_limit": 0.0, "trouble": ""}
 
     def _limit(self, settings: Settings) -> float:
@@ -229,7 +229,7 @@ def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str
     )
     if watcher.gap_reached and solution.status is Status.TIME_LIMIT:
         solution = replace(solution, status=Status.INTERRUPTED)
-    doubt = recheck(solution, spec)[1]
+    doubt = verify_as_stored(solution, spec)[1]
     return {"record": solution_record(solution), "doubt": doubt, "final": solution.status.is_final}
 
 
@@ -259,7 +259,7 @@ class IncumbentWatcher:
     def _prove(self, progress: Progress, gamma: NoiseFunction) -> None:
         """Scale the γ so far until its privacy is proved, and make it the record that is shown."""
         start, spec = time.monotonic(), self._task.spec
-        noise, certificate = prove_by_scaling(spec.problem, gamma)
+        noise, certificate = certify(spec.problem, gamma)
         seconds = time.monotonic() - start
         # The next proof comes so much later that proofs take at most that share of the time.
         self._next = progress.seconds + seconds / INCUMBENT_SHARE
@@ -285,7 +285,7 @@ class IncumbentWatcher:
         self._record = solution_record(solution)
 
 
-def recheck(solution: Solution, spec: DesignSpec) -> tuple[Solution | None, str]:
+def verify_as_stored(solution: Solution, spec: DesignSpec) -> tuple[Solution | None, str]:
     """Prove a solution again as the store does when it reads one, whatever its status."""
     validation = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), spec)
     return None if validation.solution is None else replace(
@@ -293,12 +293,12 @@ def recheck(solution: Solution, spec: DesignSpec) -> tuple[Solution | None, str]
     ), validation.reason
 
 
-def recheck_record(record: dict[str, Any], task: DesignTask) -> dict[str, Any] | None:
+def verify_record(record: dict[str, Any], task: DesignTask) -> dict[str, Any] | None:
     """Return the record of an answer to a task, proved again; None if it is no such answer.
 
     Also for an answer that the time limit cut short, which no store holds.
     """
-    solution, _ = recheck(solution_from_record(record), task.spec)
+    solution, _ = verify_as_stored(solution_from_record(record), task.spec)
     return None if solution is None else solution_record(solution)
 
 

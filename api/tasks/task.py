@@ -33,7 +33,7 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 
 
 class Processes(Protocol):
-    """Processes that run tasks: a pool, or a lane at which clients take turns."""
+    """Processes that run tasks: a pool, or a queue at which clients take turns."""
 
     async def run(self, task: PoolFunction, argument: Any, **options: Unpack[RunOptions]) -> Any:
         """Return what a task returns; arguments and errors are those of `ProcessPool.run`."""
@@ -93,7 +93,7 @@ class Task(Protocol):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Compute the answer, within the limits of a job where none are given; return its job's result, and it."""
 
-    async def recheck(
+    async def verify(
         self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
     ) -> dict[str, Any] | None:
         """Return the answer in a job's result, proved again; None if it is gone, or does not answer the question.
@@ -106,14 +106,14 @@ class Task(Protocol):
         """Return the result of work that stops now, given its last report as JSON; None if it has none."""
 
 
-def recheck_result(
+def verify_result(
     argument: tuple[Callable[[dict[str, Any], dict[str, Any]], None], dict[str, Any], dict[str, Any]], report: Report
 ) -> str:
     """Return why a stored result does not answer its task: "" if everything that it answers for is proved again."""
-    recheck, task_argument, result = argument
+    verify, task_argument, result = argument
     report(None)
     try:
-        recheck(task_argument, result)
+        verify(task_argument, result)
     except UNREADABLE as err:
         return str(err) or type(err).__name__
     return ""

@@ -139,8 +139,8 @@ def release_of(options: ProblemOptions, design: DesignOptions, source: str | Non
 def _release_in(source: str, options: ProblemOptions) -> Release:
     from darrm.cli.files import read_text
     from darrm_opt.accounting.release_profile import Release
-    from darrm_opt.reprove import ReproofFailed, read_solution
     from darrm_opt.untrusted import json_value
+    from darrm_opt.verification import InvalidSolution, read_solution
 
     if options.given:
         names = ", ".join(map(option_of, options.given))
@@ -148,6 +148,6 @@ def _release_in(source: str, options: ProblemOptions) -> Release:
     text = read_text(source)
     try:
         solution = read_solution(json_value(text))
-    except (ReproofFailed, ValueError) as err:
+    except (InvalidSolution, ValueError) as err:
         fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
     return Release.of((solution.gamma, solution.problem))

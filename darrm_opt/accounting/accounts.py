@@ -155,7 +155,7 @@ class Accountable(Protocol):
 
 T = TypeVar("T")
 
-Parts = Sequence[tuple[T, int]]
+ReleasesOf = Sequence[tuple[T, int]]
 """What an account needs of each kind of release, and how many there are of it at most."""
 
 
@@ -165,9 +165,9 @@ class Account(Generic[T]):
 
     name: str
     needs: Callable[[ReleaseGuarantee], T | None]  # of each kind of release; None where that is not known
-    total: Callable[[Parts[T], float, Effort], Privacy | None]  # raises `NotApplicable`; None where it says nothing
+    total: Callable[[ReleasesOf[T], float, Effort], Privacy | None]  # raises `NotApplicable`; or None
     finer: tuple[str, ...] = ()  # accounts that are never above it: where one of them is exact, it is not asked
-    is_exact: Callable[[Parts[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
+    is_exact: Callable[[ReleasesOf[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
 
 
 def _bound(epsilon: float, delta: float) -> Privacy:
@@ -175,7 +175,7 @@ def _bound(epsilon: float, delta: float) -> Privacy:
     return Privacy(float(upper_bound(epsilon)), delta)
 
 
-def _by_models(parts: Parts[Models], delta: float, _: Effort) -> Privacy:
+def _by_models(parts: ReleasesOf[Models], delta: float, _: Effort) -> Privacy:
     models: Counter[Privacy] = Counter()
     for _K, reached in {voters for voters, _count in parts}:
         models.update(dict(reached))
@@ -186,7 +186,7 @@ def _by_models(parts: Parts[Models], delta: float, _: Effort) -> Privacy:
     return total
 
 
-def _by_sums(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy:
+def _by_sums(parts: ReleasesOf[Privacy], delta: float, _: Effort) -> Privacy:
     """Return the sums of ε and δ, of the numbers as written or as stored: this δ does not depend on ``delta``."""
     events = _counted(parts)
     written, written_delta = sums_as_written(events)
@@ -197,7 +197,7 @@ def _by_sums(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy:
     return Privacy(min(decimal_above(written), total_loss(events)), total_delta)
 
 
-def _by_optimum(parts: Parts[Privacy], delta: float, effort: Effort) -> Privacy | None:
+def _by_optimum(parts: ReleasesOf[Privacy], delta: float, effort: Effort) -> Privacy | None:
     """Return the exact optimum over all (ε, δ)-DP mechanisms; where one ε is of interest, whether it is within that."""
     events, epsilon = _counted(parts), effort.only_within
     if epsilon is None:
@@ -208,19 +208,19 @@ def _by_optimum(parts: Parts[Privacy], delta: float, effort: Effort) -> Privacy 
     return Privacy(epsilon, delta) if is_within(optimal_delta_of_sequence(events, epsilon), delta) else None
 
 
-def _by_model_profiles(parts: Parts[Privacy], delta: float, _: Effort) -> Privacy | None:
+def _by_model_profiles(parts: ReleasesOf[Privacy], delta: float, _: Effort) -> Privacy | None:
     events = _counted(parts)
     return compose_models(events, delta) if any(len(event.points) > 1 for event in events) else None
 
 
-def _of_one_law(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+def _of_one_law(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:
     (shown, count), *others = parts
     if others or not isinstance(shown, LawPairs) or (count > 1 and (shown.is_bit or not delta)):
         return None
     return _bound(shown.epsilon(delta) if count == 1 else adaptive_epsilon([shown], count, delta), delta)
 
 
-def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
+def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
     """Return the total by the exact adaptive recursion, on as many grid points as are affordable."""
     if not delta:  # the largest losses add up, which no grid finds more exactly
         losses = [(bounds.largest_loss(), count) for bounds, count in parts]
@@ -249,17 +249,17 @@ def _by_bits(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> Pr
     return _bound(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
 
 
-def _has_full_grid(parts: Parts[ReleaseGuarantee], delta: float, effort: Effort) -> bool:
+def _has_full_grid(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) -> bool:
     """Return whether the recursion on bits has its full grid, so that no account of the same pairs is below it."""
     regions = [(bounds.shown.region, count) for bounds, count in parts]
     return not delta or _is_single(parts) or effort.points * updates_of(regions) <= effort.updates
 
 
-def _is_single(parts: Parts[Any]) -> bool:
+def _is_single(parts: ReleasesOf[Any]) -> bool:
     return sum(count for _, count in parts) == 1
 
 
-def _by_points(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+def _by_points(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:
     """Return the exact optimum over all mechanisms with an (ε, δ) of the profile of a release.
 
     As cheap for a million releases as for a hundred. Where the same pair of neighbours is the worst throughout, which
@@ -286,7 +286,7 @@ def _by_points(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
     return best
 
 
-def _by_profile(parts: Parts[Laws], delta: float, effort: Effort) -> Privacy | None:
+def _by_profile(parts: ReleasesOf[Laws], delta: float, effort: Effort) -> Privacy | None:
     """Return the total by the privacy loss distribution of the exact profiles."""
     profiles = [(shown, count) for shown, count in parts if isinstance(shown, ReleaseProfile)]
     if len(profiles) < len(parts):
@@ -303,7 +303,7 @@ def _by_profile(parts: Parts[Laws], delta: float, effort: Effort) -> Privacy | N
     return _bound(compose_profiles(profiles).epsilon(delta), delta)
 
 
-def compose_profiles(parts: Parts[ReleaseProfile]) -> Pld:
+def compose_profiles(parts: ReleasesOf[ReleaseProfile]) -> Pld:
     """Return the PLD of the exact profiles of releases, on the grid of the longest."""
     longest = max((profile for profile, _ in parts), key=lambda profile: profile.max_loss)
     step = longest.discretisation(sum(count for _, count in parts))
@@ -314,7 +314,7 @@ def compose_profiles(parts: Parts[ReleaseProfile]) -> Pld:
     return reduce(Pld.then, plds)
 
 
-def _by_moments(parts: Parts[Laws], delta: float, _: Effort) -> Privacy | None:
+def _by_moments(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:
     (shown, count), *others = parts
     if others or not isinstance(shown, LawPairs) or not delta or count == 1:
         return None
@@ -326,7 +326,7 @@ def _leak(shown: Laws) -> float:
     return float(shown(np.array([shown.max_loss]))[0])
 
 
-def _counted(parts: Parts[Privacy]) -> Counter[Privacy]:
+def _counted(parts: ReleasesOf[Privacy]) -> Counter[Privacy]:
     events: Counter[Privacy] = Counter()
     for event, count in parts:
         events[event] += count
@@ -343,13 +343,13 @@ def _bit(bounds: ReleaseGuarantee) -> ReleaseGuarantee | None:
 
 def _of_events(
     account: Callable[[Counter[Privacy], float], Privacy],
-) -> Callable[[Parts[Privacy], float, Effort], Privacy]:
+) -> Callable[[ReleasesOf[Privacy], float, Effort], Privacy]:
     return lambda parts, delta, _: account(_counted(parts), delta)
 
 
 def _of_divergences(
-    account: Callable[[Parts[PowerDivergence], float], EpsilonBound],
-) -> Callable[[Parts[PowerDivergence], float, Effort], Privacy | None]:
+    account: Callable[[ReleasesOf[PowerDivergence], float], EpsilonBound],
+) -> Callable[[ReleasesOf[PowerDivergence], float, Effort], Privacy | None]:
     return lambda parts, delta, _: _bound(account(parts, delta).epsilon, delta) if delta else None
 
 

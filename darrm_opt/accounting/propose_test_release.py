@@ -24,7 +24,7 @@ import numpy as np
 from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss
-from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR, LatticeNoise
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.accounting.rdp import ORDERS, rdp_delta, rdp_epsilon

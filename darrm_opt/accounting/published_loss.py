@@ -23,7 +23,7 @@ import numpy as np
 from darrm_opt.accounting.bounds import upper_bound
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss
-from darrm_opt.accounting.labels.lattice_cells import LatticeNoise
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import LatticeNoise
 from darrm_opt.accounting.propose_test_release import LEADER_SHARE, TRIED_ORDERS, Reference, VoteBatch
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_epsilon
 from darrm_opt.arguments import real_number

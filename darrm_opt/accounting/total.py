@@ -27,7 +27,7 @@ from darrm_opt.accounting.accounts import (
     STATED,
     Accountable,
     Effort,
-    Parts,
+    ReleasesOf,
 )
 from darrm_opt.accounting.allocation import allocated_accounts, in_most
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
@@ -386,7 +386,7 @@ def total_privacy_of_sequence(
     return replace(found, epsilon_at_least=at_least, fresh=fresh)
 
 
-def attained_by_adversary(parts: Parts[BitRegion], total_delta: float) -> float | None:
+def attained_by_adversary(parts: ReleasesOf[BitRegion], total_delta: float) -> float | None:
     """Return an ε that some adversary attains with releases inside regions, in some order; None for too many of them.
 
     It is a lower bound on every account.

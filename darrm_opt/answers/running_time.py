@@ -80,7 +80,7 @@ def fitted_seconds(program: str, features: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class CostEstimate:
+class RunningTime:
     """Expected cost of a solve."""
 
     constraints: int  # size of the permutation-reduced constraint set [rows]
@@ -89,11 +89,11 @@ class CostEstimate:
     basis: str = BASIS  # what the expectation rests on
 
 
-def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
+def estimate_running_time(request: DesignSpec, method: str = "auto") -> RunningTime:
     """Return the expected cost of a design; nothing is solved.
 
     >>> from darrm_opt.problem import Problem
-    >>> estimate = estimate_cost(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
+    >>> estimate = estimate_running_time(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
     >>> estimate.constraints, estimate.method, 0.002 < estimate.seconds < 0.02
     (26978328, 'cuts', True)
     """
@@ -106,11 +106,11 @@ def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
             raise InvalidInput(
                 "method", method, f"'cuts' or 'auto': the {rows} rows are more than {MAX_ENUMERATED_ROWS}"
             )
-        return CostEstimate(rows, "enumerate", ROW_SECONDS * rows * problem.K)
-    return CostEstimate(rows, "cuts", solve_seconds(request))
+        return RunningTime(rows, "enumerate", ROW_SECONDS * rows * problem.K)
+    return RunningTime(rows, "cuts", solve_seconds(request))
 
 
-def estimate_to_dict(spec: DesignSpec, cost: CostEstimate, *, stored: bool) -> dict[str, Any]:
+def estimate_to_dict(spec: DesignSpec, cost: RunningTime, *, stored: bool) -> dict[str, Any]:
     """Return the expected cost of a design as plain data; what is stored already takes no time."""
     return {
         "id": spec.key,

@@ -22,12 +22,12 @@ from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import FRESH, Privacy
 from darrm_opt.record import problem_from_record
 from darrm_opt.release.log import ReleaseLog
-from darrm_opt.reprove import read_solution
+from darrm_opt.verification import read_solution
 
 KIND, FORMAT = "darrm privacy statement", 1
 """Kind of the record of a statement, and its version."""
@@ -263,7 +263,7 @@ def _neighbours(mechanism: VoteMechanism, sampling: Sampling | None) -> str:
 
 def _transcript(mechanism: VoteMechanism, releases: int, *, is_batch: bool) -> str:
     may_abstain = mechanism.cap is not None or getattr(mechanism, "threshold", None) is not None
-    silent = mechanism.problem.abstention if isinstance(mechanism, RuleMechanism) else False
+    silent = mechanism.problem.abstention if isinstance(mechanism, TableMechanism) else False
     label = f"a class 0 to {mechanism.classes - 1}" + (", or ⊥" if may_abstain or silent else "")
     if is_batch:
         return f"whether the test passed, and if so {count_text(releases, 'answer')} of one fixed batch, each {label}"

@@ -12,11 +12,10 @@ from darrm_opt.answers.running_time import clip, fitted_seconds, solve_seconds
 from darrm_opt.answers.verification import member, members
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms.base import planned_fields
-from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
-from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.corners import check_reach
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
 from darrm_opt.tables.objective import TableObjective, is_plurality
@@ -29,12 +28,13 @@ from darrm_opt.tables.record import (
     objective_record,
     problem_record,
     read_table,
-    reprove_table,
     table_from_record,
     table_solution_record,
+    verify_table_solution,
 )
 from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.table import Table
+from darrm_opt.verification import InvalidSolution
 
 MAX_MEASURED_SECONDS, GROWTH = 12.0, 2.0
 """Time limit of the designs that were measured [s], and the power of the fitted time by which estimates grow beyond it:
@@ -139,7 +139,7 @@ def table_to_dict(solution: TableSolution) -> dict[str, Any]:
         "gap": solution.gap,
         "status": solution.status.value,
     }
-    mechanism = (RuleMechanism if kind == KIND else GroupTableMechanism)(problem, solution.table)
+    mechanism = (TableMechanism if kind == KIND else GroupTableMechanism)(problem, solution.table)
     answer |= filed(mechanism, problem.target, 1)
     if kind == KIND:
         return {"problem": asked, **objective, **answer, "margin": certificate.margin}
@@ -199,8 +199,8 @@ def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
     """
     verify_table_answer(answer, spec.problem)
     try:
-        solution = reprove_table(read_table(answer["rule"]), spec)
-    except ReproofFailed as err:
+        solution = verify_table_solution(read_table(answer["rule"]), spec)
+    except InvalidSolution as err:
         raise VerificationFailed(f"The answer does not hold: {err}.") from err
     utilities = answer.get("utilities", {})
     members(utilities, dict)
@@ -253,6 +253,6 @@ def record_in_answer(answer: Any) -> Any:
                 raise VerificationFailed("The answer shows another sampling than that of its mechanism.")
             total = Privacy(answer["total"]["epsilon"], answer["total"]["delta"])
             return mechanism | planned_fields(answer["queries"], total)
-    except (LookupError, TypeError, ReproofFailed) as err:
+    except (LookupError, TypeError, InvalidSolution) as err:
         raise VerificationFailed("The answer has something else where a table or a mechanism should be.") from err
     return answer

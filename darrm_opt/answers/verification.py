@@ -1,9 +1,9 @@
 """Verification of answers: nothing that a service or a file says about privacy is believed.
 
 Every γ in an answer is proved private by this process, for the problem that the caller asked about, and what the answer
-claims beside it is held against γ (`darrm_opt.reprove`). One claim does not follow from γ and has to be believed: that
-no private γ is better than `upper_bound`. What the other side adds up from several γ (a total, an accuracy) is its own
-word.
+claims beside it is held against γ (`darrm_opt.verification`). One claim does not follow from γ and has to be believed:
+that no private γ is better than `upper_bound`. What the other side adds up from several γ (a total, an accuracy) is
+its own word.
 
 A function takes an answer as plain data and returns it, or raises `VerificationFailed`, or `NotPrivate` with the
 counterexample.
@@ -25,8 +25,8 @@ from darrm_opt.errors import DarrmError, InvalidInput, VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec, problem_from_record
-from darrm_opt.reprove import ReproofFailed, read_solution, reprove
 from darrm_opt.untrusted import UNREADABLE
+from darrm_opt.verification import InvalidSolution, read_solution, verify_solution
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
@@ -98,8 +98,8 @@ def verify_answer(content: Any, spec: DesignSpec) -> VerifiedAnswer:
             raise VerificationFailed(
                 "The answer is for another problem than the one that was asked, and does not say so."
             )
-        solution = reprove(solution, DesignSpec(solution.problem, spec.objective, spec.shape))
-    except ReproofFailed as err:
+        solution = verify_solution(solution, DesignSpec(solution.problem, spec.objective, spec.shape))
+    except InvalidSolution as err:
         raise VerificationFailed(f"The answer does not hold: {err}.") from err
     # Proved for the problem that was asked, too: that is what the caller will say of it.
     exact = solution.problem == spec.problem

@@ -197,7 +197,7 @@ class Solution:
 
         Raises:
             OSError: the file cannot be read.
-            ReproofFailed: it holds no solution, or one that does not keep what it claims.
+            InvalidSolution: it holds no solution, or one that does not keep what it claims.
             NotPrivate: its γ is not private for its problem.
         """
         solution: Solution = CONVENIENCES["load"](path)

@@ -81,7 +81,7 @@ BUILT_IN = {
         "subsampling": "noise_function:Subsampling",
         "plain_vote": "plain_vote:PlainVote",
         "gamma": "noise_function:NoiseFunctionMechanism",
-        "table": "table:RuleMechanism",
+        "table": "table:TableMechanism",
         "group_table": "table:GroupTableMechanism",
     }.items()
 }

@@ -20,10 +20,10 @@ import numpy as np
 
 from darrm_opt.accounting.calibrate import calibrate, near_value
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
-from darrm_opt.accounting.labels.lattice_cells import END, LatticeNoise, lattice_label_estimate
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import END, LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.sampled_cells import (
+from darrm_opt.accounting.labels.sampled_argmax import (
     MAX_MOVED,
     check_of_any_votes,
     label_of_any_votes,

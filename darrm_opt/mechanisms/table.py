@@ -39,7 +39,7 @@ MAX_PAIRS = 20_000
 """Most pairs of laws that an account goes through; where there are more, the target is what is proved of a release."""
 
 
-class TableMechanism(VoteMechanism):
+class CertifiedTable(VoteMechanism):
     """A certified table, sampled exactly; what its releases cost depends on the voters.
 
     Args:
@@ -88,7 +88,7 @@ class TableMechanism(VoteMechanism):
         return cls(problem, table)
 
 
-class RuleMechanism(TableMechanism):
+class TableMechanism(CertifiedTable):
     """A certified table of voters that are not private."""
 
     name = "table"
@@ -152,7 +152,7 @@ class VoterReach:
     models: dict[Privacy, int]  # the voters that it moves, the least private ones
 
 
-class GroupTableMechanism(TableMechanism):
+class GroupTableMechanism(CertifiedTable):
     """A certified table for groups of voters. The columns of votes are by group."""
 
     name = "group_table"

@@ -23,7 +23,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import TableMechanism
 from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
@@ -174,14 +174,14 @@ def checked_maximum(question: Question) -> Option:
     )
 
 
-ProvedTable = tuple[RuleMechanism, float | None, dict[str, float]]
+ProvedTable = tuple[TableMechanism, float | None, dict[str, float]]
 """A table that is proved, and what its maker says of it."""
 
 
 def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable:
     table, gap, parameters = make(target)
     proved = replace(problem, target=target, abstention=table.cells.abstention)
-    return RuleMechanism(proved, table), gap, parameters
+    return TableMechanism(proved, table), gap, parameters
 
 
 def _composed_table(make: Maker, problem: Problem, queries: int) -> ProvedTable:

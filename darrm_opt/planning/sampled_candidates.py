@@ -36,7 +36,7 @@ from darrm_opt.accounting.total import ReleaseTotal, cost
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.sampled_votes import vote_triples
-from darrm_opt.mechanisms.table import RuleMechanism, table_laws
+from darrm_opt.mechanisms.table import TableMechanism, table_laws
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.planning.option import Option
@@ -107,17 +107,17 @@ def _table(question: Question, sampling: Sampling) -> Option:
         return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
     queries, total, law = question.queries, question.total, question.vote_law
 
-    def make(epsilon: float) -> tuple[tuple[TableSolution, RuleMechanism], float]:
+    def make(epsilon: float) -> tuple[tuple[TableSolution, TableMechanism], float]:
         problem = _table_problem(question, epsilon)
         solution = solve_table(problem, law.objective)
-        mechanism = RuleMechanism(problem, solution.table)
+        mechanism = TableMechanism(problem, solution.table)
         return (solution, mechanism), _cost(mechanism, question, sampling).epsilon
 
     # By the generic bound so much is sure to fit where a record reaches one voter.
     each = epsilon_each(total, 0.0, queries)
     draws_voters = sampling.scheme in EACH_VOTER
     guess = each if draws_voters else math.log1p(math.expm1(min(each, 700.0)) / sampling.chance)
-    found: Calibration[tuple[TableSolution, RuleMechanism]] | None = calibrate(
+    found: Calibration[tuple[TableSolution, TableMechanism]] | None = calibrate(
         make,
         total.epsilon,
         MAX_TARGET_EPSILON,
@@ -246,7 +246,7 @@ class RenyiTables:
         scale = 1 / np.maximum(abs(gradient).max(axis=1).toarray().ravel(), 1e-300)
         program.add(self._sparse.diags_array(scale) @ gradient, (limit - constant) * scale)
 
-    def mechanism(self, table: Array) -> RuleMechanism:
+    def mechanism(self, table: Array) -> TableMechanism:
         """Return the mechanism of a table, proved private at the largest loss of an unsampled release."""
         problem = self._problem
         outputs = problem.classes + problem.abstention
@@ -254,7 +254,7 @@ class RenyiTables:
         proved = Table.normalised(partition_cells(problem), mixed)
         largest = table_laws(proved, problem.affected).max_loss
         target = Privacy(largest * (1 + 1e-6) + 1e-9)
-        return RuleMechanism(replace(problem, target=target), proved)
+        return TableMechanism(replace(problem, target=target), proved)
 
 
 def _excess(p: Array, q: Array, order: float) -> Array:
@@ -316,11 +316,11 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
         if question.stop():
             break
 
-    def make(share: float) -> tuple[RuleMechanism, float]:
+    def make(share: float) -> tuple[TableMechanism, float]:
         mechanism = tables.mechanism(tables.best(order, share * divergence(order), question.stop))
         return mechanism, _cost(mechanism, question, sampling).epsilon
 
-    found: Calibration[RuleMechanism] | None = calibrate(
+    found: Calibration[TableMechanism] | None = calibrate(
         make, total.epsilon, MAX_SHARE, guess=1.0, precision=PRECISION, guess_error=GUESS_ERROR, stop=question.stop
     )
     if found is None:

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from darrm_opt.answers import Report, voters_body
-from darrm_opt.answers.library_types import comparison_of
-from darrm_opt.answers.running_time import COMPARISON_SOLVES, comparison_account_seconds, estimate_cost
+from darrm_opt.answers.decode import comparison_of
+from darrm_opt.answers.running_time import COMPARISON_SOLVES, comparison_account_seconds, estimate_running_time
 from darrm_opt.answers.verification import verify_comparison
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
@@ -117,7 +117,7 @@ class Compare(SampledTotalQuestion):
         """Expected time of the designs and of the accounts [s]."""
         problem = self.problem()
         accounts = comparison_account_seconds(problem, self.queries, self.total, self.bags(), fresh=self.fresh)
-        return COMPARISON_SOLVES * estimate_cost(DesignSpec(problem, self.objective)).seconds + accounts
+        return COMPARISON_SOLVES * estimate_running_time(DesignSpec(problem, self.objective)).seconds + accounts
 
     def check(self) -> None:
         """Refuse a prior that says nothing of these votes, and a draw for other voters."""

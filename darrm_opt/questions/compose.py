@@ -222,7 +222,7 @@ class Compose(Question):
             accounts=totals_by_account(each, self.queries, self.slack, self.total_delta, release, fresh=self.fresh),
         )
 
-    def recheck(self, given: Any) -> None:
+    def verify_stored(self, given: Any) -> None:
         """Refuse a number that is infinite: to prove totals is to compute them."""
         canonical_json(given)
 

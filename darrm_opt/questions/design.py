@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import Report
-from darrm_opt.answers.running_time import estimate_cost
+from darrm_opt.answers.running_time import estimate_running_time
 from darrm_opt.answers.verification import VerifiedAnswer, member, parse_gamma, parse_problem, verify_answer
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution, Statistics, Status
@@ -19,7 +19,7 @@ from darrm_opt.privacy_curves import profile_problem, remote_curve, remote_targe
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
 from darrm_opt.record import DesignSpec, problem_from_record, solution_record
-from darrm_opt.reprove import ReproofFailed, check_utility
+from darrm_opt.verification import InvalidSolution, check_utility
 
 PROFILE_WORDS = (
     "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is all."
@@ -293,7 +293,7 @@ class Design(ProblemQuestion):
     @property
     def seconds(self) -> float:
         """Expected time of the solve [s]."""
-        return estimate_cost(self.spec(), self.method).seconds
+        return estimate_running_time(self.spec(), self.method).seconds
 
     def check(self) -> None:
         """Refuse an invalid problem or objective."""
@@ -344,7 +344,7 @@ def verified_point(given: Any, spec: DesignSpec) -> VerifiedAnswer:
     certificate = verify(spec.problem, noise)
     try:
         utility = check_utility(member(given, "utility"), noise, spec)
-    except ReproofFailed as err:
+    except InvalidSolution as err:
         raise VerificationFailed(f"The answer does not hold: {err}.") from err
     return VerifiedAnswer(
         problem=spec.problem,

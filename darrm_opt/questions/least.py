@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import Report
-from darrm_opt.answers.running_time import estimate_cost, inverse_seconds
+from darrm_opt.answers.running_time import estimate_running_time, inverse_seconds
 from darrm_opt.answers.verification import VerifiedAnswer, member, reads
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Solution
@@ -92,7 +92,7 @@ class Least(VotersQuestion):
     @property
     def seconds(self) -> float:
         """Expected time [s]: a design at each step of the search."""
-        return inverse_seconds(estimate_cost(self._spec_at(1.0)).seconds, self.digits)
+        return inverse_seconds(estimate_running_time(self._spec_at(1.0)).seconds, self.digits)
 
     def check(self) -> None:
         """Refuse fields that contradict each other."""

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import SAMPLING, Report, sampling_record, voters_body
 from darrm_opt.answers.class_plans import group_plan_seconds, options_seconds, verify_group_plan
+from darrm_opt.answers.decode import plan_of, table_plan_of
 from darrm_opt.answers.filed import filed
-from darrm_opt.answers.library_types import plan_of, table_plan_of
-from darrm_opt.answers.running_time import estimate_cost, plan_account_seconds, plan_seconds
+from darrm_opt.answers.running_time import estimate_running_time, plan_account_seconds, plan_seconds
 from darrm_opt.answers.verification import verify_options, verify_plan
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
@@ -272,7 +272,7 @@ class ReleasePlan(SampledTotalQuestion):
             return options_seconds(self._public(), self.queries)
         problem = self.problem()
         accounts = plan_account_seconds(problem, self.queries, self.total, self.bags(), fresh=self.fresh)
-        return plan_seconds(estimate_cost(DesignSpec(problem)).seconds, self.queries, self.time_limit, accounts)
+        return plan_seconds(estimate_running_time(DesignSpec(problem)).seconds, self.queries, self.time_limit, accounts)
 
     @property
     def by_law(self) -> bool:

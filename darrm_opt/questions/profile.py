@@ -119,7 +119,7 @@ class Profile(NeedsGamma):
         """Return a row for each ε′."""
         return {name: record[name] for name in ("epsilon", "delta", "attained")}
 
-    def recheck(self, given: Any) -> None:
+    def verify_stored(self, given: Any) -> None:
         """Refuse a number that is infinite: to prove a profile is to compute it."""
         canonical_json(given)
 

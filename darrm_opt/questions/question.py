@@ -175,6 +175,6 @@ class Question(Fields, ABC):
         """Return an answer that another process found, proved by this one; raises VerificationFailed."""
         return self.canonical().verify(given)
 
-    def recheck(self, given: Any) -> None:
+    def verify_stored(self, given: Any) -> None:
         """Refuse an answer that was stored beside its question, unless it is proved again; raises as `verify`."""
         self.verify(given)

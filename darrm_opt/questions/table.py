@@ -186,7 +186,7 @@ class AnyTable(Question):
         """Return the table of an answer under a certificate of this process."""
         return verified_table(given, self.spec)
 
-    def recheck(self, given: Any) -> None:
+    def verify_stored(self, given: Any) -> None:
         """Prove a stored table again; raises as `verify`."""
         verify_table_answer(given, self.spec.problem)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.answers import Report
-from darrm_opt.answers.running_time import estimate_cost, verification_seconds
+from darrm_opt.answers.running_time import estimate_running_time, verification_seconds
 from darrm_opt.answers.verification import member, members, reads
 from darrm_opt.design.objective import Objective
 from darrm_opt.design.solution import Solution
@@ -159,7 +159,7 @@ class TradeoffQuestion(VotersQuestion):
         baselines = len(BASELINES if self.baselines is None else self.baselines)
         # What is compared is proved, and so is each design once more before it is stored.
         proofs = [baselines + (spec.key not in stored) for spec in self._specs]
-        solving = sum(estimate_cost(spec).seconds for spec in self._specs if spec.key not in stored)
+        solving = sum(estimate_running_time(spec).seconds for spec in self._specs if spec.key not in stored)
         return solving + sum(
             count * verification_seconds(spec.problem) for count, spec in zip(proofs, self._specs, strict=True)
         )

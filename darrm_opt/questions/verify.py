@@ -63,7 +63,7 @@ class Verify(ProblemQuestion):
         record = {"private": True, "problem": problem_record(problem), "certificate": asdict(answer)}
         return record | {"warnings": list(problem.warnings(self.gamma))}
 
-    def recheck(self, given: Any) -> None:
+    def verify_stored(self, given: Any) -> None:
         """Refuse a certificate that is no proof, or a γ that is not private."""
         certificate = given["certificate"]
         if certificate["bound"] > certificate["limit"]:

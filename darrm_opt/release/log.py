@@ -45,7 +45,7 @@ from darrm_opt.errors import (
 )
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
-from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
 from darrm_opt.release.sampler import Sample
@@ -677,7 +677,7 @@ def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
     """
     check_fresh(fresh)
     if isinstance(releasing, TableSolution) and isinstance(releasing.table.cells, Histograms):
-        return RuleMechanism(releasing.problem, releasing.table)
+        return TableMechanism(releasing.problem, releasing.table)
     if isinstance(releasing, TableSolution) or (isinstance(releasing, GroupTableMechanism) and fresh):
         return GroupTableMechanism(releasing.problem, releasing.table, fresh=fresh)
     if isinstance(releasing, CertifiedNoiseFunction) and fresh:

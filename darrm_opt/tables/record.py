@@ -1,9 +1,9 @@
 """Records of tables, and what a table depends on: its specification, content key and re-proof.
 
 Records are plain data that `darrm solve` writes and every reader proves again. As for γ (`darrm_opt.record`,
-`darrm_opt.reprove`): nothing that stands in a record is believed. The table is proved private again, exactly as its
-bits are, and what the record claims beside it is held against the table. One claim rests on whoever solved it: that no
-private table is better than `TableSolution.upper_bound`.
+`darrm_opt.verification`): nothing that stands in a record is believed. The table is proved private again, exactly as
+its bits are, and what the record claims beside it is held against the table. One claim rests on whoever solved it: that
+no private table is better than `TableSolution.upper_bound`.
 
 There are two kinds, for voters that are not private and for groups. They differ in how the problem, the objective and
 the worst place of the certificate are written, and in nothing else.
@@ -22,7 +22,6 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, TargetProfile, VoterGroup
 from darrm_opt.record import content_key
-from darrm_opt.reprove import ReproofFailed
 from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, place_chances, verify_table
 from darrm_opt.tables.groups import AnyCells, cells_of, group_cells
 from darrm_opt.tables.objective import (
@@ -40,6 +39,7 @@ from darrm_opt.tables.problem import Histograms
 from darrm_opt.tables.solver import TableSolution, TableStatistics
 from darrm_opt.tables.table import Table
 from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typed
+from darrm_opt.verification import InvalidSolution
 from darrm_opt.voters import PrivacyProfile
 
 KIND, GROUP_KIND = "darrm plurality rule", "darrm group table"
@@ -195,8 +195,8 @@ def table_from_record(record: Any) -> tuple[Problem, Table, TableCertificate]:
         return problem, table, verify_table(problem, table)
     try:
         claim = read_table(record)
-        solution = reprove_table(claim, TableSpec.of(claim))
-    except ReproofFailed as err:
+        solution = verify_table_solution(claim, TableSpec.of(claim))
+    except InvalidSolution as err:
         raise InvalidInput("table", record["kind"], "a record whose claims fit its table", f"{err}.") from err
     return problem, solution.table, solution.certificate
 
@@ -267,22 +267,22 @@ def read_table(record: Any) -> TableSolution:
         check_written(record, table_solution_record(solution), USE_FIELDS)
     # Whatever is wrong with data from elsewhere is one error, which a store takes for a miss.
     except UNREADABLE as err:
-        raise ReproofFailed("record", f"its record cannot be read: {err}") from err
+        raise InvalidSolution("record", f"its record cannot be read: {err}") from err
     return solution
 
 
-def reprove_table(solution: TableSolution, spec: TableSpec) -> TableSolution:
+def verify_table_solution(solution: TableSolution, spec: TableSpec) -> TableSolution:
     """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
 
     Guarantees: The table returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
     if (solution.problem, solution.objective) != (spec.problem, spec.objective):
-        raise ReproofFailed("question", "it answers another question")
+        raise InvalidSolution("question", "it answers another question")
     proof, claim = verify_table(spec.problem, solution.table), solution.certificate
     try:
         worth = utility(solution.table, spec.objective)
     except InvalidInput as err:  # a prior of other voters or classes
-        raise ReproofFailed("question", str(err)) from err
+        raise InvalidSolution("question", str(err)) from err
     _check("certificate", "its margin", claim.margin, proof.margin)
     if claim.version == __version__:  # another one may look at other places
         _check("certificate", "its number of places", claim.checked, proof.checked)
@@ -292,7 +292,7 @@ def reprove_table(solution: TableSolution, spec: TableSpec) -> TableSolution:
     _check("utility", "its utility", solution.utility, worth)
     if not worth - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
         bound = f"its upper bound {solution.upper_bound!r} is not between its utility {worth!r} and 1"
-        raise ReproofFailed("bound", bound)
+        raise InvalidSolution("bound", bound)
     return replace(solution, certificate=replace(proof, version=claim.version))
 
 
@@ -367,4 +367,4 @@ def _whole_numbers(record: Any, name: str) -> tuple[int, ...]:
 
 def _check(reason: Any, name: str, claim: float, value: float) -> None:
     if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise ReproofFailed(reason, f"{name} is {value!r}, not {claim!r}")
+        raise InvalidSolution(reason, f"{name} is {value!r}, not {claim!r}")

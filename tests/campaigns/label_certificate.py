@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from darrm_opt._version import __version__
-from darrm_opt.accounting.labels import three_cells
+from darrm_opt.accounting.labels import gaussian_argmax
 from darrm_opt.accounting.labels.gaussian_comparison import GRID_RATIO, _increment, last_order
 from darrm_opt.accounting.labels.noisy_bit import bit_values, scaled_orders
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
@@ -30,9 +30,9 @@ def certificate() -> dict[str, Any]:
     """Return the certificate as JSON content."""
     mu = math.sqrt(2) / SIGMA
     orders = scaled_orders(mu)[:ORDERS]
-    covering = three_cells.covering_boxes(SIGMA, orders, TOLERANCE)
+    covering = gaussian_argmax.covering_boxes(SIGMA, orders, TOLERANCE)
     inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering], axis=0)
-    bounds = np.maximum(inside, three_cells._outside(SIGMA, orders))
+    bounds = np.maximum(inside, gaussian_argmax._outside(SIGMA, orders))
     release = PowerDivergence(orders, bounds.copy(), mu * (1 + 1e-15), "certificate")
     unit = release.shift**2
     ratios = [ratio for k in range(140) if last_order(unit, (ratio := 12 * GRID_RATIO**k) * unit, SLACK) <= orders[-1]]
@@ -40,8 +40,8 @@ def certificate() -> dict[str, Any]:
         "made_by": "python -m campaigns.label_certificate",
         "version": __version__,
         "sigma": SIGMA,
-        "least_mean": three_cells.least_mean(SIGMA),
-        "max_sum": three_cells.MAX_SUM,
+        "least_mean": gaussian_argmax.least_mean(SIGMA),
+        "max_sum": gaussian_argmax.MAX_SUM,
         "orders": orders.tolist(),
         "bounds": bounds.tolist(),
         "bit_bounds": {"label": bit_values(mu, orders).tolist(), "single": bit_values(1 / SIGMA, orders).tolist()},

@@ -67,7 +67,11 @@ ACCOUNTS = (
     *("accounting.sampled", "accounting.allocation", "accounting.published_loss", "accounting.propose_test_release"),
     *("accounting.labels.composition", "accounting.labels.power_divergence", "accounting.labels.gaussian_comparison"),
     *("accounting.labels.vote_cost", "accounting.labels.noisy_bit", "accounting.labels.data_dependent"),
-    *("accounting.labels.lattice_cells", "accounting.labels.three_cells", "accounting.labels.sampled_cells"),
+    *(
+        "accounting.labels.discrete_gaussian_argmax",
+        "accounting.labels.gaussian_argmax",
+        "accounting.labels.sampled_argmax",
+    ),
 )
 """All that accounts. Their tests are one folder: which of them execute a mutant's statement is measured."""
 

@@ -32,7 +32,7 @@ from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.mechanisms.table import RuleMechanism
+from darrm_opt.mechanisms.table import TableMechanism
 from darrm_opt.planning import plan
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.problem import partition_cells
@@ -83,14 +83,14 @@ def drawn_law(mechanism: VoteMechanism) -> Law:
     return law
 
 
-def table(K: int, classes: int, seed: int) -> RuleMechanism:
+def table(K: int, classes: int, seed: int) -> TableMechanism:
     """A table that favours the leader, and nothing else."""
     rng = np.random.default_rng(seed)
     problem = Problem(K, NOT_PRIVATE, Privacy(8.0, 0.5), 1, classes=classes)
     cells = partition_cells(problem)
     weights = rng.uniform(0.02, 1, cells.values.size) * np.exp(cells.values / 2)
     sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
-    return RuleMechanism(problem, Table.normalised(partition_cells(problem), weights / sums[cells.owners]))
+    return TableMechanism(problem, Table.normalised(partition_cells(problem), weights / sums[cells.owners]))
 
 
 @dataclass

@@ -46,7 +46,7 @@ LAYERS = (
     {"inversion"},
     {"design"},
     {"record"},
-    {"reprove", "accounting"},
+    {"verification", "accounting"},
     {"tables"},
     {"solving"},
     {"mechanisms"},

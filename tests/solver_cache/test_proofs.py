@@ -9,7 +9,7 @@ import pytest
 
 from darrm_opt import Problem, Solution, solve
 from darrm_opt.record import DesignSpec, digest
-from darrm_opt.reprove import reprove
+from darrm_opt.verification import verify_solution
 from solver_cache import keep, model, open_store, validate, validate_row
 from solver_cache.model import Row
 from solver_cache.validate import Proofs
@@ -35,9 +35,9 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
 
     def counted(solution: Any, spec: DesignSpec) -> Any:
         made.append(spec)
-        return reprove(solution, spec)
+        return verify_solution(solution, spec)
 
-    monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, reprove=counted))
+    monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, verify=counted))
     return made
 
 

@@ -234,10 +234,10 @@ def _numbers(gamma: list[Any]) -> list[Any]:
 def _answer_in(content: dict[str, Any]) -> Question:
     """Return the γ of an answer of `darrm solve`, whose claims must be those of its γ."""
     from darrm_opt.record import DesignSpec
-    from darrm_opt.reprove import read_solution, reprove
+    from darrm_opt.verification import read_solution, verify_solution
 
     claim = read_solution(content)
-    solution = reprove(claim, DesignSpec.of(claim))
+    solution = verify_solution(claim, DesignSpec.of(claim))
     return Question(solution.problem, solution.noise, SOLVED)
 
 
@@ -494,10 +494,10 @@ def is_release_log(file: str) -> bool:
 def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] | None:
     """Return what was proved of a table, of votes that are alike or of groups; None for another mechanism."""
     from darrm_opt.design.report import guarantee
-    from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
+    from darrm_opt.mechanisms.table import CertifiedTable, GroupTableMechanism
     from darrm_opt.tables.record import problem_record
 
-    if not isinstance(mechanism, TableMechanism):
+    if not isinstance(mechanism, CertifiedTable):
         return None
     is_groups = isinstance(mechanism, GroupTableMechanism)
     looked_at = f"{mechanism.certificate.checked:,} {'corners' if is_groups else 'neighbouring vote counts'}"

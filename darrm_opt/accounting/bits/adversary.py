@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.accounting.bits.backward_step import Parts, grid_spacing
+from darrm_opt.accounting.bits.backward_step import BitReleases, grid_spacing
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.arguments import whole_number
 from darrm_opt.noise import Array
@@ -35,7 +35,7 @@ PAIRS_ROUNDING = 1e-9
 """Share of ε subtracted for the rounding of pairs that were found by a search."""
 
 
-def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> float:
+def attained_epsilon(parts: BitReleases, delta: float, *, points: int = POINTS) -> float:
     """Return a lower bound on the ε of every account of the releases.
 
     At every smaller ε some adversary shows more than ``delta``; ``inf`` where an infinite loss is likelier than

@@ -45,7 +45,7 @@ MAX_STEP = 700.0
 _ROUNDING = 16 * ULP
 """Relative charge of one step: two coefficients of three operations each, two products, three sums."""
 
-Parts = Sequence[tuple[BitRegion, int]]
+BitReleases = Sequence[tuple[BitRegion, int]]
 """Releases in the order in which they are made: (region, how many)."""
 
 
@@ -169,7 +169,7 @@ def terminal_values(points: int) -> Array:
     return np.zeros(points)  # V_0(x) = (1 − x)₊ at x ≥ 1
 
 
-def grid_spacing(runs: Parts, points: int) -> float:
+def grid_spacing(runs: BitReleases, points: int) -> float:
     """Return h such that ``points`` cover the ε at which the total is not flat yet."""
     full = sum(count * _largest_shift(region) for region, count in runs)
     if full == 0:
@@ -184,7 +184,7 @@ def grid_spacing(runs: Parts, points: int) -> float:
     return step
 
 
-def _grid_end(runs: Parts, full: float, points: int) -> float:
+def _grid_end(runs: BitReleases, full: float, points: int) -> float:
     """Return an ε up to ``full`` beyond which the total falls by at most `FLAT_TOLERANCE`, or by next to nothing."""
     shift = max(_largest_shift(region) for region, _ in runs)
     leak = sum(count * _infinite_loss(region) for region, count in runs)
@@ -204,7 +204,7 @@ def _grid_end(runs: Parts, full: float, points: int) -> float:
     return min(end, (flat + 2) * step)
 
 
-def _loss_tail_end(runs: Parts, shift: float, chance: float) -> float:
+def _loss_tail_end(runs: BitReleases, shift: float, chance: float) -> float:
     """Return an E that the finite losses exceed with a probability of no more than ``chance``."""
     # Chernoff: in whatever way the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the
     # largest such mean of one pair, so they exceed E with probability e^(−λE) times that product, for every λ > 0.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from darrm_opt.accounting.bits.backward_step import (
-    Parts,
+    BitReleases,
     backward_step,
     chord_weight,
     compile_moves,
@@ -79,7 +79,7 @@ class BitTotal:
         return least_epsilon(self.delta, delta, grid_end)
 
 
-def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
+def compose_bits(parts: BitReleases, *, points: int = POINTS) -> BitTotal:
     """Return the exact cost of single-bit releases made in the given order.
 
     The order matters: a release with many choices is worth more to the adversary after others than before them. Where
@@ -104,7 +104,7 @@ def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
     return _total(values, step, runs)
 
 
-def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
+def compose_bits_any_order(parts: BitReleases, *, points: int = POINTS) -> BitTotal:
     """Return the cost of single-bit releases whose order the adversary chooses too, bit by bit.
 
     An upper bound on `compose_bits` for every order, attained by an adversary who chooses the order adaptively.
@@ -133,7 +133,7 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
     return _total(next(iter(layer.values())), step, runs)
 
 
-def updates_of(parts: Parts) -> float:
+def updates_of(parts: BitReleases) -> float:
     """Return the updates of one grid point for releases in any order, of every state by every vertex; inf for too many.
 
     >>> from darrm_opt.accounting.bits.region import privacy_region
@@ -147,7 +147,7 @@ def updates_of(parts: Parts) -> float:
         return math.inf
 
 
-def _check_runs(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], int]:
+def _check_runs(parts: BitReleases, points: int) -> tuple[list[tuple[BitRegion, int]], int]:
     check_arithmetic()
     runs = []
     for region, count in parts:
@@ -166,6 +166,6 @@ def _check_work(work: float) -> None:
         )
 
 
-def _total(values: Array, step: float, runs: Parts) -> BitTotal:
+def _total(values: Array, step: float, runs: BitReleases) -> BitTotal:
     values.setflags(write=False)
     return BitTotal(step, values, all(region.guaranteed for region, _ in runs))

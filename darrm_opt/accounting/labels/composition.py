@@ -42,7 +42,7 @@ TABLE_ORDERS.setflags(write=False)
 Laws = Sequence[ArrayLike] | Array
 """Probabilities of outcomes, one row for each law."""
 
-Parts = Sequence[tuple[PowerDivergence, int]]
+DivergenceReleases = Sequence[tuple[PowerDivergence, int]]
 """Releases of several kinds: a bound for one of them, and how many there are at most."""
 
 
@@ -64,7 +64,7 @@ class EpsilonBound:
         object.__setattr__(self, "epsilon", float(upper_bound(self.epsilon)))
 
 
-def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
+def composed_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
     """Return the least ε at ``delta`` that either account proves for releases in any adaptive order.
 
     Args:
@@ -81,7 +81,7 @@ def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     return min(compared_epsilon(parts, delta), renyi_epsilon(parts, delta), key=lambda account: account.epsilon)
 
 
-def renyi_epsilon(parts: Parts, delta: float) -> EpsilonBound:
+def renyi_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the sum of Rényi divergences and the tight conversion."""
     kinds = _nonempty(parts)
     with np.errstate(over="ignore"):
@@ -91,7 +91,7 @@ def renyi_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     return EpsilonBound(epsilon, "Rényi divergences of what is released")
 
 
-def compared_epsilon(parts: Parts, delta: float) -> EpsilonBound:
+def compared_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the Gaussian comparison; inf where it has none."""
     kinds, delta = _nonempty(parts), positive_delta(delta)
     if not kinds:
@@ -187,7 +187,7 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     return table_divergence(np.minimum(p, 1.0), q)
 
 
-def _nonempty(parts: Parts) -> list[tuple[PowerDivergence, int]]:
+def _nonempty(parts: DivergenceReleases) -> list[tuple[PowerDivergence, int]]:
     return [
         (bound, count)
         for bound, count in parts

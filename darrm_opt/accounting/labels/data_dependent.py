@@ -7,9 +7,9 @@ votes: it is not for publication.** What may be published with it is in `darrm_o
 
 A moved voter shrinks the leader's margin over each other class by at most 2, so the bound at ``moved`` is that of
 margins that are 2·moved smaller. Given M, the largest noisy count of the classes that a vote does not move between, the
-label has three cells (`lattice_cells`); H_a is jointly convex, so that of the label is at most its mean over M. The
-tables here are *envelopes* of the three cells: they fall with the margin and with the leader's distance from M, so that
-worse margins can only raise the mean. Proofs: docs/proofs.md, "An ε that the votes earn".
+label has three cells (`discrete_gaussian_argmax`); H_a is jointly convex, so that of the label is at most its mean over
+M. The tables here are *envelopes* of the three cells: they fall with the margin and with the leader's distance from M,
+so that worse margins can only raise the mean. Proofs: docs/proofs.md, "An ε that the votes earn".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.bounds import log_power_sum, upper_bound
-from darrm_opt.accounting.labels.lattice_cells import (
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import (
     MASS_ERROR,
     PERIODS,
     LatticeNoise,
@@ -46,7 +46,7 @@ MAX_SUM = 12.0
 """Sum of the distances of two classes from M [σ] above which M hardly matters: another class wins below 1e-16."""
 
 END = 30.0
-"""Noise is summed to this many standard deviations: tables reach further into the tails than `lattice_cells`."""
+"""Standard deviations to which noise is summed: tables reach further than `discrete_gaussian_argmax`."""
 
 MIN_SIGMA, MAX_SIGMA = 1.0, 120.0
 """Range of σ [votes] with tables of their own; beyond, a label is charged what it costs for any votes."""

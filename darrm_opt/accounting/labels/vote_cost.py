@@ -35,10 +35,14 @@ import numpy as np
 from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
-from darrm_opt.accounting.labels.lattice_cells import lattice_bit_divergence, lattice_counts, lattice_label_divergence
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import (
+    lattice_bit_divergence,
+    lattice_counts,
+    lattice_label_divergence,
+)
+from darrm_opt.accounting.labels.gaussian_argmax import label_divergence
 from darrm_opt.accounting.labels.noisy_bit import bit_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_counts
-from darrm_opt.accounting.labels.three_cells import label_divergence
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput

@@ -24,8 +24,8 @@ from darrm_opt import Privacy, verify
 from darrm_opt.plurality import solve_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.record import problem_from_record
-from darrm_opt.reprove import reprove
 from darrm_opt.tables.record import TableSpec
+from darrm_opt.verification import verify_solution
 from solver_cache import keep, model, open_store, validate
 from solver_cache.validate import Proofs
 
@@ -84,10 +84,10 @@ def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], mo
     def counted(*arguments: Any) -> Any:
         nonlocal proofs
         proofs += 1
-        return reprove(*arguments)
+        return verify_solution(*arguments)
 
     monkeypatch.setattr(validate, "PROOFS", Proofs())
-    monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, reprove=counted))
+    monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, verify=counted))
     other = {
         **SMALL,
         "m": None,

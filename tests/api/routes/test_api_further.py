@@ -23,7 +23,7 @@ from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.answers.running_time import (
     constraint_count,
-    estimate_cost,
+    estimate_running_time,
 )
 from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.design.privacy_profile import privacy_profile
@@ -475,7 +475,7 @@ def test_constraints_are_counted_in_closed_form(K: int, affected: int, Delta: fl
 
 def test_more_of_anything_is_expected_to_take_longer() -> None:
     def seconds(K: int = 35, Delta: float = 1e-5, objective: str = "rectangular", method: str = "auto") -> float:
-        return estimate_cost(DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
+        return estimate_running_time(DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
 
     assert seconds(11) < seconds(35) < seconds(101) < seconds(1001) < seconds(5001)
     assert seconds(501, Delta=0) < seconds(501, Delta=1e-2)

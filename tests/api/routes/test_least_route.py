@@ -96,12 +96,12 @@ def found() -> dict[str, Any]:
 
 def test_a_stored_result_is_proved_again(found: dict[str, Any]) -> None:
     task = AnswerTask.from_json(AnswerTask("least", QUESTION.argument(), 1.0, ASKED).text)
-    recheck = QUESTIONS["least"].of(task.argument).recheck
-    recheck(found)
+    verify_stored = QUESTIONS["least"].of(task.argument).verify_stored
+    verify_stored(found)
     worse = json.loads(json.dumps(found))
     worse["design"]["gamma"] = [1.0] * 8
     with pytest.raises(NotPrivate):
-        recheck(worse)
+        verify_stored(worse)
 
 
 LIES: dict[str, tuple[Any, type[Exception], str]] = {

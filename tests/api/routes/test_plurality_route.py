@@ -12,10 +12,10 @@ from support.patient import patient
 
 from api.app import create_app
 from api.tasks.answers import KINDS
-from api.tasks.task import recheck_result
+from api.tasks.task import verify_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.accounting import Sampling
-from darrm_opt.answers.library_types import table_plan_of
+from darrm_opt.answers.decode import table_plan_of
 from darrm_opt.answers.tables import verified_table, verify_table_answer
 from darrm_opt.answers.verification import verify_options
 from darrm_opt.errors import VerificationFailed
@@ -149,7 +149,7 @@ def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> Non
     with pytest.raises(VerificationFailed, match="500 answers of this mechanism"):
         verify_options({**told, "sampling": None}, problem, 500)
     argument = {"problem": problem_record(problem), "queries": 500, **SAMPLED, "sampling": "without-replacement"}
-    assert recheck_result((KINDS["plurality/options"].recheck, argument, told), lambda _: None) == ""
+    assert verify_result((KINDS["plurality/options"].verify, argument, told), lambda _: None) == ""
 
 
 def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
@@ -192,7 +192,7 @@ def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
     """What a job has stored, or an older service says, under names that are no longer in use."""
     told = client.post("/v1/plurality", json=ASKED).json()
     old = {"ways": told.pop("utilities"), **told}
-    assert "lacks utilities" in recheck_result((KINDS["plurality"].recheck, ASKED, old), lambda _: None)
+    assert "lacks utilities" in verify_result((KINDS["plurality"].verify, ASKED, old), lambda _: None)
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     old = {"ways": told.pop("options"), **told}
     with pytest.raises(VerificationFailed, match="lacks options"):

@@ -220,7 +220,7 @@ def test_a_result_that_was_tampered_with_is_computed_again(
     assert as_new(by_jobs.get(f"/v1/jobs/{id}/result").json()) == as_new(right)
 
 
-# --------------------------------------------------------------------------------------------------- lanes and turns
+# --------------------------------------------------------------------------------------------------- queues and turns
 
 
 def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,8 +253,8 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
         resources = client.app.state.service.resources  # type: ignore[attr-defined]
         stopped = {name: resources.pools[name].killed for name in ("compute", "quick")}
         with monkeypatch.context() as meanwhile:
-            for lane in resources.lanes:
-                meanwhile.setattr(lane, "processor_limit", 0.2)  # the libraries are loaded
+            for queue in resources.queues:
+                meanwhile.setattr(queue, "processor_limit", 0.2)  # the libraries are loaded
             jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
         assert [job.status_code for job in jobs] == [202, 202, 202]
         for name, number in stopped.items():  # the first alone was tried there

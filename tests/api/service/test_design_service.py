@@ -474,7 +474,7 @@ def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
 # ------------------------------------------------------------------------------------------------ the time limit
 
 
-@pytest.mark.parametrize("short_seconds", [0.0, 1.0])  # with 1 s it would be designed on a lane
+@pytest.mark.parametrize("short_seconds", [0.0, 1.0])  # with 1 s it would be designed on a queue
 def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str, short_seconds: float) -> None:
     async def test() -> None:
         async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
@@ -597,8 +597,8 @@ def test_a_lane_with_much_to_do_leaves_designs_to_jobs(url: str) -> None:
     async def test() -> None:
         async with service(settings(url, short_seconds=1.0)) as opened:
             with ExitStack() as stack:
-                for lane in opened.resources.lanes:
-                    stack.enter_context(lane.expecting(60.0))
+                for queue in opened.resources.queues:
+                    stack.enter_context(queue.expecting(60.0))
                 assert not isinstance(await opened.design(ASKED), Pending)
             assert sum(opened.jobs.counts().values()) == 1
 

@@ -18,7 +18,7 @@ from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, estimated_shift
-from darrm_opt.accounting.labels import lattice_cells
+from darrm_opt.accounting.labels import discrete_gaussian_argmax
 from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
 from darrm_opt.accounting.labels.data_dependent import LogTails
 from darrm_opt.accounting.labels.noisy_bit import values_on_grid
@@ -66,10 +66,13 @@ def test_a_loss_whose_quotient_overflows_is_finite_and_too_far_for_the_adaptive_
 def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() -> None:
     orders = np.linspace(1.5, 4, 6)
     p, q = np.array([[0.5, 0.3, 0.2], [0.6, 0.2, 0.2]]), np.array([[0.4, 0.35, 0.25], [0.3, 0.4, 0.3]])
-    assert np.all(lattice_cells._largest(p, q, orders) > 0)
+    assert np.all(discrete_gaussian_argmax._largest(p, q, orders) > 0)
     p[1] = math.nan
     bits = np.array([[0.25, 0.75], [0.5, 0.5], [math.nan, 0.5], [0.75, 0.25]])
-    for lost in (lattice_cells._largest(p, q, orders), values_on_grid(bits, bits[:, ::-1], 0.0, 0.1, orders)):
+    for lost in (
+        discrete_gaussian_argmax._largest(p, q, orders),
+        values_on_grid(bits, bits[:, ::-1], 0.0, 0.1, orders),
+    ):
         bound = partial(PowerDivergence, orders, lost, math.inf, "lost")
         assert np.all(bound().at(orders) == math.inf)
         assert 0 < (estimated_shift([(ReleaseGuarantee(divergence=bound), 2)]) or 0.0) < math.inf

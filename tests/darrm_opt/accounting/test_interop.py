@@ -32,7 +32,7 @@ from darrm_opt.accounting.interop import (
     rdp_accountant,
     renyi_divergences,
 )
-from darrm_opt.accounting.labels.sampled_cells import counts_of_any_votes
+from darrm_opt.accounting.labels.sampled_argmax import counts_of_any_votes
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable

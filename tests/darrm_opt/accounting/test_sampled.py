@@ -22,8 +22,8 @@ from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled
 from darrm_opt.accounting.accounts import SEARCHED, Accountable
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
-from darrm_opt.accounting.labels import sampled_cells as sampled_cells_module
-from darrm_opt.accounting.labels.sampled_cells import sampled_cells, sampled_counts
+from darrm_opt.accounting.labels import sampled_argmax
+from darrm_opt.accounting.labels.sampled_argmax import sampled_counts, sampled_label_laws
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.sampled import SLACK_SHARE, direction_pld, log_moments, logarithms
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
@@ -326,7 +326,7 @@ def test_more_voters_draw_for_themselves_than_doubles_hold_binomial_coefficients
 
 
 def test_three_different_votes_show_more_than_two() -> None:
-    *two, three = sampled_cells(1.0, 3, "replace-one") or [LawTriples(*np.zeros((3, 1, 2)))]
+    *two, three = sampled_label_laws(1.0, 3, "replace-one") or [LawTriples(*np.zeros((3, 1, 2)))]
     order = np.array([2.0])
 
     def largest(family: LawTriples) -> float:
@@ -364,8 +364,8 @@ def test_leads_that_are_joined_show_no_less_than_each(sigma: float) -> None:
     off, on = (np.exp(-((d - mean) ** 2) / (4 * sigma * sigma)) for mean in (0, 6))
     off, on = off / off.sum(), on / off.sum()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sampled_cells_module, "ATOMS", 301)
-        few = sampled_cells_module._joined_atoms(off, on, 3 / (sigma * sigma))
+        patched.setattr(sampled_argmax, "ATOMS", 301)
+        few = sampled_argmax._joined_atoms(off, on, 3 / (sigma * sigma))
     assert few[0].size == 301
     assert [law.sum() for law in few] == pytest.approx([off.sum(), on.sum()], rel=1e-12)
     losses = np.linspace(-1, 1, 41)
@@ -436,7 +436,7 @@ def test_each_voter_of_a_sample_moves_its_votes() -> None:
 
 
 def test_the_largest_divergence_can_lie_far_out() -> None:
-    (triples, *_) = sampled_cells(0.8, 2, "add-remove") or [LawTriples(*np.zeros((2, 1, 2)))]
+    (triples, *_) = sampled_label_laws(0.8, 2, "add-remove") or [LawTriples(*np.zeros((2, 1, 2)))]
     reverse, direct = triples.pairs(1e-3)
     del reverse
     order = np.array([40.0])
@@ -474,7 +474,7 @@ def test_ties_by_class_order_cost_more_than_ties_at_random() -> None:
 def test_laws_of_any_votes_cover_those_of_each_vote_count(classes: int, neighbours: Any) -> None:
     mechanism = NoisyMaximum(6, classes, 0.9)
     sampling = Sampling(1000, 20, neighbours=neighbours)
-    cells = sampled_cells(0.9, classes, neighbours)
+    cells = sampled_label_laws(0.9, classes, neighbours)
     assert cells is not None
     knots = np.array([-0.5, 0.0, 0.01, 0.3, 1.0])
     listed = VoteMechanism.sampled_laws(mechanism, sampling)

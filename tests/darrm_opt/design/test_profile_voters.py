@@ -29,7 +29,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import TargetProfile
 from darrm_opt.record import DesignSpec, problem_from_record, problem_record, solution_from_record, solution_record
-from darrm_opt.reprove import reprove
+from darrm_opt.verification import verify_solution
 from darrm_opt.voters import PrivacyProfile
 
 TWO = [(0.0, 0.0597853), (0.3, 0.00147645)]
@@ -233,7 +233,7 @@ def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: in
     assert breaks or len(targets) == 1
     record = json.loads(json.dumps(solution_record(found)))
     assert solution_from_record(record) == found
-    assert reprove(found, DesignSpec.of(found)) == found
+    assert verify_solution(found, DesignSpec.of(found)) == found
     if len(targets) > 1:
         assert record["problem"]["targets"] == [list(target) for target in targets]
         assert DesignSpec(asked).key != DesignSpec(Problem(K, voter, Privacy(*targets[0]), affected)).key
@@ -308,7 +308,7 @@ def test_a_problem_and_its_solution_are_read_back() -> None:
     with pytest.raises(ValueError, match="points of which the last is epsilon and Delta"):
         problem_from_record({**record, "Delta": 0.1})
     solution = solve(problem)
-    again = reprove(solution_from_record(solution_record(solution)), DesignSpec(problem))
+    again = verify_solution(solution_from_record(solution_record(solution)), DesignSpec(problem))
     assert (again.gamma == solution.gamma).all()
     one_point = Problem(5, Privacy(0.3), Privacy(0.25), 3)
     assert DesignSpec(problem).key != DesignSpec(one_point).key

@@ -14,7 +14,7 @@ from support.darrm_runner import run
 
 from darrm_opt import NotPrivate, Privacy, PrivateVote, Problem, Solution, solve
 from darrm_opt.accounting import PrivacyBudget
-from darrm_opt.reprove import ReproofFailed
+from darrm_opt.verification import InvalidSolution
 
 SOLUTION = solve(Problem.from_allowance(K=4, m=1, epsilon=1))
 
@@ -51,9 +51,9 @@ def test_what_is_saved_is_loaded_bit_for_bit_and_proved(tmp_path: Path) -> None:
     ("change", "error"),
     [
         ({"gamma": [1.0] * 5}, NotPrivate),
-        ({"utility": 0.9}, ReproofFailed),
-        ({"format": 99}, ReproofFailed),
-        (None, ReproofFailed),
+        ({"utility": 0.9}, InvalidSolution),
+        ({"format": 99}, InvalidSolution),
+        (None, InvalidSolution),
     ],
 )
 def test_a_file_is_not_believed(change: dict[str, object] | None, error: type[Exception], tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from darrm_opt.learning.release_plan import SampledVoters  # noqa: E402
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction  # noqa: E402
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum  # noqa: E402
 from darrm_opt.mechanisms.plain_vote import PlainVote  # noqa: E402
-from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism  # noqa: E402
+from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism  # noqa: E402
 from darrm_opt.privacy_curves import dp_sgd  # noqa: E402
 from darrm_opt.problem import VoterGroup  # noqa: E402
 from darrm_opt.randomness import SeededRandomnessForTestsOnly, SystemRandomness  # noqa: E402
@@ -692,7 +692,7 @@ def test_digits_of_ten_classes_are_recognised() -> None:
         DecisionTreeClassifier(), n_voters=8, epsilon=6.0, delta=1e-5, queries=1, prior="beta(6,2)", random_state=0
     )
     model.fit(X[:1500], y[:1500])
-    assert isinstance(model.plan_.mechanism, RuleMechanism)
+    assert isinstance(model.plan_.mechanism, TableMechanism)
     with pytest.raises(BudgetSpent):
         model.predict(X[1500:1502])
     assert model.predict(X[1500:1501])[0] in range(10)

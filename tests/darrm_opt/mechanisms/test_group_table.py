@@ -17,7 +17,7 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.mechanisms.table import GroupTableMechanism, RuleMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.noise import Array
 from darrm_opt.problem import NOT_PRIVATE, Problem, as_group
 from darrm_opt.randomness import RandomSource
@@ -178,7 +178,7 @@ def test_draws_have_exactly_the_chances_of_the_table() -> None:
 def test_the_accounts_of_one_kind_of_voters_are_not_taken_for_the_other() -> None:
     mechanism = mechanism_of(CASES[0], fresh=False)
     with refused("table"):
-        RuleMechanism(mechanism.problem, mechanism.table)
+        TableMechanism(mechanism.problem, mechanism.table)
     alike = Problem(4, NOT_PRIVATE, mechanism.problem.target, 1, classes=2)
     with refused("table"):
         GroupTableMechanism(alike, Table(partition_cells(alike), [0.0] * len(partition_cells(alike).owners)))

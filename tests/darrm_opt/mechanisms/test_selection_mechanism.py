@@ -23,7 +23,7 @@ from darrm_opt.plurality import (
     ABSTENTION,
     Dirichlet,
     PluralityObjective,
-    RuleMechanism,
+    TableMechanism,
     VoteMechanism,
     mechanism_class,
     mechanism_from_record,
@@ -91,7 +91,7 @@ def test_classes_of_a_table_follow_it_at_a_stated_power() -> None:
     problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
     rule = solve_table(problem, PluralityObjective(Dirichlet(1.0), price=2.0)).table
     for counts in ((4, 2, 1), (0, 1, 6)):
-        audit(RuleMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])
+        audit(TableMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])
 
 
 @pytest.mark.slow

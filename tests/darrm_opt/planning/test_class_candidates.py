@@ -26,7 +26,7 @@ from darrm_opt.noise import Array
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.question import VoteLaw
 from darrm_opt.planning.table_baselines import tables
-from darrm_opt.plurality import PastVotes, PluralityObjective, RuleMechanism, parse_prior
+from darrm_opt.plurality import PastVotes, PluralityObjective, TableMechanism, parse_prior
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.priors import PluralityPrior, sample_counts
 from darrm_opt.tables.problem import partition_cells
@@ -127,7 +127,7 @@ def test_shares_of_a_table_by_enumeration() -> None:
     law = favoured_law(K, CLASSES, CHANCES)
     strict = {counts: mass for counts, mass in law.items() if counts.count(max(counts)) == 1}
     for option in fitting(small(2.0, 2.0)).values():
-        if not isinstance(option.mechanism, RuleMechanism):
+        if not isinstance(option.mechanism, TableMechanism):
             continue
         rule, right, silent = option.mechanism.table, 0.0, 0.0
         for counts, mass in strict.items():
@@ -189,7 +189,7 @@ def test_the_total_of_options_without_a_table_by_the_accountant_called_again() -
 def test_the_total_of_tables_over_all_neighbours() -> None:
     composed = 0
     for option in fitting(small(2.0, 2.0)).values():
-        if not isinstance(option.mechanism, RuleMechanism):
+        if not isinstance(option.mechanism, TableMechanism):
             continue
         target = option.mechanism.problem.target
         each = (option.parameters["epsilon"], option.parameters["delta"])
@@ -340,7 +340,7 @@ def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
     for option in fitting(pure).values():
         assert option.mechanism.epsilon(3, 0.0) == pytest.approx(option.spent.epsilon, rel=1e-10)
         assert option.spent.epsilon <= 1.5
-        if isinstance(option.mechanism, RuleMechanism):
+        if isinstance(option.mechanism, TableMechanism):
             assert 3 * option.parameters["epsilon"] <= 1.5
             assert option.parameters["delta"] == 0
 

@@ -21,7 +21,7 @@ from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-from darrm_opt.plurality import ABSTENTION, RuleMechanism, Table, count_votes, solve_table
+from darrm_opt.plurality import ABSTENTION, Table, TableMechanism, count_votes, solve_table
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
@@ -56,7 +56,7 @@ def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bo
     problem = Problem(3, NOT_PRIVATE, Privacy(20.0, 0.9), 1, classes=3, abstention=abstention)
     cells = partition_cells(problem)
     values = np.floor(rng.uniform(0.05, 0.25, cells.values.size) * 64) / 64  # multiples of 1/64: few numbers to try
-    mechanism = RuleMechanism(problem, Table(partition_cells(problem), values))
+    mechanism = TableMechanism(problem, Table(partition_cells(problem), values))
     for counts in [(3, 0, 0), (0, 2, 1), (1, 1, 1), (1, 0, 2)]:
         many = mechanism.table.denominator
         seen = Counter(mechanism.draw(counts, Fixed(number)) for number in range(many))
@@ -66,7 +66,7 @@ def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bo
 
 
 def test_one_number_is_drawn_whatever_the_votes() -> None:
-    mechanism = RuleMechanism(PROBLEM, SOLUTION.table)
+    mechanism = TableMechanism(PROBLEM, SOLUTION.table)
     asked = set()
     for counts in [(7, 0, 0), (3, 2, 2), (0, 3, 4)]:
         fixed = Fixed(0)
@@ -77,7 +77,7 @@ def test_one_number_is_drawn_whatever_the_votes() -> None:
 
 def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
     problem = Problem(5, NOT_PRIVATE, Privacy(0.5, 1e-3), 1, classes=3)
-    mechanism = RuleMechanism(problem, solve_table(problem).table)
+    mechanism = TableMechanism(problem, solve_table(problem).table)
     worst = mechanism.certificate.worst
     assert isinstance(worst, Edge)
     bits = SeededRandomnessForTestsOnly(2)
@@ -130,7 +130,7 @@ def test_a_problem_keeps_the_target_of_many_releases(total: Privacy) -> None:
 
 def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
-    log = ReleaseLog.create(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.table), budget=total)
+    log = ReleaseLog.create(tmp_path / "log", TableMechanism(PROBLEM, SOLUTION.table), budget=total)
     assert log.limit >= PrivacyBudget(total).affordable(PROBLEM.target) >= 4
     assert (log.account, log.budget) == ("laws", total)
     noisy = NoisyMaximum(7, 3, 20.0)
@@ -272,7 +272,7 @@ def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
 def test_a_record_of_a_table_is_proved_like_any_other() -> None:
     values = np.zeros(SOLUTION.table.values.size)
     values[partition_cells(PROBLEM).starts[partition_cells(PROBLEM).strict]] = 1.0
-    record = {**RuleMechanism(PROBLEM, SOLUTION.table).record(), "values": values.tolist()}
+    record = {**TableMechanism(PROBLEM, SOLUTION.table).record(), "values": values.tolist()}
     with pytest.raises(NotPrivate):
         mechanism_from_record(json.loads(json.dumps(record)))
 

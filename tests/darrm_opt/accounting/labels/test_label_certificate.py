@@ -12,7 +12,7 @@ import pytest
 from support.cases import for_each
 from support.paths import DATA
 
-from darrm_opt.accounting.labels.three_cells import label_divergence
+from darrm_opt.accounting.labels.gaussian_argmax import label_divergence
 
 flint = pytest.importorskip("flint")
 arb, acb = flint.arb, flint.acb

@@ -30,14 +30,14 @@ from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.labels import (
     VoteReleases,
     composed_epsilon,
+    gaussian_argmax,
     noisy_bit,
     table_divergence,
-    three_cells,
     vote_cost,
 )
 from darrm_opt.accounting.labels import composition as labels_composition
+from darrm_opt.accounting.labels import discrete_gaussian_argmax as lattice
 from darrm_opt.accounting.labels import gaussian_comparison as comparison
-from darrm_opt.accounting.labels import lattice_cells as lattice
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, loss_gradients, loss_term
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check
@@ -143,10 +143,10 @@ def test_cell_probabilities_are_those_of_ball_arithmetic() -> None:
     flint.ctx.prec = 128
     points = [(0.0, 0.0), (1.0, 1.0), (0.0, 1.0), (-1.5, 7.0), (7.0, -1.5), *RNG.uniform(-1.5, 4, (25, 2)).tolist()]
     for alpha, beta in points:
-        found = three_cells.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
+        found = gaussian_argmax.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
         for value, true, relative in zip(found, ball_cells(flint, alpha, beta), (0, 0, 1), strict=True):
             error = float(abs(flint.arb(float(value)) - true).upper())
-            assert error <= (noisy_bit.TAIL_ERROR / 4 * value if relative else three_cells.CELL_ERROR / 8)
+            assert error <= (noisy_bit.TAIL_ERROR / 4 * value if relative else gaussian_argmax.CELL_ERROR / 8)
 
 
 def ball_divergence(flint: Any, p: list[Any], q: list[Any], order: float) -> Any:
@@ -159,10 +159,10 @@ def test_boxes_cover_the_triangle_and_their_bounds_hold_in_ball_arithmetic(sigma
     flint = pytest.importorskip("flint")
     flint.ctx.prec = 128
     orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 7, 15]]
-    boxes = three_cells.covering_boxes(sigma, orders)
-    least = three_cells.least_mean(sigma)
-    for alpha, beta in RNG.uniform(least, three_cells.MAX_SUM - least, (200, 2)):
-        if alpha + beta > three_cells.MAX_SUM:
+    boxes = gaussian_argmax.covering_boxes(sigma, orders)
+    least = gaussian_argmax.least_mean(sigma)
+    for alpha, beta in RNG.uniform(least, gaussian_argmax.MAX_SUM - least, (200, 2)):
+        if alpha + beta > gaussian_argmax.MAX_SUM:
             continue
         at = [
             (each, int(n))
@@ -173,8 +173,8 @@ def test_boxes_cover_the_triangle_and_their_bounds_hold_in_ball_arithmetic(sigma
             )
         ]
         assert at  # covered
-        p = three_cells.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
-        q = three_cells.cell_probabilities(np.array([alpha - 1 / sigma]), np.array([beta + 1 / sigma]))[0]
+        p = gaussian_argmax.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
+        q = gaussian_argmax.cell_probabilities(np.array([alpha - 1 / sigma]), np.array([beta + 1 / sigma]))[0]
         for each, n in at:
             for order, bound in zip(orders, each.bounds[n], strict=True):
                 assert divergence(p, q, order) <= bound * (1 + 1e-7)
@@ -203,7 +203,7 @@ def test_the_one_step_inequality_in_ball_arithmetic() -> None:
 
     slack = 1e-13
     for sigma in (5.0, 40.0):
-        release = three_cells.label_divergence(sigma)
+        release = gaussian_argmax.label_divergence(sigma)
         unit = release.shift**2
         for many in (3.0, 12.0, 60.0, 400.0):
             s = many * unit
@@ -224,10 +224,10 @@ def test_the_one_step_inequality_in_ball_arithmetic() -> None:
 def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float) -> None:
     h, mu = 1 / sigma, math.sqrt(2) / sigma
     alpha, beta = np.concatenate([RNG.uniform(-1, 3, (4000, 2)), RNG.normal(0, 4, (2000, 2))]).T
-    p, q = three_cells.cell_probabilities(alpha, beta), three_cells.cell_probabilities(alpha - h, beta + h)
+    p, q = gaussian_argmax.cell_probabilities(alpha, beta), gaussian_argmax.cell_probabilities(alpha - h, beta + h)
     fine = np.all(np.minimum(p, q) > 1e-9, axis=1)
     p, q = p[fine], q[fine]
-    release = three_cells.label_divergence(sigma)
+    release = gaussian_argmax.label_divergence(sigma)
     for scaled in (0.0, 0.03, 0.31, 0.77, 1.0, 1.64, 2.2, 2.93):
         order = 0.5 + scaled / mu
         if abs(order - 1) < 1e-2:
@@ -242,20 +242,20 @@ def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float)
 
 @pytest.mark.parametrize("sigma", [1.0, 6.0, 100.0])
 def test_no_pair_outside_of_the_triangle_is_above_its_bound(sigma: float) -> None:
-    h, least = 1 / sigma, three_cells.least_mean(sigma)
+    h, least = 1 / sigma, gaussian_argmax.least_mean(sigma)
     orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 6, 12, 20]]
-    bounds = three_cells._outside(sigma, orders)
+    bounds = gaussian_argmax._outside(sigma, orders)
     alpha, beta = RNG.uniform(-3, 6, (4000, 2)).T
-    outside = (np.minimum(alpha, beta) <= least) | (alpha + beta >= three_cells.MAX_SUM)
-    p = three_cells.cell_probabilities(alpha[outside], beta[outside])
-    q = three_cells.cell_probabilities(alpha[outside] - h, beta[outside] + h)
+    outside = (np.minimum(alpha, beta) <= least) | (alpha + beta >= gaussian_argmax.MAX_SUM)
+    p = gaussian_argmax.cell_probabilities(alpha[outside], beta[outside])
+    q = gaussian_argmax.cell_probabilities(alpha[outside] - h, beta[outside] + h)
     fine = np.all(np.minimum(p, q) > 1e-9, axis=1)
     for order, bound in zip(orders, bounds, strict=True):
         assert np.max(divergence(p[fine], q[fine], order)) <= bound * (1 + 1e-7)
 
 
 def test_increments_suffice_at_every_order() -> None:
-    release = three_cells.label_divergence(7.0)
+    release = gaussian_argmax.label_divergence(7.0)
     unit, slack = release.shift**2, 1e-12
     for many in (8.0, 30.0, 200.0):
         s = many * unit
@@ -275,8 +275,8 @@ def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
         for cell in range(3):
 
             def loss(da: float, db: float, h: float = h, cell: int = cell) -> Array:
-                p = three_cells.cell_probabilities(alpha + da, beta + db)
-                q = three_cells.cell_probabilities(alpha + da - h, beta + db + h)
+                p = gaussian_argmax.cell_probabilities(alpha + da, beta + db)
+                q = gaussian_argmax.cell_probabilities(alpha + da - h, beta + db + h)
                 return np.log(q[:, cell] / p[:, cell])
 
             assert np.all(loss(0.1, 0.0) - loss(0, 0) > -1e-9)
@@ -399,8 +399,8 @@ def test_never_below_the_recursion_over_the_whole_family() -> None:
     h = 1 / sigma
     alpha, beta = (each.ravel() for each in np.meshgrid(np.arange(-0.5, 3.1, 0.4), np.arange(-0.5, 3.1, 0.4)))
     near = (np.abs(alpha - beta) < 2) & (alpha + beta < 5)
-    p = three_cells.cell_probabilities(alpha[near], beta[near])
-    q = three_cells.cell_probabilities(alpha[near] - h, beta[near] + h)
+    p = gaussian_argmax.cell_probabilities(alpha[near], beta[near])
+    q = gaussian_argmax.cell_probabilities(alpha[near] - h, beta[near] + h)
     label = [*zip(p, q, strict=True), *zip(q, p, strict=True)]
     check = check_pairs(9, 2, 2 * sigma, 7)
     cost = vote_cost([VoteReleases("label", sigma, labels), VoteReleases("check", 2 * sigma, checks)], 1e-4)
@@ -504,7 +504,7 @@ def test_laws_of_labels_with_ties_are_those_of_the_rule() -> None:
 def test_the_largest_member_on_the_lattice_is_that_of_all_evaluated_one_by_one(sigma: float) -> None:
     """What a quick formula leaves out is never the largest: the same as without it, but for roundings."""
     bound = lattice.lattice_label_divergence(sigma)
-    first, last = math.ceil(three_cells.MIN_MEAN * sigma), math.ceil(three_cells.MAX_SUM * sigma)
+    first, last = math.ceil(gaussian_argmax.MIN_MEAN * sigma), math.ceil(gaussian_argmax.MAX_SUM * sigma)
     i, j = (grid.ravel() for grid in np.indices((last - 2 * first + 1,) * 2) + first)
     i, j = i[i + j <= last], j[i + j <= last]
     noise = lattice.LatticeNoise(sigma, 0.0)
@@ -520,7 +520,7 @@ def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
     orders = np.array([0.5, 2.0])
     for sigma in (2.0, 3.0):
         assert np.all(
-            lattice.lattice_label_divergence(sigma).at(orders) > three_cells.label_divergence(sigma).at(orders)
+            lattice.lattice_label_divergence(sigma).at(orders) > gaussian_argmax.label_divergence(sigma).at(orders)
         )
         bit = lattice.lattice_bit_divergence(sigma, 1, (0.0,))
         k = np.arange(-60, 61)
@@ -590,7 +590,7 @@ def test_second_derivatives_of_laws_at_real_means_are_sums_over_the_rule() -> No
 def test_curvature_of_boxes_bounds_second_differences(order: float) -> None:
     """−∂²H_a along both coordinates, at points of boxes that are not their centres; Gaussian and lattice noise."""
     step, orders = 0.02, np.array([order])
-    for sigma, family in ((30.0, three_cells.gaussian_cells(30.0)), (130.0, lattice.coarse_cells(130.0))):
+    for sigma, family in ((30.0, gaussian_argmax.gaussian_cells(30.0)), (130.0, lattice.coarse_cells(130.0))):
 
         def at(alpha: Array, beta: Array, h: float = 1 / sigma, family: Any = family) -> Array:
             """Return H_a of each way of breaking ties."""
@@ -599,7 +599,7 @@ def test_curvature_of_boxes_bounds_second_differences(order: float) -> None:
 
         for side in (0.4, 0.05):
             i, j = RNG.integers(0, int(3 / side), (2, 40))
-            values, bounds = three_cells._boxes(i, j, side, 1 / sigma, orders, family)
+            values, bounds = gaussian_argmax._boxes(i, j, side, 1 / sigma, orders, family)
             bend = (bounds - values)[:, 0] * 8 / side**2  # of both coordinates
             alpha, beta = (family.least + side * (index + RNG.uniform(0.05, 0.95, 40)) for index in (i, j))
             here = at(alpha, beta)
@@ -674,7 +674,7 @@ def test_given_a_cell_noise_varies_by_little_more_and_counts_rise_together() -> 
                     variances = [law.sum(axis=1) @ (k - u) ** 2, law.sum(axis=0) @ (k - v) ** 2]
                     most = max(most, *(each - scale**2 for each in variances))
                     assert (k - u) @ law @ (k - v) >= -1e-9
-    assert most <= three_cells.LATTICE_VARIANCE
+    assert most <= gaussian_argmax.LATTICE_VARIANCE
 
 
 @pytest.mark.parametrize("sigma", [134.6])
@@ -724,7 +724,7 @@ def test_wide_noise_costs_what_enumeration_says_and_what_continuous_noise_does(m
     monkeypatch.undo()
     for sigma in (134.6, 1e5):
         scaled = lattice.lattice_label_divergence(sigma).values[:11] * sigma**2
-        assert np.all(scaled <= three_cells.label_divergence(sigma).values[:11] * sigma**2 * 1.002)
+        assert np.all(scaled <= gaussian_argmax.label_divergence(sigma).values[:11] * sigma**2 * 1.002)
         assert scaled[0] == pytest.approx(listed.values[0] * 40.0**2, rel=3e-4)
 
 
@@ -806,7 +806,7 @@ def test_runs_of_the_same_release_may_be_split() -> None:
 
 
 def test_labels_by_renyi_are_two_thirds_of_counts_in_information() -> None:
-    release = three_cells.label_divergence(40.0)
+    release = gaussian_argmax.label_divergence(40.0)
     orders = np.array([2.0, 5.0, 20.0])
     ratio = release.renyi(orders) / (orders / 40.0**2)
     assert np.all((ratio > 2 / math.pi) & (ratio < 0.70))

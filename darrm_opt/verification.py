@@ -14,7 +14,7 @@ The same rules hold for every reader:
                    its worst value is φ at its worst corners, within `TOLERANCE`
     shape          monotone exactly, if it says so
 
-A privacy failure is `NotPrivate`, with the counterexample; any other one is `ReproofFailed`, with a reason that each
+A privacy failure is `NotPrivate`, with the counterexample; any other one is `InvalidSolution`, with a reason that each
 caller turns into its own error.
 """
 
@@ -42,7 +42,7 @@ from darrm_opt.untrusted import TOLERANCE, UNREADABLE, json_value
 Reason = Literal["record", "question", "certificate", "utility", "bound", "shape"]
 
 
-class ReproofFailed(DarrmError):
+class InvalidSolution(DarrmError):
     """An answer does not hold: it cannot be read, answers another question, or claims what does not fit its γ."""
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -62,9 +62,9 @@ def load_solution(path: str | PathLike[str]) -> Solution:
     try:
         content = json_value(Path(path).read_bytes())
     except ValueError as err:
-        raise ReproofFailed("record", f"{path} is not JSON: {err}") from err
+        raise InvalidSolution("record", f"{path} is not JSON: {err}") from err
     claim = read_solution(content)
-    return reprove(claim, DesignSpec.of(claim))
+    return verify_solution(claim, DesignSpec.of(claim))
 
 
 def read_solution(record: Any) -> Solution:
@@ -72,23 +72,23 @@ def read_solution(record: Any) -> Solution:
     try:
         return solution_from_record(record)
     except UNREADABLE as err:  # any step may break on such data
-        raise ReproofFailed("record", f"its record cannot be read: {err}") from err
+        raise InvalidSolution("record", f"its record cannot be read: {err}") from err
 
 
-def reprove(solution: Solution, spec: DesignSpec) -> Solution:
+def verify_solution(solution: Solution, spec: DesignSpec) -> Solution:
     """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
 
     Guarantees: The γ returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
     if (solution.problem, solution.objective, solution.shape) != (spec.problem, spec.objective, spec.shape):
-        raise ReproofFailed("question", "it answers another question")
+        raise InvalidSolution("question", "it answers another question")
     proof = verify(spec.problem, solution.noise)
     _check_certificate(solution, proof)
     certificate = solution.certificate if _implies(proof, solution.certificate) else proof
     utility = check_utility(solution.utility, solution.noise, spec)
     if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
         bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
-        raise ReproofFailed("bound", bound)
+        raise InvalidSolution("bound", bound)
     _check_shape(solution.noise, spec)
     return replace(solution, certificate=certificate, utility=utility)
 
@@ -104,7 +104,7 @@ def _implies(proof: Certificate, claim: Certificate) -> bool:
     )
 
 
-def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
+def verify_implied(solution: Solution, spec: DesignSpec) -> Solution:
     """Return ``solution``, the answer to a stricter question, as an answer to ``spec``.
 
     It is private as asked, and perhaps not best. Its guarantee implies the one asked for, but a bound computed for
@@ -114,7 +114,7 @@ def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
     and the status `Status.NEAREST`.
     """
     if (solution.problem.K, solution.objective) != (spec.problem.K, spec.objective):
-        raise ReproofFailed("question", "it answers another question")
+        raise InvalidSolution("question", "it answers another question")
     # Proved for this problem, not inferred from the stricter one: inference knows nothing of rounding.
     noise, certificate = certify(spec.problem, solution.noise)
     utility = check_utility(solution.utility, noise, spec)
@@ -135,13 +135,13 @@ def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float
     """Return the utility of γ under the objective of ``spec``."""
     utility = spec.objective.linear_goal(spec.problem.K).utility(noise.upper_half)
     if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise ReproofFailed("utility", f"its utility is {utility!r}, not {claim!r}")
+        raise InvalidSolution("utility", f"its utility is {utility!r}, not {claim!r}")
     return utility
 
 
 def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
     if spec.shape == "monotone" and not noise.is_monotone:
-        raise ReproofFailed("shape", "its gamma is not monotone")
+        raise InvalidSolution("shape", "its gamma is not monotone")
 
 
 def _check_certificate(solution: Solution, proof: Certificate) -> None:
@@ -153,14 +153,14 @@ def _check_certificate(solution: Solution, proof: Certificate) -> None:
         return
     if claim.method != proof.method:
         method = f"method is {proof.method!r}, not {claim.method!r:.80}"
-        raise ReproofFailed("certificate", f"its certificate does not fit its gamma: {method}")
+        raise InvalidSolution("certificate", f"its certificate does not fit its gamma: {method}")
     # Two searches with one bound may end at different multisets: each value is held against its own.
     _check_number("worst_value", claim.worst_value, _value_at(claim.worst_corners, solution))
 
 
 def _check_number(name: str, claim: float, value: float) -> None:
     if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise ReproofFailed(
+        raise InvalidSolution(
             "certificate", f"its certificate does not fit its gamma: {name} is {value!r}, not {claim!r}"
         )
 

@@ -1,9 +1,10 @@
 """Sampled cells: the laws of a label of noisy counts without a record and with it, whatever the number of classes.
 
-As in `lattice_cells`: given the largest noisy count M of the classes that no vote moves between, and how many of them
-have it, the label is a function of the noisy counts of a, b (and c) relative to M, which are whole numbers with whole
-means. A record votes a where it is not in the sample, b where it is, or c in its other value: so all triples of laws
-are mixtures of those listed here, with the same weights, and every jointly convex functional is at most the largest.
+As in `discrete_gaussian_argmax`: given the largest noisy count M of the classes that no vote moves between, and how
+many of them have it, the label is a function of the noisy counts of a, b (and c) relative to M, which are whole numbers
+with whole means. A record votes a where it is not in the sample, b where it is, or c in its other value: so all triples
+of laws are mixtures of those listed here, with the same weights, and every jointly convex functional is at most the
+largest.
 
 Ties are broken at random. A class that ties with m of the others wins with chance ∫ s^m ds = 1/(m+1), two of them with
 1/(m+2) each, three with 1/(m+3): weights w₁ ≥ w₂ ≥ w₃. For m = 1, 2, … up to `MAX_TIED` they are listed; beyond, they
@@ -22,8 +23,8 @@ from functools import lru_cache
 import numpy as np
 
 from darrm_opt.accounting.guarantee import LawTriples
-from darrm_opt.accounting.labels.lattice_cells import MASS_ERROR
-from darrm_opt.accounting.labels.three_cells import IntArray
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import MASS_ERROR
+from darrm_opt.accounting.labels.gaussian_argmax import IntArray
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
@@ -70,14 +71,14 @@ def sampled_labels(
     ``cut``: chance of noise that may be cut off. None where nothing is listed.
     """
     end = cut_end(cut / classes)
-    cells = sampled_cells(sigma, classes, neighbours, end) if affected == 1 else None
+    cells = sampled_label_laws(sigma, classes, neighbours, end) if affected == 1 else None
     if cells is None and (classes == 2 or (affected == 1 and neighbours != "replace-one")):
         return sampled_counts(sigma, affected, neighbours, cut_end(cut / 2))
     return cells
 
 
 @lru_cache(maxsize=4)
-def sampled_cells(
+def sampled_label_laws(
     sigma: float, classes: int, neighbours: Neighbours | None, end: int = MIN_END
 ) -> list[LawTriples] | None:
     """Return all triples of laws of a label with discrete Gaussian noise, one vote of one record."""
@@ -151,7 +152,7 @@ def _joined_atoms(off: Array, on: Array, step: float) -> tuple[Array, Array]:
 
 def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
     """Return the pairs of a label whose record moves up to `MAX_MOVED` votes: its cells, or else its noisy counts."""
-    cells = sampled_cells(sigma, classes, "add-remove") if affected == 1 else None
+    cells = sampled_label_laws(sigma, classes, "add-remove") if affected == 1 else None
     if cells is None:
         return counts_of_any_votes(sigma, 2 if classes == 2 else affected + 1, affected)
     off, on = (

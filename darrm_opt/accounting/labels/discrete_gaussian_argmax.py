@@ -1,6 +1,6 @@
 """Lattice noise: what a label shows when the noise is a discrete Gaussian, as it is drawn, and counts can tie.
 
-The argument of `three_cells` holds for any noise; here M and the noisy counts are whole numbers. Given the order in
+The argument of `gaussian_argmax` holds for any noise; here M and the noisy counts are whole numbers. Given the order in
 which ties are broken (at random or fixed: reveal it), the largest noisy count of the other classes and who has it, with
 u and v the noisy counts of a and b relative to M,
 
@@ -8,12 +8,12 @@ u and v the noisy counts of a and b relative to M,
 
 (t_a, t_b) in {(0, 0), (0, 1), (1, 0)}, and who wins u = v is a where t_b = 1, b where t_a = 1. The means (i, j) of
 (u, v) are whole numbers, the neighbour's are (i − 1, j + 1): a countable family, of which all members in a triangle are
-computed; outside of it the bounds are those of `three_cells`.
+computed; outside of it the bounds are those of `gaussian_argmax`.
 
 There are 38σ² members. Above `MAX_LISTED_SIGMA` reveal u and v modulo m as well, whose laws do not depend on the means:
 given these, ⌊u/m⌋ and ⌊v/m⌋ are discrete Gaussians of scale σ/m with real means, and the label is one of the four of
 them. So the family on a coarser lattice, with real means and a shift of 1/m, bounds that of σ. Its supremum is found by
-the boxes of `three_cells`; discretisation costs less than 1e-4 of H_a, and time does not grow with σ.
+the boxes of `gaussian_argmax`; discretisation costs less than 1e-4 of H_a, and time does not grow with σ.
 Proofs: docs/proofs.md, "What labels cost".
 """
 
@@ -26,6 +26,15 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.accounting.bounds import upper_bound
+from darrm_opt.accounting.labels.gaussian_argmax import (
+    FIRST_BOX,
+    LATTICE_VARIANCE,
+    MAX_SUM,
+    MIN_MEAN,
+    CellFamily,
+    IntArray,
+    largest_in_boxes,
+)
 from darrm_opt.accounting.labels.noisy_bit import (
     GRID_END,
     GRID_STEP,
@@ -40,15 +49,6 @@ from darrm_opt.accounting.labels.power_divergence import (
     gaussian_counts,
     gaussian_divergence,
     largest_loss_term,
-)
-from darrm_opt.accounting.labels.three_cells import (
-    FIRST_BOX,
-    LATTICE_VARIANCE,
-    MAX_SUM,
-    MIN_MEAN,
-    CellFamily,
-    IntArray,
-    largest_in_boxes,
 )
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP

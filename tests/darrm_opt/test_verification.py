@@ -19,8 +19,8 @@ from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable, DarrmError, Rule
 from darrm_opt.record import DesignSpec, solution_record
-from darrm_opt.reprove import ReproofFailed, check_utility, read_solution, reprove, reprove_implied
 from darrm_opt.untrusted import TOLERANCE
+from darrm_opt.verification import InvalidSolution, check_utility, read_solution, verify_implied, verify_solution
 from solver_cache import CacheError, ReadOnlyCache
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -39,7 +39,7 @@ def edited(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
 
 
 def test_a_good_answer_comes_back_bit_for_bit_under_a_proof_of_this_process() -> None:
-    again = reprove(read_solution(RECORD), SPEC)
+    again = verify_solution(read_solution(RECORD), SPEC)
     assert again.gamma.tobytes() == SOLUTION.gamma.tobytes()
     assert again.certificate == SOLUTION.certificate
     assert again.certificate.bound >= verify(PROBLEM, SOLUTION.noise).bound
@@ -48,7 +48,7 @@ def test_a_good_answer_comes_back_bit_for_bit_under_a_proof_of_this_process() ->
 
 def test_whole_numbers_stand_for_real_ones() -> None:
     """A proxy in another language may write 1.0 as 1."""
-    again = reprove(read_solution(edited(lambda record: record.update(upper_bound=1))), SPEC)
+    again = verify_solution(read_solution(edited(lambda record: record.update(upper_bound=1))), SPEC)
     assert type(again.upper_bound) is float
     assert again.upper_bound == 1.0
 
@@ -89,14 +89,14 @@ def beyond(value: float) -> float:
     ],
 )
 def test_one_claim_that_does_not_fit_is_enough(change: Callable[[dict[str, Any]], Any], reason: str) -> None:
-    with pytest.raises(ReproofFailed) as failed:
-        reprove(read_solution(edited(change)), SPEC)
+    with pytest.raises(InvalidSolution) as failed:
+        verify_solution(read_solution(edited(change)), SPEC)
     assert failed.value.reason == reason
 
 
 @for_each("content", [None, [], "text", {}, {"format": 1}, 3.0])
 def test_what_is_no_record_is_refused(content: Any) -> None:
-    with pytest.raises(ReproofFailed, match="its record cannot be read"):
+    with pytest.raises(InvalidSolution, match="its record cannot be read"):
         read_solution(content)
 
 
@@ -105,14 +105,14 @@ def test_another_version_may_have_bounded_less_tightly() -> None:
         assert record["certificate"]["version"] == __version__
         record["certificate"].update(version="0.0", method="another", bound=0.5, margin=0.25, worst_value=0.125)
 
-    again = reprove(read_solution(edited(change)), SPEC)
+    again = verify_solution(read_solution(edited(change)), SPEC)
     assert again.certificate == verify(PROBLEM, SOLUTION.noise)
 
 
 def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
     record = edited(lambda record: record.update(gamma=[1.0] * 12, utility=1.0, upper_bound=1.0))
     with pytest.raises(NotPrivate) as refused:
-        reprove(read_solution(record), SPEC)
+        verify_solution(read_solution(record), SPEC)
     assert refused.value.excess > 0
     assert refused.value.worst
 
@@ -126,13 +126,13 @@ def test_dents_are_refused_where_the_shape_is_monotone() -> None:
     spec = DesignSpec(PROBLEM, shape="monotone")
     utility = spec.objective.linear_goal(11).utility(dented.gamma[6:])
     told = replace(dented, utility=utility, upper_bound=1.0, certificate=verify(PROBLEM, dented.noise))
-    with pytest.raises(ReproofFailed, match="not monotone"):
-        reprove(told, spec)
+    with pytest.raises(InvalidSolution, match="not monotone"):
+        verify_solution(told, spec)
 
 
 def test_the_answer_to_a_stricter_question_is_one_to_this_and_claims_no_optimum() -> None:
     looser = DesignSpec(Problem(11, Privacy(0.08, 1e-5), Privacy(0.3, 1e-3), affected=5))
-    again = reprove_implied(SOLUTION, looser)
+    again = verify_implied(SOLUTION, looser)
     assert (again.problem, again.upper_bound, again.status) == (looser.problem, 1.0, Status.NEAREST)
     assert verify(looser.problem, again.noise).margin >= 0
     assert again.utility == pytest.approx(SOLUTION.utility, abs=TOLERANCE)
@@ -140,26 +140,26 @@ def test_the_answer_to_a_stricter_question_is_one_to_this_and_claims_no_optimum(
 
 def test_the_answer_to_a_looser_question_is_refused() -> None:
     stricter = DesignSpec(Problem(11, Privacy(0.5), Privacy(0.1)))
-    with pytest.raises(ReproofFailed, match="its utility is"):  # γ had to be scaled down
-        reprove_implied(SOLUTION, stricter)
-    with pytest.raises(ReproofFailed, match="another question"):
-        reprove_implied(SOLUTION, DesignSpec(Problem(13, Privacy(0.1), Privacy(0.3))))
+    with pytest.raises(InvalidSolution, match="its utility is"):  # γ had to be scaled down
+        verify_implied(SOLUTION, stricter)
+    with pytest.raises(InvalidSolution, match="another question"):
+        verify_implied(SOLUTION, DesignSpec(Problem(13, Privacy(0.1), Privacy(0.3))))
 
 
 def test_a_stricter_answer_with_dents_is_none_to_a_monotone_question() -> None:
     noise = type(SOLUTION.noise)([0.1, 0.2, 0.3, 0.2, 0.1, 0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.1])
     spec = DesignSpec(PROBLEM, shape="monotone")
     utility = spec.objective.linear_goal(11).utility(noise.values[6:])
-    with pytest.raises(ReproofFailed, match="not monotone"):
-        reprove_implied(replace(SOLUTION, noise=noise, utility=utility), spec)
+    with pytest.raises(InvalidSolution, match="not monotone"):
+        verify_implied(replace(SOLUTION, noise=noise, utility=utility), spec)
 
 
 def test_a_utility_may_differ_by_rounding_alone() -> None:
     assert TOLERANCE == 1e-9
     told = edited(lambda record: record.update(utility=record["utility"] + TOLERANCE / 2))
-    assert reprove(read_solution(told), SPEC).utility == SOLUTION.utility  # its own, not the one stated
+    assert verify_solution(read_solution(told), SPEC).utility == SOLUTION.utility  # its own, not the one stated
     assert check_utility(SOLUTION.utility + TOLERANCE / 2, SOLUTION.noise, SPEC) == pytest.approx(SOLUTION.utility)
-    with pytest.raises(ReproofFailed, match="its utility is"):
+    with pytest.raises(InvalidSolution, match="its utility is"):
         check_utility(SOLUTION.utility + 3 * TOLERANCE, SOLUTION.noise, SPEC)
 
 
@@ -171,7 +171,7 @@ def test_a_utility_may_differ_by_rounding_alone() -> None:
         NotPrivate("No.", {"xy": 3}, 0.25),
         NotProven("Perhaps.", {}, 0.0),
         BackendUnavailable("Not here."),
-        ReproofFailed("utility", "It differs."),
+        InvalidSolution("utility", "It differs."),
         CacheError("memory", "it is full", "Make room."),
         ReadOnlyCache("memory"),
     ],
@@ -196,11 +196,11 @@ def test_another_worst_multiset_is_accepted_with_its_own_value_only() -> None:
     value = float(constraint.values(solution.noise.signed, counts[None, :])[0])
     assert value < solution.certificate.worst_value
     other = replace(solution.certificate, worst_value=value, worst_corners=constraint.corners.named(counts))
-    assert reprove(replace(solution, certificate=other), spec).noise == solution.noise
+    assert verify_solution(replace(solution, certificate=other), spec).noise == solution.noise
     for wrong in (
         replace(other, worst_value=value + 1e-6),
         replace(other, worst_corners={**other.worst_corners, "down": 1}),
         replace(other, worst_corners={"elsewhere": 5}),
     ):
-        with pytest.raises(ReproofFailed, match="worst_value"):
-            reprove(replace(solution, certificate=wrong), spec)
+        with pytest.raises(InvalidSolution, match="worst_value"):
+            verify_solution(replace(solution, certificate=wrong), spec)

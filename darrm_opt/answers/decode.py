@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_opt.answers.running_time import CostEstimate
+from darrm_opt.answers.running_time import RunningTime
 from darrm_opt.answers.verification import member, parse_gamma, parse_problem, reads
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
@@ -114,7 +114,7 @@ def _option_of(option: dict[str, Any], question: Question) -> Option:
 
 
 @dataclass(frozen=True)
-class DesignEstimate(CostEstimate):
+class DesignEstimate(RunningTime):
     """Expected cost of a design, at a service or a table file."""
 
     id: str = ""  # content key of the answer

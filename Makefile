@@ -74,7 +74,7 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 	PYTHONPATH=tests $(BIN)/python -m campaigns.soundness --write docs/soundness.md $(ARGS)
 
 plurality: $(READY) ## hold plurality rules against enumeration in fractions on random problems (10,000: 10 minutes)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/plurality_soundness.md $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/soundness.md $(ARGS)
 
 groups: $(READY) ## hold tables of groups of voters against every corner in fractions (two minutes; docs/groups.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.groups $(ARGS)

@@ -68,7 +68,8 @@ class Settings(BaseSettings):
 
     cache_url: str = Field(
         default_factory=lambda: cache_url({}),
-        description="Store of answers: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'.",
+        description="Store of answers: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'; unless "
+        "set, a SQLite file in the user's cache folder.",
     )
     max_stored_bytes: Annotated[int, Field(ge=2**20, le=2**50)] | None = Field(
         default=None,

@@ -7,6 +7,7 @@ from tools import licences, openapi, reference
 PAGES = {
     "reference/cli.md": reference.commands,
     "reference/rest.md": reference.routes,
+    "reference/service.md": reference.service,
     "licences.md": licences.page,
     "openapi.json": openapi.openapi_text,
 }

@@ -1,4 +1,4 @@
-"""The pages about commands and routes, made from the declared verbs and the description of the API."""
+"""Reference pages, made from the declared verbs, the description of the API, the settings and the metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from api.observability.metrics import describe
+from api.settings import PREFIX, Settings
 from darrm.cli import examples_of, load, verbs_by_topic
 from darrm.cli.output import ExitCode
 from darrm.cli.parameters import sampling_page
@@ -73,6 +75,29 @@ def routes() -> str:
     lines += ["", "## Bodies and answers"]
     for name, schema in sorted(schemas.items()):
         lines += ["", f"### {name}", "", *_schema(schema)]
+    return "\n".join(lines) + "\n"
+
+
+def service() -> str:
+    """Return the page about the settings and metrics of the service."""
+    lines = [
+        "# Settings and metrics",
+        "",
+        "How to use them: [operating the service](../operating.md). `darrm serve --show-settings` prints the settings",
+        "with their values.",
+        "",
+        "## Settings",
+        "",
+        "| variable | default | meaning |",
+        "|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        unset = field.default_factory is not None or field.default in {None, ()}
+        value = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+        default = "" if unset else f"`{value.lower()}`"
+        lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {_cell(field.description or '')} |")
+    lines += ["", "## Metrics", "", "| metric | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(text)} |" for name, text in describe().items()]
     return "\n".join(lines) + "\n"
 
 

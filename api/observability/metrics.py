@@ -70,49 +70,73 @@ REGISTRY = CollectorRegistry(auto_describe=True)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series again, which several workers lack anyway
 
-_REQUESTS = Counter("darrm_requests", "Requests answered.", ("method", "route", "status"), registry=REGISTRY)
+_REQUESTS = Counter(
+    "darrm_requests",
+    "Requests answered, by method, route (its template, unmatched, refused: before a route, or wire: before a whole "
+    "request) and status (499: the client disconnected).",
+    ("method", "route", "status"),
+    registry=REGISTRY,
+)
 
 _SECONDS = Histogram(
     "darrm_request_seconds",
-    "Time to answer a request [s].",
+    "Time to answer a request, by route [s].",
     ("route",),
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
     registry=REGISTRY,
 )
 
-_SOLVES = Counter("darrm_solves", "Solves that ended.", ("method", "outcome"), registry=REGISTRY)
+_SOLVES = Counter(
+    "darrm_solves",
+    "Finished solves, by method and outcome: the status of the answer, failed, or cancelled.",
+    ("method", "outcome"),
+    registry=REGISTRY,
+)
 
 _SOLVE_SECONDS = Histogram(
     "darrm_solve_seconds",
-    "Time that a solve took [s].",
+    "Time of a solve, by method [s].",
     ("method",),
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600),
     registry=REGISTRY,
 )
 
-_LOOKUPS = Counter("darrm_cache_lookups", "Looks for an answer, by what was found.", ("found",), registry=REGISTRY)
-
-_REPLACED = Counter(
-    "darrm_pool_restarts", "Solver processes that ended and are replaced.", ("pool", "why"), registry=REGISTRY
+_LOOKUPS = Counter(
+    "darrm_cache_lookups",
+    "Lookups of an answer, by what was found: memory, hit, nearest, miss, stale (of another version), damaged.",
+    ("found",),
+    registry=REGISTRY,
 )
 
-_WEBHOOKS = Counter("darrm_webhooks", "Attempts to deliver a webhook.", ("outcome",), registry=REGISTRY)
+_REPLACED = Counter(
+    "darrm_pool_restarts",
+    "Solver processes replaced, by pool and reason: crashed, killed (stuck, too slow or too large), retired.",
+    ("pool", "why"),
+    registry=REGISTRY,
+)
 
-_AUDIT_LOST = Counter("darrm_audit_lost", "Lines of the audit log that were lost.", registry=REGISTRY)
+_WEBHOOKS = Counter(
+    "darrm_webhooks",
+    "Attempts to deliver a webhook, by outcome: delivered, retried, failed (given up).",
+    ("outcome",),
+    registry=REGISTRY,
+)
 
-_EVICTED = Counter("darrm_evicted", "Answers removed as the store was beyond its limits.", registry=REGISTRY)
+_AUDIT_LOST = Counter("darrm_audit_lost", "Lost lines of the audit log.", registry=REGISTRY)
+
+_EVICTED = Counter("darrm_evicted", "Answers removed because the store exceeded its limits.", registry=REGISTRY)
 
 _live_gauge = partial(Gauge, registry=REGISTRY, multiprocess_mode="livesum")
 
-_BUSY = _live_gauge("darrm_pool_busy", "Solver processes at work.", ("pool",))
+_BUSY = _live_gauge("darrm_pool_busy", "Busy solver processes, by pool.", ("pool",))
 
-_WAITING = _live_gauge("darrm_pool_waiting", "Tasks that wait for a solver process.", ("pool",))
+_WAITING = _live_gauge("darrm_pool_waiting", "Tasks that wait for a solver process, by pool.", ("pool",))
 
 _IN_FLIGHT = _live_gauge("darrm_requests_open", "Requests being answered now.")
 
 _LAG = Histogram(
     "darrm_loop_lag_seconds",
-    "How much later than asked the event loop wakes up: what every request waits at least [s].",
+    "Delay of the event loop; every request waits at least this long [s].",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     registry=REGISTRY,
 )
@@ -120,14 +144,14 @@ _LAG = Histogram(
 _GAUGES = {
     name: _live_gauge(name, description)
     for name, description in (
-        ("darrm_connections_open", "Connections that are open."),
-        ("darrm_streams_open", "Event streams that are open."),
-        ("darrm_received_bytes", "Bytes of requests that are not answered yet."),
-        ("darrm_unread_bytes", "Bytes of answers that clients do not read."),
+        ("darrm_connections_open", "Open connections."),
+        ("darrm_streams_open", "Open event streams."),
+        ("darrm_received_bytes", "Bytes of unanswered requests."),
+        ("darrm_unread_bytes", "Bytes of unread answers."),
         ("process_resident_memory_bytes", "Resident memory of the workers [bytes]."),
         ("process_virtual_memory_bytes", "Virtual memory of the workers [bytes]."),
         ("process_open_fds", "Open file descriptors of the workers."),
-        ("process_max_fds", "File descriptors that they may have open together."),
+        ("process_max_fds", "Maximum number of open file descriptors of the workers."),
     )
 }
 _GAUGES["process_start_time_seconds"] = Gauge(
@@ -137,6 +161,15 @@ _GAUGES["process_start_time_seconds"] = Gauge(
     multiprocess_mode="livemin",
 )
 """Gauges that are set every second."""
+
+STORE_GAUGES = {
+    "darrm_stored_bytes": "Bytes of all stored answers [bytes].",
+    "darrm_max_stored_bytes": "Limit on them, beyond which the least recently read leave [bytes]; +Inf without one.",
+    "darrm_jobs_queued": "Queued jobs in the database.",
+    "darrm_jobs_running": "Running jobs in the database.",
+    "darrm_jobs_oldest_seconds": "Waiting time of the oldest queued job [s].",
+}
+"""Gauges that are read from the store when the metrics are asked for, and what each says."""
 
 _PROCESSOR = Counter("process_cpu_seconds", "Processor time of the workers [s].", registry=REGISTRY)
 
@@ -231,8 +264,19 @@ def track_in_flight(change: int) -> None:
     _IN_FLIGHT.inc(change)
 
 
-def render(gauges: Mapping[str, tuple[str, float]]) -> bytes:
-    """Return the metrics of all workers together, in Prometheus's text format."""
+def describe() -> dict[str, str]:
+    """Return what each metric says, by its name in Prometheus's format."""
+    later = [GaugeMetricFamily(name, text) for name, text in STORE_GAUGES.items()]
+    families = [*REGISTRY.collect(), *later, _build()]
+    return {f"{each.name}_total" if each.type == "counter" else each.name: each.documentation for each in families}
+
+
+def render(gauges: Mapping[str, float]) -> bytes:
+    """Return the metrics of all workers together, in Prometheus's text format.
+
+    Args:
+        gauges: values of `STORE_GAUGES`.
+    """
     folder = os.environ.get(MULTIPROCESS_DIR)
     if folder is None:
         content = generate_latest(REGISTRY)
@@ -244,8 +288,8 @@ def render(gauges: Mapping[str, tuple[str, float]]) -> bytes:
     # Of the moment, beside what the workers' files add up: in there each worker would count them once more.
     extra = CollectorRegistry()
     extra.register(_CollectedMetric(_build()))
-    for name, (description, value) in gauges.items():
-        extra.register(_CollectedMetric(GaugeMetricFamily(name, description, value=value)))
+    for name, value in gauges.items():
+        extra.register(_CollectedMetric(GaugeMetricFamily(name, STORE_GAUGES[name], value=value)))
     return content + generate_latest(extra)
 
 
@@ -256,7 +300,11 @@ def _build() -> Metric:
         has_kernel = "yes" if kernel() is not None else "no"
     except BackendUnavailable:
         has_kernel = "no"
-    build = GaugeMetricFamily("darrm_build_info", "What runs here.", labels=("version", "python", "kernel"))
+    build = GaugeMetricFamily(
+        "darrm_build_info",
+        "Always 1; version of the service and of Python, and whether the kernel is compiled.",
+        labels=("version", "python", "kernel"),
+    )
     build.add_metric((__version__, platform.python_version(), has_kernel), 1.0)
     return build
 

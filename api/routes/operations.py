@@ -103,20 +103,11 @@ async def get_metrics(request: Request, service: Service) -> Response:
         counts = await service.run_in_reader(service.jobs.counts)
         limit = service.settings.max_stored_bytes
         gauges = {
-            "darrm_stored_bytes": (
-                "Length of all stored answers together [bytes].",
-                float(await service.run_in_reader(service.store.designs.stored_bytes)),
-            ),
-            "darrm_max_stored_bytes": (
-                "Their limit, beyond which the least recently read leave [bytes].",
-                math.inf if limit is None else float(limit),
-            ),
-            "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
-            "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
-            "darrm_jobs_oldest_seconds": (
-                "How long the job that was queued first has waited [s].",
-                await service.run_in_reader(service.jobs.waiting_seconds),
-            ),
+            "darrm_stored_bytes": float(await service.run_in_reader(service.store.designs.stored_bytes)),
+            "darrm_max_stored_bytes": math.inf if limit is None else float(limit),
+            "darrm_jobs_queued": float(counts["queued"]),
+            "darrm_jobs_running": float(counts["running"]),
+            "darrm_jobs_oldest_seconds": await service.run_in_reader(service.jobs.waiting_seconds),
         }
     except CacheError:  # which /readyz tells; the rest is worth having all the more
         gauges = {}

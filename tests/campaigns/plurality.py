@@ -7,7 +7,7 @@ Random problems of up to 7 voters and 4 classes; for each
 - its certificate is made again from the table alone, and must be the same;
 - the gap between the rule's worth and the proven bound is noted.
 
-    PYTHONPATH=tests python -m campaigns.plurality --problems 10000 --write docs/plurality_soundness.md
+    PYTHONPATH=tests python -m campaigns.plurality --problems 10000 --write docs/soundness.md
 """
 
 from __future__ import annotations
@@ -124,19 +124,19 @@ class Tally:
 
 
 _HEAD = (
-    "# Soundness of plurality rules",
+    "## Plurality rules",
     "",
-    "A certificate claims that a release rule is private for the doubles that it is stored in. This page holds that",
-    "claim against fractions on random problems: 1 to 9 voters, 2 to 4 classes, records that move 1 to 3 votes,",
-    "with and without abstention, ε = 0 and from 1e-3 to 20 nats, δ = 0 and 1e-12 to 0.3. Every vote count, every",
-    "neighbour and every set of outputs is listed one by one, without any symmetry, by code that shares nothing",
-    "with the product's.",
+    "A certificate claims that a release rule is private for the doubles that it is stored in. This campaign holds",
+    "that claim against fractions on random problems: 1 to 9 voters, 2 to 4 classes, records that move 1 to 3",
+    "votes, with and without abstention, ε = 0 and from 1e-3 to 20 nats, δ = 0 and 1e-12 to 0.3. Every vote count,",
+    "every neighbour and every set of outputs is listed one by one, without any symmetry, by code that shares",
+    "nothing with the product's.",
     "",
 )
 
 
 def report(tally: Tally, command: str) -> str:
-    """Return the page that says what was run and what came of it."""
+    """Return the part of the page that says what was run and what came of it."""
     return "\n".join([*_HEAD, *tally.lines(), "", origin(command, "highspy", "scipy", "numpy"), ""])
 
 

@@ -248,7 +248,7 @@ def _wrap(line: str) -> str:
 
 
 _HEAD = (
-    "# Soundness campaign",
+    "# Soundness campaigns",
     "",
     "A certificate claims that a noise function is private for the doubles as stored. This campaign tests the",
     "claim in exact arithmetic on random problems: K from 1 to 31, even and odd; Δ = 0 and 1e-12 to 0.3; ε from",

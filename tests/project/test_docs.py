@@ -220,7 +220,7 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
 
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     settings = {PREFIX + name.upper() for name in Settings.model_fields}
-    told = {*re.findall(r"^\| `(DARRM_\w+)` \|", DOCUMENTS["docs/operating.md"], re.MULTILINE)}
+    told = {*re.findall(r"^\| `(DARRM_\w+)` \|", MADE["docs/reference/service.md"], re.MULTILINE)}
     assert told == settings
     named = {(name, word) for name, text in DOCUMENTS.items() for word in re.findall(r"\bDARRM_[A-Z_]+\b(?!…)", text)}
     assert not {(name, word) for name, word in named if word not in settings | OF_OTHERS}

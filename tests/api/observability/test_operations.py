@@ -254,7 +254,7 @@ def test_a_solve_is_counted_however_it_ends() -> None:
 def test_the_metrics_of_several_processes_are_added_up_and_gauges_of_dead_ones_are_not(tmp_path: Path) -> None:
     count = (
         "from api.observability import metrics; metrics.count_request('GET', '/counted', 200, 0.1); metrics.track_in_flight(3)\n"
-        "print(metrics.render({'darrm_now': ('Now.', 7.0)}).decode())"
+        "print(metrics.render({'darrm_jobs_queued': 7.0}).decode())"
     )
     environment = {metrics.MULTIPROCESS_DIR: str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": ""}
 
@@ -267,7 +267,7 @@ def test_the_metrics_of_several_processes_are_added_up_and_gauges_of_dead_ones_a
     assert run()["darrm_requests_open"] == 3
     found = run()
     assert found['darrm_requests_total{method="GET",route="/counted",status="200"}'] == 2
-    assert (found["darrm_requests_open"], found["darrm_now"]) == (3, 7)
+    assert (found["darrm_requests_open"], found["darrm_jobs_queued"]) == (3, 7)
 
 
 # -------------------------------------------------------------------------------------------------------------- logs

@@ -22,7 +22,6 @@ from support.service import alive, gone, workers_of
 from support.waiting import until
 
 from api.access.keys import create_key, revoke_key
-from api.observability import metrics
 from api.server.run import ListenError, listen, serve
 from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 from darrm.cli.output import ExitCode
@@ -190,29 +189,6 @@ def test_every_setting_says_its_range_and_its_unit() -> None:
         assert text.endswith("."), name
         if name.endswith(("_seconds", "_bytes")) or name == "time_limit":
             assert re.search(r"\[(s|bytes)\]", text), name
-
-
-DOCS = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-
-
-def test_the_documentation_has_every_setting_in_its_own_words() -> None:
-    rows = dict(re.findall(r"^\| `(DARRM_\w+)` \| (.*) \|$", DOCS, re.MULTILINE))
-    assert [*rows] == [PREFIX + name.upper() for name in Settings.model_fields]
-    for name, setting in Settings.model_fields.items():
-        default, told = rows[PREFIX + name.upper()].split(" | ")
-        assert told == str(setting.description).replace("|", "/")
-        if setting.default_factory is None:
-            value = setting.default
-            shown = "–" if value in {None, ()} else str(value).lower() if isinstance(value, bool) else value
-            assert default in {shown, f"`{shown}`", f"`{shown:g}`" if isinstance(shown, float) else ""}
-
-
-def test_the_documentation_has_every_metric() -> None:
-    made_later = {"darrm_jobs_queued", "darrm_jobs_running", "darrm_jobs_oldest_seconds", "darrm_build_info"}
-    made_later |= {"darrm_stored_bytes", "darrm_max_stored_bytes"}
-    names = {family.name for family in metrics.REGISTRY.collect()} | made_later
-    told = {name.removesuffix("_total") for name in re.findall(r"`((?:darrm|process)_\w+)`", DOCS)}
-    assert names == told
 
 
 # ------------------------------------------------------------------------------------------------------------- clients

@@ -43,10 +43,6 @@ def _run(words: list[str]) -> None:
         if not words:  # so that a pipe gets nothing in place of an answer
             say(_help_of_all())
             sys.exit(ExitCode.BAD_INPUT)
-        # Before the search for a verb, which would suggest one that is spelled like it.
-        for old in (words[0], " ".join(words[:2])):
-            if old in RENAMED:
-                fail(f"No such command {old!r}: it is now darrm {RENAMED[old]}.", ExitCode.BAD_INPUT)
         try:
             if (page := _page(words)) is not None:
                 answer(page.rstrip())
@@ -271,24 +267,6 @@ _MODULES = {
     **{name: "cache" for name in VERBS if name.startswith("cache ")},
 }
 """Modules of the verbs that share one with another."""
-
-RENAMED = {
-    "plurality": "solve --classes",
-    "table": "solve --classes",
-    "gamma": "solve",
-    "compose": "cost",
-    "calibrate": "cost",
-    "bagging": "cost bagging",
-    "profile": "curve --over epsilon",
-    "compare": "plan --compare",
-    "least": "solve --least",
-    "teach": "reproduce dpbag-teachers",
-    "cache stats": "cache ls --count",
-    "cache prune": "cache rm --defective",
-    "completion": "--print-completion",
-    "cache migrate": "cache check --migrate",
-}
-"""What to type in place of earlier verbs, and of questions that a verb answers."""
 
 
 def load(name: str) -> Callable[..., None]:

@@ -294,17 +294,11 @@ def choices(option: CommandOption) -> list[str] | None:
 _DELTAS = ({"--delta", "--Delta"}, {"--delta", "--voter-delta"})
 """The δ of a release is no other spelling of the Δ of a voter."""
 
-RENAMED_OPTIONS = {"--objective": "--prior", "--parameter": "--least"}
-"""What to type in place of earlier options."""
-
 
 def _suggestion(word: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    known = list(names)
-    if RENAMED_OPTIONS.get(word) in known:
-        return f" It is now {RENAMED_OPTIONS[word]}."
-    matches = [name for name in get_close_matches(word, known) if {word, name} not in _DELTAS]
+    matches = [name for name in get_close_matches(word, list(names)) if {word, name} not in _DELTAS]
     return f" Did you mean {', '.join(matches)}?" if matches else ""
 
 

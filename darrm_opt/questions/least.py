@@ -79,7 +79,7 @@ class Least(VotersQuestion):
     solves: ClassVar[bool] = True
     limited_by: ClassVar[str] = "time_limit"
 
-    parameter: Parameter = question_field("m", words="What is searched for")
+    parameter: Parameter = question_field("m", kind="choice", words="What is searched for")
     utility: float | None = question_field(None)
     agreement: float | None = question_field(None)
     m: float | None = question_field(None)

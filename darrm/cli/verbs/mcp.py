@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-from darrm.cli import RENAMED, VERBS, load
+from darrm.cli import VERBS, load
 from darrm.cli.parser import Command, CommandOption, choices
 
 TOOLS = {"plan": "plan", "design": "solve", "verify": "verify", "cost": "cost", "audit": "audit"}
@@ -55,7 +55,7 @@ def tool_verbs() -> dict[str, str]:
     """Return the verb of each tool: those of `TOOLS`, and every question that no other verb answers."""
     from darrm_opt.questions.registry import QUESTIONS
 
-    return TOOLS | {path: path for path in QUESTIONS if path.isidentifier() and path not in {*VERBS, *RENAMED}}
+    return TOOLS | {path: path for path in QUESTIONS if path.isidentifier() and path not in VERBS}
 
 
 def command_of(tool: str) -> Command:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, option_of
 from darrm.cli.parameters import number
@@ -33,18 +33,24 @@ def question_command(path: str) -> Command | None:
         _answer(question, typed, json=json)
 
     verb.__doc__ = question.__doc__
-    defaults = {each.name: each.default for each in question.stated()}
-    parameters = [Parameter(name, _option(field, defaults[name]), None) for name, field in question.declared().items()]
+    defaults, hints = {each.name: each.default for each in question.stated()}, get_type_hints(question)
+    parameters = [
+        Parameter(name, _option(field, hints[name], defaults), None) for name, field in question.declared().items()
+    ]
     return Command(verb, (*parameters, Parameter("json", JSON, default=False)), {})
 
 
-def _option(field: Field, default: Any) -> CommandOption:
-    flag = option_of(field.name)
+def _option(field: Field, hint: Any, defaults: dict[str, Any]) -> CommandOption:
+    """Return the option of a field: an objective is how votes fall, unless a prior is asked beside it."""
+    flag = "--objective" if field.name == "objective" and "prior" in defaults else option_of(field.name)
+    default = defaults[field.name]
     alias = "--Delta" if field.name == "Delta" else ""
     if field.kind == "flag":
         return CommandOption(f"{flag}/{flag.replace('--', '--no-', 1)}", field.help)
     panel = "Needed" if default is dataclasses.MISSING else "Options"
     metavar = f"{field.metavar},…" if field.kind == "list" else field.metavar
+    if field.kind == "choice" and get_origin(hint) is Literal:
+        metavar = "|".join(get_args(hint))
     return CommandOption(
         flag, field.help, metavar, panel, field.otherwise.removeprefix("by default "), alias=alias, field=field
     )

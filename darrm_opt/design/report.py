@@ -162,7 +162,7 @@ def slack_text(margin: float, error_bound: float | None = None) -> str:
 
 
 def _corner(label: str) -> str:
-    """Return a corner's name, as in JSON and in docs/concepts.md, and its pair."""
+    """Return a corner's name, as in JSON and in docs/certificate.md, and its pair."""
     return f"{label} {CORNERS[label]}" if label in CORNERS else label
 
 

@@ -287,7 +287,7 @@ def test_every_status_is_explained() -> None:
     rows = {status for line in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for status in line.split(", ")}
     assert rows == statuses | {"405"}  # which is of no operation: it is the answer to a method that is none
     ended = {
-        *re.findall(r"^\| `([a-z ]+)` \|", DOCUMENTS["docs/concepts.md"].split("## How a solve ends")[1], re.MULTILINE)
+        *re.findall(r"^\| `([a-z ]+)` \|", DOCUMENTS["docs/glossary.md"].split("## How a solve ends")[1], re.MULTILINE)
     }
     assert ended == {status.value for status in Status}
 

@@ -110,7 +110,7 @@ def test_the_headline_is_what_is_computed() -> None:
 
 def test_the_column_of_profiles_is_what_its_page_prints() -> None:
     """test_docs runs that page: it designs γ, and computes each total by the exact recursion."""
-    page = (ROOT / "docs" / "accountants.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "voters.md").read_text(encoding="utf-8")
     printed = re.findall(r"^\w+ ([\d.]+) %, total \(([\d.]+), 0\.01\)$", page, re.MULTILINE)
     assert all(float(total) <= 3 for _, total in printed)
     column = re.findall(r"^\| [^|]+ \| [\d.]+ \| ([\d.]+) \|$", README, re.MULTILINE)
@@ -179,4 +179,4 @@ def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:
     from darrm.cli.parameters import ProblemOptions
 
     for option in fields(ProblemOptions):
-        assert f"| `{option.name}` |" in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+        assert f"| `{option.name}` |" in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")

@@ -73,5 +73,5 @@ def test_every_option_in_a_text_exists() -> None:
 
 
 def test_every_corner_has_a_name_that_a_page_defines() -> None:
-    page = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    page = (ROOT / "docs" / "certificate.md").read_text("utf-8")
     assert all(f"| `{name}` | {pair} |" in page for name, pair in CORNERS.items())

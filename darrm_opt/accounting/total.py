@@ -202,7 +202,7 @@ def cost(
 
     Guarantees: Sound for every adaptive sequence of up to ``releases`` releases, for voters that are not private; ε is
     rounded up.
-    Source: each account has its own (docs/accounting.md).
+    Source: each account has its own (docs/releases.md).
     """
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
     delta = probability(delta, "delta")
@@ -333,7 +333,7 @@ def total_privacy(
         InvalidInput: a number is outside its range.
         NotPrivate: a bare γ is not private for its problem.
 
-    Source: each account has its own; the least of several theorems about the same releases is one (docs/accounting.md).
+    Source: each account has its own; the least of several theorems about the same releases is one (docs/releases.md).
 
     >>> from darrm_opt import Problem, solve
     >>> solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))

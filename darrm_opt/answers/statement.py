@@ -88,7 +88,7 @@ class Statement:
             ("neighbouring data sets", f["neighbours"]),
             ("what leaves", f["transcript"]),
             ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of all that leaves together"),
-            ("account", f"{f['account']}: {ACCOUNTS.get(f['account'], 'see docs/accounting.md')}"),
+            ("account", f"{f['account']}: {ACCOUNTS.get(f['account'], 'see docs/releases.md')}"),
         ]
         if f["zcdp"] is not None:
             rows.append(("concentrated", f"ρ-zCDP with ρ = {text_above(f['zcdp'])}"))

@@ -444,7 +444,7 @@ def test_fresh_means_the_same_everywhere() -> None:
 
     assert meaning_of_fresh().endswith(f". {FRESH}")
     page = (ROOT / "api" / "page" / "index.html").read_text(encoding="utf-8")
-    pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
+    pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("releases", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
     schemas = described()["components"]["schemas"]
     for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest"):

@@ -86,7 +86,7 @@ def compose_bits(parts: BitReleases, *, points: int = POINTS) -> BitTotal:
     it is not fixed beforehand, use `compose_bits_any_order`.
 
     Guarantees: With outer regions: sound for every adaptive sequence of such releases.
-    Source: ours; docs/accounting.md, "Many releases, by their bits".
+    Source: ours; docs/proofs.md, "Many releases".
 
     >>> from darrm_opt.accounting.bits.region import privacy_region
     >>> region = privacy_region(Privacy(0.2676, 0.0003))

@@ -91,7 +91,7 @@ def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Arra
     the diagonal and in (½, ½).
 
     Guarantees: Contains every pair that satisfies the bounds: computed in rationals and rounded outward.
-    Source: supporting lines of a convex region; docs/accounting.md, "One release".
+    Source: supporting lines of a convex region; docs/proofs.md, "Many releases".
     """
     bounds = _lines(slopes, deltas)
     # Upper boundary p ≤ δ + c·q; mirrored in the diagonal and then in (½, ½): 1−q ≤ δ + c(1−p), i.e.

@@ -123,7 +123,7 @@ def sgld(
     Raises:
         InvalidInput: a number is outside its range.
 
-    Source: He, Wang, Tao, Theorem 7, corrected (docs/accounting.md, "Bounds that are false as published").
+    Source: He, Wang, Tao, Theorem 7, corrected (papers/README.md, "Bounds that are false as published").
 
     >>> round(sgld(10_000, 100, 1.0, 0.2, 500, 1e-6).general(1e-6).epsilon, 4)
     0.5292
@@ -163,7 +163,7 @@ def federated(
     Guarantees:
         Sound for every parameter, rounded up.
 
-    Source: He, Wang, Tao, Theorem 8, corrected (docs/accounting.md, "Bounds that are false as published").
+    Source: He, Wang, Tao, Theorem 8, corrected (papers/README.md, "Bounds that are false as published").
     """
     sigma = positive(sigma, "sigma", "a noise multiplier, a finite number above 0")
     if adjacency not in ("replace", "zero_out"):

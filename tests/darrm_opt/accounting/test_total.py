@@ -51,7 +51,7 @@ TABLE = {
 }
 
 
-PAGE = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "releases.md").read_text(encoding="utf-8")
 COLUMNS = ("general", "optimal", "profile", "bits")
 MEASURED = {
     (int(m), int(queries)): [float(number) for number in numbers.split("|")]

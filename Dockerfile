@@ -1,6 +1,6 @@
 # The service in an image: `docker build -t darrm .`, then, for this machine alone and without keys,
 # `docker run -p 127.0.0.1:8000:8000 -v darrm:/cache -e DARRM_PUBLIC=true darrm`.
-# Which way of running it is meant for what, and what of this file was exercised: docs/container.md.
+# The ways to run it, and what of this file was tested: docs/deploy.md.
 
 # A tag moves; a digest does not. Another base, such as a newer one: --build-arg PYTHON_IMAGE=…@sha256:…
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b

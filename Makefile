@@ -135,7 +135,7 @@ release: $(READY) ## make a release in dist/release/, from what is committed (do
 audit: $(READY) ## ask for known vulnerabilities in what is pinned; says aloud when nobody can be asked
 	@$(BIN)/python -m tools.audit || test $$? -eq 77
 
-container: $(READY) ## build the image and run it hardened: Linux, root, podman, buildah (docs/container.md)
+container: $(READY) ## build the image and run it hardened: Linux, root, podman, buildah (docs/deploy.md)
 	PYTHON=$(BIN)/python tests/container/run.sh $(ARGS)
 
 lock: ## pin all versions again; keeps what still fits, `ARGS=--upgrade` takes the newest (needs uv)

@@ -60,7 +60,7 @@ EXAMPLES = (
     Example("compose.yaml, stored answers", 1024, 1, 1),
     Example("examples/kubernetes/service.yaml", 2048, 1, 2),
     Example("examples/kubernetes/training-job.yaml", 768, 1, 1),
-    Example("docs/container.md", 2048, 1, 2),
+    Example("docs/deploy.md", 2048, 1, 2),
     Example("--memory 1g", 1024, 1, 1),
 )
 

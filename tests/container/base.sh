@@ -5,7 +5,7 @@
 #
 # It offers what the Dockerfile takes from the official slim image (python and pip first on the PATH, nothing to compile
 # with), so that the Dockerfile is built unchanged. It is not that image: its packages, its digest and its size are its
-# own. docs/container.md says which conclusions that allows.
+# own. docs/deploy.md says which conclusions that allows.
 set -euo pipefail
 
 tag=$1

@@ -141,7 +141,7 @@ def test_the_file_of_a_service_is_a_table(tmp_path: Path) -> None:
 
 
 def test_the_documents_example_runs(service: str) -> None:
-    document = (ROOT / "docs" / "container.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(code.replace("http://127.0.0.1:8000", service).replace("darrm_…", "none is asked for"), names)  # noqa: S102

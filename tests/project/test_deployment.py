@@ -88,7 +88,7 @@ def test_a_tag_is_no_digest(image: str) -> None:
     assert not DIGEST.fullmatch(image)
 
 
-@pytest.mark.parametrize("path", ["Dockerfile", "compose.yaml", "docs/container.md", *KUBERNETES], ids=str)
+@pytest.mark.parametrize("path", ["Dockerfile", "compose.yaml", "docs/deploy.md", *KUBERNETES], ids=str)
 def test_every_variable_that_is_named_exists(path: str | Path) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {URL_VARIABLE, KEY_VARIABLE}
     named = variables((ROOT / path).read_text(encoding="utf-8")) - {"DARRM_PORT"}  # what a Service's link would make
@@ -188,7 +188,7 @@ def test_keys_are_mounted_by_their_folder() -> None:
     variable = COMPOSE["services"]["darrm"]["environment"]["DARRM_KEYS"]
     mounts = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["darrm"]["volumes"])
     assert str(Path(variable).parent) in mounts.values()
-    text = (ROOT / "docs" / "container.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     (mounted,) = re.findall(r'--volume "\$PWD/keys:(\S+):ro" --env DARRM_KEYS=(\S+)', text)
     assert mounted[1] == f"{mounted[0]}/keys.json"
 

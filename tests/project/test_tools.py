@@ -104,8 +104,8 @@ def test_an_audit_says_what_is_known_or_that_nothing_is(
         ("![a](docs/images/page.png)", "README.md", "![a](images/page.png)"),
         ("![a](images/page.png)", "docs/page.md", "![a](images/page.png)"),
         ("[a](../openapi.json)", "docs/reference/rest.md", "[a](../openapi.json)"),
-        ("[the file](../Dockerfile)", "docs/container.md", "the file (`Dockerfile` in the repository)"),
-        ("[`Dockerfile`](../Dockerfile)", "docs/container.md", "`Dockerfile`"),
+        ("[the file](../Dockerfile)", "docs/deploy.md", "the file (`Dockerfile` in the repository)"),
+        ("[`Dockerfile`](../Dockerfile)", "docs/deploy.md", "`Dockerfile`"),
         ("[a](https://example.org/b)", "docs/index.md", "[a](https://example.org/b)"),
     ],
 )

@@ -46,7 +46,6 @@ OTHER_PROGRAMS = re.compile(
 """A line that names one of these may have its options."""
 
 OF_OTHER_PROGRAMS = (
-    "docs/container.md",
     "docs/deploy.md",
     "docs/mutation.md",
     "docs/faults.md",

@@ -114,7 +114,7 @@ def _values(text: str) -> Any:
 def precompute(
     quantities: Quantities,
     grid: Annotated[
-        str | None, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md. Or give the quantities below.")
+        str | None, Argument("GRID", "The grid file, .toml or .json: see docs/tables.md. Or give the quantities below.")
     ] = None,
     url: StoreUrl = None,
     output: Annotated[

@@ -17,14 +17,20 @@ from darrm_opt.answers import Report
 from darrm_opt.answers.running_time import composition_seconds
 from darrm_opt.answers.verification import member, parse_gamma, parse_problem, reads
 from darrm_opt.arguments import whole_number
-from darrm_opt.design.solver import Shape
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
 from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON, Privacy, Problem
-from darrm_opt.questions.design import Design, Epsilon, ProblemAnswer, nats, stated_problem
-from darrm_opt.questions.question import Answer, Question, answer_field, question_field
-from darrm_opt.questions.voters import EachAnswer
+from darrm_opt.questions.design import (
+    Design,
+    PrivateVotersQuestion,
+    ProblemAnswer,
+    SolvedQuestion,
+    nats,
+    stated_problem,
+)
+from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.voters import EachAnswer, QueriesQuestion
 from darrm_opt.record import canonical_json, problem_from_record, problem_record
 from darrm_opt.untrusted import TOLERANCE
 
@@ -131,7 +137,7 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compose(Question):
+class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
     """Account for Q releases by every sound account; the best is the least of them.
 
     Without `K`: `epsilon` and `delta` are those of one release. With `K` (and `m` or `target_epsilon`) they belong to a
@@ -145,19 +151,10 @@ class Compose(Question):
     answers: ClassVar[Any] = ComposeAnswer
     takes_more_voters: ClassVar[bool] = False
 
-    K: int | None = question_field(None)
     m: float | None = question_field(None)
-    epsilon: Epsilon = question_field(None)
-    Delta: float = question_field(0.0)
-    profile: Any = question_field(None)
     delta: float | None = question_field(None)
-    affected: int | None = question_field(None)
     target_epsilon: float | None = question_field(None)
-    objective: str = question_field("rectangular")
-    shape: Shape = question_field("free")
-    backend: str = question_field("highs")
     gamma: list[float] | None = question_field(None)
-    queries: int = question_field(1)
     fresh: bool = question_field(default=False)
     slack: float = question_field(1e-4)
     total_delta: float | None = question_field(None, otherwise="by default 1 − (1−δ)^Q (1−slack)")

@@ -17,6 +17,7 @@ from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
 from darrm_opt.problem import Privacy
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
+from darrm_opt.questions.voters import PublicQuestion, WithinTotalQuestion
 
 COST_SECONDS = 0.5
 """About how long the cost of a mechanism takes [s]: up to a second and a half for 1000 releases."""
@@ -98,7 +99,7 @@ class CostAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MechanismQuestion(SampledQuestion):
+class MechanismQuestion(SampledQuestion, PublicQuestion, WithinTotalQuestion):
     """Releases of a mechanism among voters that are not private, and whether their curve is wanted."""
 
     tag: ClassVar[str] = "accounting"
@@ -107,12 +108,10 @@ class MechanismQuestion(SampledQuestion):
     mechanism: str = question_field(
         words=f"Its name: {', '.join(calibrated_names())}, or that of a package on the server"
     )
-    K: int = question_field()
     classes: int = question_field(2, most=MAX_CLASSES)
-    affected: int = question_field(1, otherwise="")
-    queries: int = question_field(1)
-    total_epsilon: float | None = question_field(None, otherwise="given: find the parameter")
-    total_delta: float | None = question_field(None, otherwise="with total_epsilon, by default 0")
+    total_delta: float | None = question_field(  # type: ignore[assignment]  # a cost may have no total
+        None, otherwise="with total_epsilon, by default 0"
+    )
     curve: bool = question_field(default=False)
 
     @property
@@ -139,6 +138,9 @@ class Cost(MechanismQuestion):
     path: ClassVar[str] = "cost"
     summary: ClassVar[str] = "What releases of a mechanism cost, or the parameter that fits in a total"
 
+    total_epsilon: float | None = question_field(  # type: ignore[assignment]  # a cost may have no total
+        None, otherwise="given: find the parameter"
+    )
     parameter: float | None = question_field(None)
     delta: float | None = question_field(
         None, words="δ of all releases together [probability]", otherwise="with parameter"
@@ -248,8 +250,6 @@ class Calibrate(MechanismQuestion):
 
     path: ClassVar[str] = "calibrate"
     summary: ClassVar[str] = "Which parameter of a mechanism fits in a total"
-
-    total_epsilon: float = question_field()
 
     def canonical(self) -> Cost:
         """Return the same question as a cost."""

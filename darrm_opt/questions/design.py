@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from darrm_opt.answers import Report
 from darrm_opt.answers.running_time import estimate_running_time
 from darrm_opt.answers.verification import VerifiedAnswer, member, parse_gamma, parse_problem, verify_answer
+from darrm_opt.arguments import real_number
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.design.solver import Method, Shape, solve
@@ -38,7 +39,7 @@ def nats(epsilon: Epsilon) -> float:
     """Return the ε of a voter as a number [nats]."""
     if epsilon is None:
         raise InvalidInput("epsilon", None, FIELDS["epsilon"].accepted)
-    return math.inf if epsilon == "inf" else float(epsilon)
+    return real_number(math.inf if epsilon == "inf" else epsilon, "epsilon", FIELDS["epsilon"].accepted)
 
 
 def stated_problem(
@@ -120,17 +121,39 @@ FOUND = ("id", "nearest", "problem", "objective", "shape", "gamma", "status", "w
 
 
 @dataclass(frozen=True, kw_only=True)
-class VotersQuestion(Question):
+class AffectedQuestion(Question):
+    """Question about voters of whom one record can influence several."""
+
+    affected: int | None = question_field(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateVotersQuestion(AffectedQuestion):
     """Voters of one kind, and how private each is."""
+
+    K: int | None = question_field(None)
+    epsilon: Epsilon = question_field(None)
+    Delta: float = question_field(0.0)
+    profile: Any = question_field(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolvedQuestion(Question):
+    """What is maximised, and by which solver."""
+
+    objective: str = question_field("rectangular")
+    shape: Shape = question_field("free")
+    backend: str = question_field("highs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotersQuestion(PrivateVotersQuestion):
+    """The voters of one release, and how often it may fail."""
 
     takes_more_voters: ClassVar[bool] = False
 
     K: int = question_field()
-    epsilon: Epsilon = question_field(None)
-    Delta: float = question_field(0.0)
-    profile: Any = question_field(None)
     delta: float | None = question_field(None)
-    affected: int | None = question_field(None)
 
     @property
     def voters(self) -> int:
@@ -271,7 +294,7 @@ class EstimateAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design(ProblemQuestion):
+class Design(ProblemQuestion, SolvedQuestion):
     """A noise function to design: K voters, how private each is, and how private their majority must be."""
 
     path: ClassVar[str] = "gamma"
@@ -279,10 +302,7 @@ class Design(ProblemQuestion):
     summary: ClassVar[str] = "The certified γ_opt of one problem"
     answers: ClassVar[Any] = GammaAnswer
 
-    objective: str = question_field("rectangular")
-    shape: Shape = question_field("free")
     method: Method = question_field("auto")
-    backend: str = question_field("highs")
     time_limit: float | None = question_field(None)
     gap: float | None = question_field(None)
 

@@ -11,7 +11,6 @@ from darrm_opt.answers.running_time import estimate_running_time, inverse_second
 from darrm_opt.answers.verification import VerifiedAnswer, member, reads
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solution import Solution
-from darrm_opt.design.solver import Shape
 from darrm_opt.design.sweep import (
     DIGITS,
     FULL_SLACK,
@@ -27,7 +26,15 @@ from darrm_opt.design.sweep import (
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.privacy_curves import remote_curve, stated_profile
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.questions.design import Epsilon, TradeoffPoint, VotersQuestion, nats, point_record, verified_point
+from darrm_opt.questions.design import (
+    Epsilon,
+    SolvedQuestion,
+    TradeoffPoint,
+    VotersQuestion,
+    nats,
+    point_record,
+    verified_point,
+)
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.untrusted import TOLERANCE
@@ -65,7 +72,7 @@ class LeastAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Least(VotersQuestion):
+class Least(VotersQuestion, SolvedQuestion):
     """The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
 
     Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for
@@ -84,10 +91,7 @@ class Least(VotersQuestion):
     agreement: float | None = question_field(None)
     m: float | None = question_field(None)
     epsilon: Epsilon = question_field(None, otherwise="left out where it is searched for")
-    objective: str = question_field("rectangular")
-    shape: Shape = question_field("free")
     digits: int = question_field(DIGITS)
-    backend: str = question_field("highs")
 
     @property
     def seconds(self) -> float:

@@ -21,7 +21,7 @@ from darrm_opt.planning import Option, Plan, plan
 from darrm_opt.planning.group_plan import group_question, plan_groups
 from darrm_opt.planning.option import MECHANISMS, Outcome
 from darrm_opt.planning.question import Question as PlannedQuestion
-from darrm_opt.problem import FRESH, MAX_CLASSES, NOT_PRIVATE, Problem, VoterGroup
+from darrm_opt.problem import FRESH, NOT_PRIVATE, Problem, VoterGroup
 from darrm_opt.questions.design import ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import OF_DRAW, AllocationAnswer, SampledQuestion, SampledTotalQuestion, SamplingAnswer
@@ -30,8 +30,10 @@ from darrm_opt.questions.voters import (
     EachAnswer,
     GroupAnswer,
     GroupFields,
+    PluralityQuestion,
     PublicVotersQuestion,
     VotersAnswer,
+    WithinTotalQuestion,
     class_prior,
     draw_record,
     prior_of,
@@ -229,7 +231,7 @@ def _option_record(option: Option) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasePlan(SampledTotalQuestion):
+class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
     """Voters, queries and a budget: what should be released?
 
     Voters that need not be alike are named by `groups`, which a body has, and a query has not. Their answer, and that
@@ -244,15 +246,12 @@ class ReleasePlan(SampledTotalQuestion):
 
     K: int | None = question_field(None, otherwise="or groups")
     groups: list[GroupFields] | None = question_field(None, each=GroupFields)
-    classes: int = question_field(2, most=MAX_CLASSES)
     prior: str | None = question_field(
         None,
         words="How votes fall: the text of an objective with a prior, such as shared(2,5), or histogram(9,1,0,2) for "
         "votes that were counted; or a prior of classes, such as dirichlet(2)",
         otherwise="by default rectangular between two classes, dirichlet(1) among more and for groups",
     )
-    ties: Ties = question_field("excluded")
-    price: float = question_field(0.0)
     least_accuracy: float | None = question_field(
         None, otherwise="from 1/classes on; by default a fifth of the way from there to 1"
     )
@@ -413,7 +412,7 @@ _OF_VOTERS = ("K", "epsilon", "Delta", "profile", *OF_DRAW, *SAMPLING)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PluralityOptions(PublicVotersQuestion, SampledQuestion):
+class PluralityOptions(PublicVotersQuestion, SampledQuestion, WithinTotalQuestion):
     """Queries and a total: which mechanism for all of them is the best, among any number of classes?
 
     Voters are not private.
@@ -424,9 +423,6 @@ class PluralityOptions(PublicVotersQuestion, SampledQuestion):
     summary: ClassVar[str] = "Every mechanism for queries among any number of classes within a total"
     answers: ClassVar[Any] = PluralityOptionsAnswer
 
-    queries: int = question_field(1)
-    total_epsilon: float = question_field()
-    total_delta: float = question_field(0.0)
     least_accuracy: float | None = question_field(None, otherwise="from 1/classes on")
     time_limit: float | None = question_field(None)
 

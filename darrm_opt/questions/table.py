@@ -28,7 +28,9 @@ from darrm_opt.questions.question import Answer, Question, answer_field, questio
 from darrm_opt.questions.voters import (
     GroupAnswer,
     GroupFields,
+    PluralityQuestion,
     PublicVotersQuestion,
+    QueriesQuestion,
     class_prior,
     prior_refused,
     voter_groups,
@@ -192,7 +194,7 @@ class AnyTable(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plurality(AnyTable, PublicVotersQuestion):
+class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
     """Design the best private release of one of C classes, and compare it with the mechanisms that people use.
 
     Voters are not private.
@@ -231,7 +233,7 @@ class Plurality(AnyTable, PublicVotersQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableQuestion(AnyTable):
+class TableQuestion(AnyTable, PluralityQuestion):
     """Design the best private release of the votes of groups, each voter with the privacy of its group."""
 
     path: ClassVar[str] = "table"
@@ -245,7 +247,6 @@ class TableQuestion(AnyTable):
     target_epsilon: float | None = question_field(None, words="ε of the release [nats]")
     delta: float = question_field(0.0, otherwise="")
     targets: Any = question_field(None)
-    affected: int | None = question_field(None)
     objective: str = question_field(
         "dirichlet(1)",
         read=as_table_objective,
@@ -253,8 +254,6 @@ class TableQuestion(AnyTable):
         "truth(a_1,…,a_G), the chance of each group that a vote is right",
         example="truth(0.6,0.9)",
     )
-    ties: Ties = question_field("excluded")
-    price: float = question_field(0.0)
     abstention: bool = question_field(default=False)
 
     @property

@@ -15,7 +15,6 @@ from darrm_opt.answers.running_time import estimate_running_time, verification_s
 from darrm_opt.answers.verification import member, members, reads
 from darrm_opt.design.objective import Objective
 from darrm_opt.design.solution import Solution
-from darrm_opt.design.solver import Shape
 from darrm_opt.design.sweep import solve_sweep
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.fields import FIELDS
@@ -23,7 +22,14 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.problem import Problem, number_of_voters
 from darrm_opt.questions.curve import BASELINE_WORDS, MEASURES
-from darrm_opt.questions.design import TradeoffPoint, VotersQuestion, point_record, stated_problem, verified_point
+from darrm_opt.questions.design import (
+    SolvedQuestion,
+    TradeoffPoint,
+    VotersQuestion,
+    point_record,
+    stated_problem,
+    verified_point,
+)
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import DesignSpec, solution_from_record
 
@@ -121,7 +127,7 @@ class TradeoffAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TradeoffQuestion(VotersQuestion):
+class TradeoffQuestion(VotersQuestion, SolvedQuestion):
     """Utility against the privacy allowance: γ_opt for many m of the same voters.
 
     The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
@@ -144,9 +150,6 @@ class TradeoffQuestion(VotersQuestion):
     m_to: float | None = question_field(None)
     m_points: int = question_field(DEFAULT_ALLOWANCES)
     target_epsilons: list[float] | None = question_field(None)
-    objective: str = question_field("rectangular")
-    shape: Shape = question_field("free")
-    backend: str = question_field("highs")
     baselines: list[str] | None = question_field(None, **BASELINE_WORDS)
 
     @property

@@ -18,7 +18,14 @@ from darrm_opt.privacy_curves import (
     stated_profile,
 )
 from darrm_opt.problem import MAX_CLASSES, Privacy, Problem, VoterGroup
-from darrm_opt.questions.design import PROFILE_WORDS, Epsilon, nats, stated_problem
+from darrm_opt.questions.design import (
+    PROFILE_WORDS,
+    AffectedQuestion,
+    Epsilon,
+    PrivateVotersQuestion,
+    nats,
+    stated_problem,
+)
 from darrm_opt.questions.question import Answer, Fields, Question, answer_field, question_field
 from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
 
@@ -81,19 +88,47 @@ def voter_groups(fields: Sequence[GroupFields]) -> list[VoterGroup]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublicVotersQuestion(Question):
-    """Question about voters that are not private, among any number of classes."""
+class QueriesQuestion(Question):
+    """Question about any number of releases."""
+
+    queries: int = question_field(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithinTotalQuestion(QueriesQuestion):
+    """Question about releases and the privacy of all of them together."""
+
+    total_epsilon: float = question_field()
+    total_delta: float = question_field(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluralityQuestion(AffectedQuestion):
+    """Question about the class with the most votes, and what an answer is worth."""
+
+    classes: int = question_field(2, most=MAX_CLASSES)
+    ties: Ties = question_field("excluded")
+    price: float = question_field(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicQuestion(AffectedQuestion):
+    """Question about voters that are not private."""
 
     K: int = question_field()
-    classes: int = question_field(most=MAX_CLASSES)
     affected: int = question_field(1, otherwise="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicVotersQuestion(PublicQuestion, PluralityQuestion):
+    """Question about voters that are not private, among any number of classes."""
+
+    classes: int = question_field(most=MAX_CLASSES)
     prior: str = question_field(
         "dirichlet(1)",
         words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
         example="favoured(0.4,0.6,0.8)",
     )
-    ties: Ties = question_field("excluded")
-    price: float = question_field(0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,19 +188,11 @@ class GroupAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TotalQuestion(Question):
+class TotalQuestion(PrivateVotersQuestion, WithinTotalQuestion):
     """Question about mechanisms within a total: voters, releases, and the privacy of all of them together."""
 
     tag: ClassVar[str] = "accounting"
 
-    queries: int = question_field(1)
-    total_epsilon: float = question_field()
-    total_delta: float = question_field(0.0)
-    K: int | None = question_field(None)
-    epsilon: Epsilon = question_field(None)
-    Delta: float = question_field(0.0)
-    profile: Any = question_field(None)
-    affected: int | None = question_field(None)
     fresh: bool = question_field(default=False)
     n: int | None = question_field(None)
     subsample_size: int | None = question_field(None)

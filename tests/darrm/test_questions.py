@@ -19,6 +19,8 @@ from api.app import create_app
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Problem, solve
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, VerificationFailed
+from darrm_opt.fields import Field
+from darrm_opt.questions.design import Design
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.tables.solver import solve_table
 from solver_cache.model import row_of
@@ -177,3 +179,31 @@ def _given(value: Any) -> Any:
 def _known(value: Any) -> Any:
     """Return plain data as if all of its designs had been stored before."""
     return json.loads(json.dumps(value).replace('"cached": false', '"cached": true'))
+
+
+def test_a_field_of_many_questions_is_declared_once() -> None:
+    """And again only where a question narrows it, or needs it: with other words, another range or default."""
+    asked: list[type] = [*QUESTIONS.values(), Design]
+    classes = {base for question in asked for base in question.__mro__}
+    declared = {
+        name: [each.__name__ for each in classes if name in vars(each).get("__annotations__", {})]
+        for name in ("affected", "queries", "total_epsilon", "Delta", "profile", "ties", "price", "records", "fresh")
+    }
+    assert {name: len(found) for name, found in declared.items()} == {
+        "affected": 2,  # all voters; of voters that are not private, one
+        "queries": 2,  # a table's are few
+        "total_epsilon": 2,  # a cost may have none
+        "Delta": 1,
+        "profile": 1,
+        "ties": 1,
+        "price": 1,
+        "records": 1,
+        "fresh": 2,  # within a total, or composed
+    }
+
+
+def test_plan_and_cost_ask_alike_whom_a_record_reaches() -> None:
+    def asked(path: str) -> Field:
+        return QUESTIONS[path].declared()["affected"].of(otherwise="")
+
+    assert asked("plan") == asked("cost") == asked("compare") == asked("error-curve")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, trained_text
@@ -210,11 +211,14 @@ def cost(
 
     With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
     """
+    from darrm_opt.errors import InvalidInput, Rule
+
+    if mechanism is not None and Path(mechanism).is_file():
+        rule = Rule("is the name of a mechanism, such as laplace, and not a file")
+        raise InvalidInput("NAME", mechanism, rule, f"Give the file as --solution {mechanism}.")
     if mechanism is not None and mechanism != "bagging":
         _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), (output, plot), batch, json=json)
         return
-    from darrm_opt.errors import InvalidInput, Rule
-
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
     batch.refuse()
     # A number that nothing uses would look as if it had been accounted for.

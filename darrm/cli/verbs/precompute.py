@@ -267,8 +267,9 @@ def plan_text(record: dict[str, Any]) -> str:
 
     repeats = f", {record['repeated']:,} named twice" if record["repeated"] else ""
     batches = count_text(record["batches"], "batch", "batches")
+    stored = "is" if record["stored"] == 1 else "are"
     return (
-        f"{count_text(record['problems'], 'problem')}: {record['stored']:,} are stored already{repeats}, "
+        f"{count_text(record['problems'], 'problem')}: {record['stored']:,} {stored} stored already{repeats}, "
         f"{record['missing']:,} to be solved in {batches}.\n"
         f"Expected work: {record['work']}. Store: {record['store']}"
     )

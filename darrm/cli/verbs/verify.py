@@ -173,6 +173,10 @@ def _record_in(document: Any, options: ProblemOptions) -> Any:
     return record_in_answer(document)
 
 
+_PRINTED = {"verdict": "plan", "without_noise": "plan --compare", "account": "cost"}
+"""Verbs by a field of the answers that they print, and in which there may be nothing to prove."""
+
+
 def _without_gamma(content: Any) -> str:
     """Return what a file is in which there is nothing to prove."""
     if isinstance(content, dict) and "title" in content and "status" in content:
@@ -182,6 +186,10 @@ def _without_gamma(content: Any) -> str:
         return (
             f"it is a job of the service ({content['state']!s:.20}) without its result: ask for that when it is done."
         )
+    for name, verb in _PRINTED.items():
+        if isinstance(content, dict) and name in content:
+            printed, written = f"it is what `darrm {verb} --json` prints", f"darrm {verb.split()[0]} --output FILE"
+            return f"{printed}, without a γ or a mechanism that can be proved. Give the file that `{written}` writes."
     others = "For a table or a mechanism give the file of `darrm solve`, `plan` or `cost` with --output."
     return f"the file contains no γ with its problem. A minimal valid file is {LEAST_FILE}. {others}"
 
@@ -218,7 +226,7 @@ def _questions(content: Any, options: ProblemOptions) -> Iterator[Question]:
         problem = _bare_problem(content)
         check_allowance(content.get("m"), problem)
         yield Question(problem, NoiseFunction(typed(list[float], content["gamma"], "gamma"), problem.K))
-    else:
+    elif not isinstance(content, dict) or "without_noise" not in content:  # a comparison has γ without their problems
         for design in _designs_in(content):
             yield _answer_in(design) if "format" in design else _option_in(design, content)
 
@@ -243,6 +251,7 @@ def _answer_in(content: dict[str, Any]) -> Question:
 
 def _option_in(option: dict[str, Any], answer: Any) -> Question:
     """Return the γ of an option of a plan, or of a point of another answer, with the total that it says it costs."""
+    from darrm_opt.arguments import field_number
     from darrm_opt.noise import NoiseFunction
     from darrm_opt.problem import Privacy
     from darrm_opt.record import problem_from_record, problem_record
@@ -255,7 +264,8 @@ def _option_in(option: dict[str, Any], answer: Any) -> Question:
     if is_plan and option.get("spent") is not None and option.get("queries") is not None:
         spent = option["spent"]
         within = Privacy(field(spent, "epsilon"), field(spent, "delta"))
-        total = typed(int, option["queries"], "queries"), within, typed(bool, field(answer, "fresh"), "fresh")
+        queries = field_number(typed(int, option["queries"], "queries"), "queries")
+        total = queries, within, typed(bool, field(answer, "fresh"), "fresh")
     proved = PROVED if total is not None else PROVED[:2]
     names = [name for name in option if name not in proved]
     if isinstance(answer, dict) and answer is not option:  # what stands around the γ: advice, or options without one
@@ -264,63 +274,23 @@ def _option_in(option: dict[str, Any], answer: Any) -> Question:
 
 
 def _bare_problem(content: dict[str, Any]) -> Problem:
-    """Return the problem that is written beside a γ."""
+    """Return the problem that is written beside a γ, as requests state it."""
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Problem
+    from darrm_opt.questions.design import stated_problem
 
     for name in content:
         if name not in (*BARE_FIELDS, "gamma"):
             raise InvalidInput("FILE", name, f"fields {', '.join(BARE_FIELDS)} and gamma", f"Such as {LEAST_FILE}.")
-    fields: dict[str, Any] = {
-        name: inf if content[name] == "inf" else content[name] for name in BARE_FIELDS if name in content
-    }
-    if "targets" in fields:
-        return _bare_targets_problem(content, fields)
-    if "profile" in fields:
-        return _bare_profile_problem(content, fields)
-    target = fields.get("target_epsilon")
-    for name in ("epsilon", *(["m"] if target is None else [])):
-        if name not in fields:
+    gamma, fields = content["gamma"], dict[str, Any]({name: content.get(name) for name in BARE_FIELDS})
+    needed = () if fields["profile"] else ("epsilon",) if fields["targets"] else ("epsilon", "m")
+    for name in needed:
+        if fields[name] is None and (name == "epsilon" or fields["target_epsilon"] is None):
             raise InvalidInput(name, None, "a value", f"The least file is {LEAST_FILE}.")
-    gamma, m = content["gamma"], fields.pop("m", None) if target is None else None
-    K = len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1
-    return Problem.from_allowance(**{"K": K, **fields, "m": m})
-
-
-def _bare_targets_problem(content: dict[str, Any], fields: dict[str, Any]) -> Problem:
-    """Return the problem that is written beside a γ, whose release satisfies several (ε, δ)."""
-    from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.privacy_curves import stated_targets
-    from darrm_opt.problem import Privacy, Problem
-
-    for name in ("m", "target_epsilon", "delta"):
-        if name in fields:
-            raise InvalidInput(name, fields[name], Rule("cannot be combined with targets"))
-    if not isinstance(fields["targets"], list):
-        raise InvalidInput("targets", fields["targets"], "a list of pairs [epsilon, delta]")
-    if "profile" in fields:
-        return _bare_profile_problem(content, fields)
-    if "epsilon" not in fields:
-        raise InvalidInput("epsilon", None, "a value", f"The least file is {LEAST_FILE}.")
-    gamma, voter = content["gamma"], Privacy(fields["epsilon"], fields.get("Delta", 0.0))
-    K = fields.get("K", len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1)
-    return Problem(K, voter, stated_targets(fields["targets"]), fields.get("affected"))
-
-
-def _bare_profile_problem(content: dict[str, Any], fields: dict[str, Any]) -> Problem:
-    """Return the problem that is written beside a γ, of voters that state a profile."""
-    from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.privacy_curves import profile_problem, stated_targets
-
-    for name in ("m", "epsilon", "Delta"):
-        if name in fields:
-            raise InvalidInput(name, fields[name], Rule("cannot be combined with a profile; give target_epsilon"))
-    if isinstance(fields["profile"], str):
-        raise InvalidInput("profile", fields["profile"], "a list of points [epsilon, delta], or an object of a curve")
-    gamma, delta = content["gamma"], fields.get("delta")
-    K = fields.get("K", len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1)
-    asked = (K, fields["profile"], fields.get("target_epsilon"), delta, fields.get("affected"))
-    return profile_problem(*asked, targets=stated_targets(fields["targets"]) if "targets" in fields else None)
+    if fields["K"] is None:
+        fields["K"] = len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1
+    if "m" in needed and fields["target_epsilon"] is not None:
+        fields["m"] = None  # which is checked by itself
+    return stated_problem(**fields | {"Delta": fields["Delta"] or 0.0})
 
 
 def _designs_in(content: Any) -> Iterator[dict[str, Any]]:

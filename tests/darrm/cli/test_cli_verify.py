@@ -274,6 +274,28 @@ def test_the_least_file_is_one() -> None:
     assert run("verify", "-", given=LEAST_FILE).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (("plan", "--K", "5", "--classes", "3", "--affected", "1", "--total-epsilon", "2"), "plan"),
+        (("plan", "--K", "5", "--epsilon", "0.5", "--affected", "1", "--total-epsilon", "2"), "plan"),
+        (
+            ("plan", "--compare", "--K", "3", "--affected", "1", "--total-epsilon", "1", "--total-delta", "1e-5"),
+            "plan --compare",
+        ),
+        (("cost", "laplace", "--K", "5", "--total-epsilon", "1"), "cost"),
+    ],
+)
+def test_an_answer_that_proves_nothing_is_named_with_the_file_that_does(words: tuple[str, ...], verb: str) -> None:
+    told = refused("verify", "-", given=run(*words, "--json").stdout)
+    assert told.startswith(f"Error: -: it is what `darrm {verb} --json` prints")
+    assert told.endswith(f"Give the file that `darrm {words[0]} --output FILE` writes.")
+
+
+def test_cost_of_a_file_names_its_option(answer: Path) -> None:
+    assert refused("cost", str(answer)).endswith(f"and not a file. Give the file as --solution {answer}.")
+
+
 @pytest.mark.parametrize("name", ["gamma", "problem", "utility"])
 def test_a_name_that_occurs_twice_is_refused(name: str, tmp_path: Path) -> None:
     """Readers differ in which of the two they take: what was proved here might not be what is released elsewhere."""

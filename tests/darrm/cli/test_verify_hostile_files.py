@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -128,7 +129,8 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, int | float) and isinstance(other, int | float) and bool not in (type(one), type(other)):
-        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        within = max(abs(one), abs(other)) <= sys.float_info.max  # else a whole number that is no double
+        return one == other or (within and math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE))
     return type(one) is type(other) and one == other
 
 

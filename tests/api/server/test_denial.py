@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from campaigns.denial import HANG, MAX_MEMORY, Site, measure, site
-from support.attackers import ATTACKS, Attack
+from campaigns.attackers import ATTACKS, Attack
 from support.proxy import needs_proxy
 
 pytestmark = pytest.mark.slow

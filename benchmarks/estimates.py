@@ -4,7 +4,7 @@
     make estimates ARGS="--minutes 0"                fits again to what was measured
     python -m benchmarks.estimates [--records FILE] [--minutes MINUTES] [--seed SEED]
 
-Each program has a regression of a few terms (`darrm_opt.answers.running_time`): the logarithm of its processor's seconds
+A program has a regression of a few terms (`darrm_opt.answers.running_time`): the logarithm of the processor's seconds
 is a sum of coefficients times features, fitted by Huber's loss. Printed for each: how many of the problems are within a
 factor of three of the estimate, by coefficients fitted to the other four fifths. The coefficients are written to
 `darrm_opt/answers/coefficients.py`.

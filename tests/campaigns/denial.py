@@ -310,8 +310,8 @@ def row(found: Finding) -> tuple[object, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; return 1 where a limit was not kept."""
-    only, door = ([each.name for each in ATTACKS], "attacks"), ([*DOORS], "doors")
-    options = read_options(__doc__, arguments, seconds=15.0, scale=1.0, only=only, door=door, write=Path)
+    only, doors = ([each.name for each in ATTACKS], "attacks"), ([*DOORS], "doors")
+    options = read_options(__doc__, arguments, seconds=15.0, scale=1.0, only=only, door=doors, write=Path)
     findings, before = list[Finding](), os.getloadavg()[0]
     for attack, door in product(ATTACKS, DOORS):
         if attack.name not in options.only or door not in options.door:

@@ -28,7 +28,9 @@ class Numbers:
         self.examined.append((seed, number))
         odd = number % 2 == 1
         return Row(
-            ["divisible"] if number % 3 == 2 else [], ["parity: odd"] if odd else [], {} if odd else {"half": number / 2}
+            ["divisible"] if number % 3 == 2 else [],
+            ["parity: odd"] if odd else [],
+            {} if odd else {"half": number / 2},
         )
 
 
@@ -37,7 +39,9 @@ def test_a_campaign_examines_its_cases_and_fails_if_anything_is_wrong(capsys: py
     assert numbers.campaign.main(["--seed", "7", "--first", "1"]) == 1
     assert numbers.examined == [(7, number) for number in range(1, 6)]
     out = capsys.readouterr().out
-    assert out.startswith("2: divisible\n5: divisible\n| cases | wrong |\n|---|---|\n| 5 | 2 |\nodd: 3, half: 3 and so on")
+    assert out.startswith(
+        "2: divisible\n5: divisible\n| cases | wrong |\n|---|---|\n| 5 | 2 |\nodd: 3, half: 3 and so on"
+    )
     assert "`make numbers ARGS='--numbers 5 --seed 7 --first 1'`" in out
     assert numbers.campaign.main(["--numbers", "2"]) == 0
     assert Numbers().campaign.main(["--minutes", "0"]) == 0

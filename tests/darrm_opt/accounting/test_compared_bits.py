@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cases import for_each
 from campaigns.transcripts import Fresh, Pair, shown_pairs
+from support.cases import for_each
 
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.labels.gaussian_comparison import GRID_RATIO, _increment, gaussian_cost

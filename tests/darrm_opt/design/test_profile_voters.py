@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.profiles import rows
 from scipy.optimize import linprog
 from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
-from campaigns.profiles import rows
 from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify

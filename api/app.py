@@ -23,7 +23,7 @@ from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import STARTS, AdmissionMiddleware, TurnsMiddleware
 from api.middleware.request_context import PathPrefixMiddleware, RequestContextMiddleware
 from api.middleware.response_bodies import CompressionMiddleware, HeadMiddleware, ResponseCache, ResponseCacheMiddleware
-from api.observability import audit, traces
+from api.observability import access_log, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
 from api.routes.documents import openapi_schema
@@ -53,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         shutdown = app.state.shutdown = asyncio.Event()
         build_task = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
         with (
-            audit.opened(config.audit_log) as app.state.audit_log,
+            access_log.opened(config.access_log) as app.state.access_log,
             traces.traced(),
             watch_signals(shutdown, config.stop_seconds),
         ):
@@ -81,7 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings, app.state.turns = config, FairQueue(STARTS)
     app.state.response_cache = ResponseCache()
-    app.state.audit_log = None  # until it is opened
+    app.state.access_log = None  # until it is opened
     app.state.connections = None  # unless the server counts them
     app.state.openapi = None  # until it is asked for
     app.state.routes = tuple(route for router in ROUTERS for route in router.routes)

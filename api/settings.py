@@ -283,9 +283,9 @@ class Settings(BaseSettings):
         description="Who may read /metrics: 'key' (like everything else), 'admin' (keys of that role), "
         "'open' (without a key) or 'off' (nobody).",
     )
-    audit_log: str | None = Field(
+    access_log: str | None = Field(
         default=None,
-        description="File to which the audit log is appended, a JSON object for each request, "
+        description="File to which the access log is appended, a JSON object for each request, "
         "or 'stderr'; unless set, there is none.",
     )
     log_format: Literal["console", "json"] = Field(

@@ -1,7 +1,7 @@
 """Ten language-model prompts vote among six classes; their plurality is labelled privately, from a file of votes.
 
 Each voter is the same model prompted with another private example (or few of them), so one record changes one vote of
-ten. The votes of some public questions tell how votes fall, the optimal rule is designed for that, and `ReleaseLog`
+ten. The votes of some public questions tell how votes fall, the optimal table is designed for that, and `ReleaseLog`
 keeps the budget on a file. The same on the command line:
 
     darrm plan --K 10 --classes 6 --affected 1 --total-epsilon 8 --total-delta 1e-6 --queries 6 --output rule.json

@@ -26,7 +26,7 @@ OPEN_FOLDERS = ("/page/",)
 UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths exempt from rate and concurrency limits: monitoring must always see the server."""
 
-ADMIN_PATHS = frozenset({"/v1/audit"})
+ADMIN_PATHS = frozenset({"/v1/access-log"})
 """Paths for keys of the role admin."""
 
 CLIENT_PREFIX = "client "
@@ -164,7 +164,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         detail = "The key is not valid here: it may be mistyped or revoked."
         return client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
     client = Client(CLIENT_PREFIX + key.name, local=False, role=key.role, key_id=key.id)
-    # Known, if no longer valid: the refusal, and the audit log, say whose key it was.
+    # Known, if no longer valid: the refusal, and the access log, say whose key it was.
     if key.has_expired():
         detail = f"This key expired at {key.expires}. Ask the operator for a new one."
         return client, _unauthorized(detail, _invalid(b"invalid_token"))

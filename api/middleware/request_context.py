@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.access.clients import forwarded_prefix, is_trusted, set_current_prefix
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
 from api.middleware.admission import client_name, send_rejection
-from api.observability import audit, metrics, traces
+from api.observability import access_log, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
 from api.settings import Settings
 
@@ -59,7 +59,7 @@ class RequestContextMiddleware:
         proposal = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
         identity = scope["darrm.request_id"] = accept_request_id(proposal)
         REQUEST_ID.set(identity)
-        status, length, mentions = 0, 0, audit.begin(scope["app"].state.audit_log, scope["path"])
+        status, length, mentions = 0, 0, access_log.begin(scope["app"].state.access_log, scope["path"])
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, length
@@ -95,7 +95,7 @@ class RequestContextMiddleware:
                 metrics.count_request(scope["method"], template, status, seconds)
                 name = client_name(scope) or "unknown"
                 end_span(template, status, name, identity)
-                audit.record(mentions, scope, status, seconds)
+                access_log.record(mentions, scope, status, seconds)
                 log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.observability import audit, metrics
+from api.observability import access_log, metrics
 from api.responses import IMMUTABLE, encoded_response
 
 MAX_CACHE_BYTES = 64 * 2**20
@@ -145,7 +145,7 @@ class ResponseCacheMiddleware:
                 state.service.store.reads.add(answer.key)
                 scope["darrm.route"] = CACHED_PATH
                 metrics.count_lookups("memory")
-                audit.mention_question(answer.key)
+                access_log.mention_question(answer.key)
                 if any(name == b"if-none-match" for name, _ in scope["headers"]):
                     response = conditional_response(answer, Request(scope), REVALIDATE)
                     await response(scope, receive, send)

@@ -122,7 +122,7 @@ _WEBHOOKS = Counter(
     registry=REGISTRY,
 )
 
-_AUDIT_LOST = Counter("darrm_audit_lost", "Lost lines of the audit log.", registry=REGISTRY)
+_ACCESS_LOG_LOST = Counter("darrm_access_log_lost", "Lost lines of the access log.", registry=REGISTRY)
 
 _EVICTED = Counter("darrm_evicted", "Answers removed because the store exceeded its limits.", registry=REGISTRY)
 
@@ -234,9 +234,9 @@ def _lookups_of(result: str) -> Counter:
     return _LOOKUPS.labels(result)
 
 
-def count_audit_loss() -> None:
-    """Count a line of the audit log that is lost: it could not be written for long, and too many wait."""
-    _AUDIT_LOST.inc()
+def count_access_log_loss() -> None:
+    """Count a line of the access log that is lost: it could not be written for long, and too many wait."""
+    _ACCESS_LOG_LOST.inc()
 
 
 def count_evictions(times: int) -> None:

@@ -195,7 +195,7 @@ function compareTables(pair) {
   const pictures = pair.map(({ design }) => design.groups && drawing(design)).filter(Boolean);
   byId("pair-figure").replaceChildren(make("div", { class: "plots" }, ...pictures));
   const [one, other] = pair.map(({ design: { problem, groups, certificate, prior, ...rest } }) => ({
-    objective: prior, margin: certificate?.margin, ...problem, ...rest, voters: groups ? votersOf(groups) : problem.K, size: rest.rule.values.length,
+    objective: prior, margin: certificate?.margin, ...problem, ...rest, voters: groups ? votersOf(groups) : problem.K, size: rest.record.values.length,
   }));
   const same = ["objective", "price", "ties"].every((name) => one[name] === other[name]) && String(one.weights) === String(other.weights);
   const shown = (value) => (typeof value === "number" ? short(value) : value);

@@ -12,7 +12,7 @@ from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
 from api.errors.problem_details import NotCached
-from api.observability import audit
+from api.observability import access_log
 from api.responses import error_responses, json_response, require_json
 from api.routes.requests import Service, create_router, from_query
 from api.schemas.design import GammaAnswer
@@ -107,7 +107,7 @@ async def untag_design(id: DesignId, tag: TagName, request: Request, service: Se
 
 
 async def _design(id: str, service: DesignService) -> DesignAnswer:
-    audit.mention_question(id)
+    access_log.mention_question(id)
     stored = await service.run_in_reader(service.store.designs.get, id, service.viewer)
     record = None if stored is None else await service.run_in_reader(load_record, id, service.store)
     if stored is None or record is None:
@@ -124,7 +124,7 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
 
 
 def _summary(id: str, stored: StoredDesign | None) -> Response:
-    audit.mention_question(id)
+    access_log.mention_question(id)
     item = None if stored is None else summary(stored)
     if item is None:
         raise _unknown(id)

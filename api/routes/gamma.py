@@ -22,7 +22,7 @@ from api.middleware.response_bodies import (
     permanent_response,
     query_key,
 )
-from api.observability import audit, metrics
+from api.observability import access_log, metrics
 from api.responses import (
     DESIGN_RESPONSES,
     ETAG_HEADER,
@@ -111,7 +111,7 @@ async def get_gamma_by_id(
 ) -> Response:
     """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
-    audit.mention_question(id[:64])
+    access_log.mention_question(id[:64])
     service = await get_service(request)
     body = _response_cache(request).get(id, form) if await service.may_see(id) else None
     if body is None:
@@ -135,7 +135,7 @@ async def _design(asked: Design, form: str, request: Request, query: tuple[str, 
     else:
         await service.grant(task, {"id": task.key})
         service.store.reads.add(task.key)
-        audit.mention_question(task.key)
+        access_log.mention_question(task.key)
         metrics.count_lookups("memory")
         if query:
             cache.put(body, *query)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from api.access.clients import current_prefix
 from api.errors.problem_details import ShuttingDown
-from api.observability import audit
+from api.observability import access_log
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.routes.requests import Service, create_router, from_query
 from api.schemas.design import DesignRequest, GammaAnswer
@@ -295,7 +295,7 @@ async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
 )
 async def remove_webhook(id: JobId, webhook: WebhookId, service: Service) -> Response:
     """Forget a webhook: it is not delivered any more."""
-    audit.mention_job(id)
+    access_log.mention_job(id)
     if not await _webhooks(service).remove(webhook, id):
         raise HTTPException(404, f"This job has no webhook {webhook}.")
     return Response(status_code=204)

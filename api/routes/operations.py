@@ -1,4 +1,4 @@
-"""Operations: health, readiness, metrics, and the audit log."""
+"""Operations: health, readiness, metrics, and the access log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import CONTENT, MEDIA_TYPE, PROBLEM_TYPES, Rejection
-from api.observability import audit, metrics
+from api.observability import access_log, metrics
 from api.observability.logs import current_request_id
 from api.responses import error_responses, require_json
 from api.routes.requests import Service, create_router, from_query
@@ -48,7 +48,7 @@ class ReadyAnswer(AnswerModel):
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
-        description="What was looked at: database, solver, queue, and audit if there is an audit log in a file; 'ok', "
+        description="What was looked at: database, solver, queue, and access_log if it is written to a file; 'ok', "
         "'busy' (all solver processes are at work) or 'off'."
     )
 
@@ -78,7 +78,7 @@ async def get_readiness(request: Request, service: Service) -> Response:
     if state.shutdown.is_set():
         return _not_ready("The server is shutting down.")
     if not hasattr(state, "readiness"):
-        state.readiness = ReadinessCheck(service, state.audit_log)
+        state.readiness = ReadinessCheck(service, state.access_log)
     findings = await state.readiness.check()
     if is_ready(findings):
         return Response(ReadyAnswer(status="ready", checks=findings).model_dump_json(), media_type="application/json")
@@ -121,7 +121,7 @@ def _not_ready(detail: str) -> Response:
 class ReadinessCheck:
     """Readiness of the parts that answers depend on; a finding is reused for some seconds."""
 
-    def __init__(self, service: DesignService, log: audit.AuditLog | None = None) -> None:
+    def __init__(self, service: DesignService, log: access_log.AccessLog | None = None) -> None:
         self._service, self._log = service, log
         self._last_check = -math.inf
         self._findings: dict[str, str] = {}
@@ -135,9 +135,9 @@ class ReadinessCheck:
                     self._finding(self._database()), self._finding(self._solver()), self._finding(self._queue())
                 )
                 self._findings = {"database": database, "solver": solver, "queue": queue}
-                if isinstance(self._log, audit.AuditFile):
+                if isinstance(self._log, access_log.AccessLogFile):
                     trouble = self._log.find_trouble()
-                    self._findings["audit"] = f"it cannot be written: {trouble}" if trouble else "ok"
+                    self._findings["access_log"] = f"it cannot be written: {trouble}" if trouble else "ok"
                 self._last_check = time.monotonic()
             return self._findings
 
@@ -189,14 +189,14 @@ def is_ready(findings: dict[str, str]) -> bool:
     return all(finding in {"ok", "busy", "off"} for finding in findings.values())
 
 
-class AuditRequest(RequestModel):
-    """How much of the audit log to read."""
+class AccessLogRequest(RequestModel):
+    """How much of the access log to read."""
 
     limit: Annotated[int, about("limit")] = 100
 
 
-class AuditEntryAnswer(AnswerModel):
-    """One request, as the audit log has it."""
+class AccessLogEntryAnswer(AnswerModel):
+    """One request, as the access log has it."""
 
     time: str = Field(description="When the answer was complete (UTC, ISO 8601).")
     request_id: str = Field(description="Id of the request, as in X-Request-ID and in the log.")
@@ -212,29 +212,29 @@ class AuditEntryAnswer(AnswerModel):
     seconds: FiniteFloat = Field(description="Time to answer [s].", ge=0)
 
 
-class AuditAnswer(AnswerModel):
-    """The last entries of the audit log."""
+class AccessLogAnswer(AnswerModel):
+    """The last entries of the access log."""
 
-    entries: list[AuditEntryAnswer] = Field(description="The newest first.")
+    entries: list[AccessLogEntryAnswer] = Field(description="The newest first.")
 
 
-Params = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
+Params = Annotated[AccessLogRequest, Depends(from_query(AccessLogRequest))]
 
 
 @router.get(
-    "/v1/audit",
-    summary="The last entries of the audit log",
-    openapi_extra={"parameters": [AuditRequest]},
+    "/v1/access-log",
+    summary="The last entries of the access log",
+    openapi_extra={"parameters": [AccessLogRequest]},
     responses=error_responses(404, 406, 422),
 )
-async def get_audit(params: Params, request: Request, service: Service) -> AuditAnswer:
-    """Read the end of the audit log's file; for keys with the role admin."""
+async def get_access_log(params: Params, request: Request, service: Service) -> AccessLogAnswer:
+    """Read the end of the access log's file; for keys with the role admin."""
     require_json(request)
-    log = request.app.state.audit_log
-    if not isinstance(log, audit.AuditFile):
-        raise HTTPException(404, "There is no audit log in a file: the operator sets DARRM_AUDIT_LOG.")
+    log = request.app.state.access_log
+    if not isinstance(log, access_log.AccessLogFile):
+        raise HTTPException(404, "There is no access log in a file: the operator sets DARRM_ACCESS_LOG.")
     try:
         entries = await service.run_in_reader(log.last, params.limit)
     except OSError as err:
-        raise HTTPException(503, "The audit log cannot be read; the server's log says why.") from err
-    return AuditAnswer(entries=[AuditEntryAnswer.model_validate(entry) for entry in entries])
+        raise HTTPException(503, "The access log cannot be read; the server's log says why.") from err
+    return AccessLogAnswer(entries=[AccessLogEntryAnswer.model_validate(entry) for entry in entries])

@@ -25,13 +25,13 @@ router = create_router("design")
 
 @router.get(
     "/plurality/{id}",
-    summary="A stored rule, by its id",
+    summary="A stored table, by its id",
     openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
     response_model=TableAnswer,
     responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
 )
 async def get_plurality_by_id(id: DesignId, request: Request, service: Service) -> Response:
-    """Read a stored rule; it is proved again, and nothing is solved."""
+    """Read a stored table; it is proved again, and nothing is solved."""
     require_json(request)
     record = await stored_record(id, service, KIND, "/v1/plurality")
     return _permanent(TableAnswer.model_validate(stored_table(id, record)), request)

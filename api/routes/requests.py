@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from api.errors.problem_details import ClientDisconnected, NotCached
-from api.observability import audit
+from api.observability import access_log
 from api.service.design_service import DesignService
 from api.settings import Settings
 from darrm_opt.decimals import number_in, out_of_range
@@ -284,7 +284,7 @@ Service = Annotated[DesignService, Depends(get_service)]
 
 async def stored_record(id: str, service: DesignService, kind: str | None, path: str) -> dict[str, Any]:
     """Return the record that is stored under an id, proved again; NotCached where none of that kind is (γ has none)."""
-    audit.mention_question(id[:64])
+    access_log.mention_question(id[:64])
     is_readable = KEY_PATTERN.fullmatch(id) and await service.may_see(id)
     record = await service.run_in_reader(load_record, id, service.store) if is_readable else None
     if record is None or record.get("kind") != kind:

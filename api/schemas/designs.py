@@ -63,13 +63,13 @@ class DesignsAnswer(AnswerModel):
 
 
 class DesignAnswer(AnswerModel):
-    """A stored design, a γ or a rule for several classes, proved again, with its tags."""
+    """A stored design, a γ or a table for several classes, proved again, with its tags."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
     tags: list[str] = Field(description="Its tags, in order.")
     design: GammaAnswer | TableAnswer | TableDesignAnswer = Field(  # type: ignore[valid-type]  # a model that is made
-        description="The certified γ, the certified rule, or the certified table for groups of voters."
+        description="The certified γ, or the certified table for several classes or for groups of voters."
     )
 
 

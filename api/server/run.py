@@ -52,7 +52,7 @@ def url_of(listening: socket.socket) -> str:
 def prepare(listening: socket.socket, **overrides: Any) -> Settings:
     """Return the environment's settings and ``overrides``, checked for serving at that socket."""
     from api.access.keys import list_keys
-    from api.observability.audit import check_audit_log
+    from api.observability.access_log import check_access_log
     from api.settings import misspelt_settings, read_settings
     from solver_cache import open_store
 
@@ -82,7 +82,7 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
         )
     if not (is_local or settings.trusted_proxies):
         print(_NO_PROXY.format(host), file=sys.stderr)  # noqa: T201 — as above
-    check_audit_log(settings.audit_log)
+    check_access_log(settings.access_log)
     # Opened once and closed: an address or a schema that cannot work is said here, and not by each worker.
     store = open_store(settings.cache_url)
     try:

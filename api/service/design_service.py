@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, designs_owner, designs_viewer, may_solve
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
-from api.observability import audit, metrics, traces
+from api.observability import access_log, metrics, traces
 from api.service.jobs import JobUpdate, read_task
 from api.service.resources import ServiceResources, WorkQueue
 from api.settings import Settings
@@ -232,7 +232,7 @@ class DesignService:
         return answer
 
     async def _answer(self, task: Task, wait_seconds: float | None) -> dict[str, Any] | Pending:
-        audit.mention_question(task.key)
+        access_log.mention_question(task.key)
         seconds = None
         # What a reader is refused, another who asks meanwhile is not; and a job is that of each client who submits it.
         flight = f"{task.key} {may_solve()} {designs_owner()}"
@@ -260,7 +260,7 @@ class DesignService:
             return nearest
         if not isinstance(outcome, Job):
             return outcome
-        audit.mention_job(outcome.id)  # which another request may have queued
+        access_log.mention_job(outcome.id)  # which another request may have queued
         answer = await self._wait_for(outcome, task, wait_seconds, seconds)
         return replace(answer, nearest=await self._nearest(task)) if isinstance(answer, Pending) else answer
 
@@ -270,7 +270,7 @@ class DesignService:
         A job whose result is outdated (its time limit was shorter than today's) is queued again.
         """
         task = self.design_task(asked)
-        audit.mention_question(task.key)
+        access_log.mention_question(task.key)
         self._check_solving()
         self._check(task)
         job = await self._queue(task)
@@ -309,7 +309,7 @@ class DesignService:
         A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the
         queue stays there. One that the client did not submit is none of its own: None.
         """
-        audit.mention_job(id)
+        access_log.mention_job(id)
         job = await self.run_in_reader(self.jobs.get, id, current_owner())
         # Only a job at work has something to show for it.
         task = None if job is None or job.state != "running" else read_task(job)
@@ -328,7 +328,7 @@ class DesignService:
 
     async def get_job(self, id: str) -> Job | None:
         """Return a job in its present state, or None if there is none; with private designs, only the client's own."""
-        audit.mention_job(id)
+        access_log.mention_job(id)
         return await self.run_in_reader(self.jobs.get, id, self.viewer)
 
     async def list_jobs(self, state: State | None, limit: int, after: str | None) -> Sequence[Job]:
@@ -340,7 +340,7 @@ class DesignService:
 
         A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
         """
-        audit.mention_job(id)
+        access_log.mention_job(id)
         job = await self.run_in_thread(self.jobs.cancel, id, current_owner())
         if job is not None and job.state == "cancelled":
             for worker in self._workers:
@@ -353,7 +353,7 @@ class DesignService:
 
         With private designs None: whose it is, the store says.
         """
-        audit.mention_job(id)
+        access_log.mention_job(id)
         return self._events.followed(id) if self.viewer is None else None
 
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
@@ -460,7 +460,7 @@ class DesignService:
     async def _queue(self, task: Task, seconds: float | None = None, *, afresh: bool = False) -> Job:
         if self.resources.closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        audit.mention_job(task.key)
+        access_log.mention_job(task.key)
         seconds = task.seconds if seconds is None else seconds
         submit = partial(self.resources.admission.submit, afresh=afresh)
         job: Job = await self.run_in_thread(submit, task, current_client(), seconds, traces.current_traceparent())

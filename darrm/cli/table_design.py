@@ -169,13 +169,13 @@ def _text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
 def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns, guarantee, slack_text
 
-    rows = [["optimal rule", f"{solution.utility:.6f}"]]
+    rows = [["optimal table", f"{solution.utility:.6f}"]]
     rows += [[one.name.replace("_", " "), f"{one.utility:.6f}"] for one in baselines]
     return (
         f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: "
         f"the released class is {guarantee(problem.target)}.\n"
         f"{columns(['mechanism', 'utility'], rows)}\n"
-        f"optimal    no private rule has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
+        f"optimal    no private table has a utility above {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
         f"private    proved for these exact numbers over {solution.certificate.checked:,} neighbouring vote counts; "
         f"{slack_text(solution.certificate.margin)}"
     )

@@ -173,7 +173,7 @@ def utilities_to_dict(spec: TableSpec, baselines: Sequence[Baseline]) -> dict[st
 
 def table_record(solution: TableSolution, id: str, *, cached: bool) -> dict[str, Any]:
     """Return a table as plain data, as the answer to its id."""
-    return {"id": id, "cached": cached, **table_to_dict(solution), "rule": table_solution_record(solution)}
+    return {"id": id, "cached": cached, **table_to_dict(solution), "record": table_solution_record(solution)}
 
 
 def stored_table(id: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
     """
     verify_table_answer(answer, spec.problem)
     try:
-        solution = verify_table_solution(read_table(answer["rule"]), spec)
+        solution = verify_table_solution(read_table(answer["record"]), spec)
     except InvalidSolution as err:
         raise VerificationFailed(f"The answer does not hold: {err}.") from err
     utilities = answer.get("utilities", {})
@@ -210,15 +210,15 @@ def verified_table(answer: Any, spec: TableSpec) -> VerifiedTable:
 def verify_table_answer(answer: Any, problem: Problem) -> dict[str, Any]:
     """Return an answer whose table is proved private, here, for the problem that was asked, and is the one shown."""
     try:
-        its_problem, table, _ = table_from_record(member(answer, "rule"))
+        its_problem, table, _ = table_from_record(member(answer, "record"))
     except InvalidInput as err:
-        raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
+        raise VerificationFailed(f"The answer has something else where a table should be: {err}") from err
     if its_problem != problem:
-        raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
+        raise VerificationFailed("The answer has a table for another problem than the one that was asked.")
     if isinstance(table.cells, Histograms):
         member(answer, "utilities")
     elif answer.get("table") != _shown_chances(table):
-        raise VerificationFailed("The answer shows another table than that of its rule.")
+        raise VerificationFailed("The answer shows another table than its record.")
     return dict(answer)
 
 
@@ -226,7 +226,7 @@ SHOWN = (
     *("problem", "classes", "groups", "target_epsilon", "delta", "affected", "abstention", "objective", "prior"),
     *("ties", "price", "weights", "utility", "upper_bound", "table"),
 )
-"""What an answer shows of its rule, as far as it has these fields."""
+"""What an answer shows of its record, as far as it has these fields."""
 
 
 def record_in_answer(answer: Any) -> Any:
@@ -238,15 +238,15 @@ def record_in_answer(answer: Any) -> Any:
         answer = answer["design"]
     if not isinstance(answer, dict) or "kind" in answer:
         return answer
-    rule, mechanism = answer.get("rule"), answer.get("mechanism")
+    record, mechanism = answer.get("record"), answer.get("mechanism")
     try:
-        if isinstance(rule, dict):
-            shown = table_to_dict(read_table(rule))
-            # A reader trusts what is shown, and only the rule is proved: both must be the same table.
+        if isinstance(record, dict):
+            shown = table_to_dict(read_table(record))
+            # A reader trusts what is shown, and only the record is proved: both must be the same table.
             other = [name for name in SHOWN if name in shown and answer.get(name, shown[name]) != shown[name]]
             if other:
-                raise VerificationFailed(f"The answer shows another {other[0]} than that of its rule.")
-            return rule
+                raise VerificationFailed(f"The answer shows another {other[0]} than its record.")
+            return record
         if isinstance(mechanism, dict) and isinstance(answer.get("options"), list):
             # What is proved of a mechanism depends on how records are drawn.
             if answer.get("sampling") != mechanism.get("sampling"):

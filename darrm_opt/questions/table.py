@@ -41,7 +41,7 @@ from darrm_opt.tables.record import KIND, TableSpec, read_table
 from darrm_opt.tables.solver import TableSolution, solve_table
 
 MAX_RULE_QUERIES = 10**6
-"""Most releases that share the target of one rule: the privacy of each is then found in half a second."""
+"""Most releases that share the target of one table: the privacy of each is then found in half a second."""
 
 _target_of_each = lru_cache(maxsize=64)(release_target)
 """The same, of many releases: it is asked in the process that answers requests, too."""
@@ -75,12 +75,12 @@ class CertifiedAnswer(Answer):
     status: str = answer_field("How the solve ended.")
     design_hash: str = answer_field("Hash of the design, as `darrm statement` has it for the file.")
     zcdp: float | None = answer_field("A ρ for which the release is ρ-zCDP; null where none is proved.")
-    rule: dict[str, Any] = answer_field("The table, as `darrm solve` writes it for `darrm label`.")
+    record: dict[str, Any] = answer_field("The record of the table, as `darrm solve` writes it for `darrm label`.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableAnswer(CertifiedAnswer):
-    """A certified rule: the optimal release of the plurality."""
+    """A certified table: the optimal release of the plurality."""
 
     problem: PluralityProblemAnswer = answer_field("What was asked of one release.")
     prior: str = answer_field("How votes fall.")
@@ -90,7 +90,7 @@ class TableAnswer(CertifiedAnswer):
 
 @dataclass(frozen=True, kw_only=True)
 class PluralityAnswer(TableAnswer):
-    """The optimal rule with its certificate, and the mechanisms at the same privacy."""
+    """The optimal table with its certificate, and the mechanisms at the same privacy."""
 
     utilities: dict[str, float] = answer_field("Utility of each mechanism at the same privacy of its label.")
     rates: dict[str, float] = answer_field("Its rate [nats a vote]; of Gaussian noise 1/σ [1/votes].")
@@ -293,12 +293,12 @@ class TableQuestion(AnyTable, PluralityQuestion):
         return TableSpec(Problem(groups=voter_groups(self.groups), target=target, **shape), goal)
 
     def _refuse_what_has_another_answer(self, spec: TableSpec) -> None:
-        """Refuse voters that are all alike, and count alike, where their answer is a γ or a rule."""
+        """Refuse voters that are all alike, and count alike, where their answer is a γ or a table."""
         goal, alike = spec.objective, spec.problem.merged
         if not isinstance(goal, PluralityObjective) or goal.weights is not None:
             return
         if alike.is_binary or alike.is_public:
-            path, answer = ("gamma", "a γ") if alike.is_binary else ("plurality", "a rule")
+            path, answer = ("gamma", "a γ") if alike.is_binary else ("plurality", "a table")
             accepted = "voters that are not alike, or private ones among more than two classes"
             advice = f"The answer for {alike.K} voters that are alike is {answer}: ask POST /v1/{path}."
             raise InvalidInput("groups", "; ".join(map(str, spec.problem.groups)), accepted, advice)

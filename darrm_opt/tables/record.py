@@ -42,7 +42,7 @@ from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typ
 from darrm_opt.verification import InvalidSolution
 from darrm_opt.voters import PrivacyProfile
 
-KIND, GROUP_KIND = "darrm plurality rule", "darrm group table"
+KIND, GROUP_KIND = "darrm table", "darrm group table"
 """What a record says it is: a table of voters that are not private, or of groups."""
 
 KINDS = (KIND, GROUP_KIND)

@@ -36,7 +36,6 @@ from support.paths import SEARCH_PATH
 from support.served import Served, serving
 
 from api.access.keys import create_key
-from campaigns.driver import read_options, say, table
 
 LONG = {
     "K": 101,
@@ -205,31 +204,40 @@ def p99(times: list[float]) -> float:
     return sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
 
 
-HEAD = (
-    *("short work", "p99 idle [ms]", "p99 attacked [ms]", "ratio", "median attacked [ms]", "slowest attacked [ms]"),
-    "refused",
-)
+def table(findings: list[Finding]) -> str:
+    """Return the findings as a table."""
+    lines = [
+        (
+            "| short work | p99 idle [ms] | p99 attacked [ms] | ratio | median attacked [ms] | slowest attacked [ms] "
+            "| refused |"
+        ),
+        "|---|---|---|---|---|---|---|",
+    ]
+    for finding in findings:
+        ratio = finding.attacked / finding.idle
+        lines.append(
+            f"| {finding.name} | {finding.idle:.1f} | {finding.attacked:.1f} | {ratio:.1f} | {finding.median:.1f} "
+            f"| {finding.slowest:.1f} | {finding.refused} |"
+        )
+    return "\n".join(lines)
 
 
-def row(found: Finding) -> tuple[object, ...]:
-    """Return a finding as a row of the table."""
-    times = (found.idle, found.attacked, found.attacked / found.idle, found.median, found.slowest)
-    return (found.name, *(f"{each:.1f}" for each in times), found.refused)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: list[str]) -> int:
     """Run the campaign; return 1 where short work took too long or was refused."""
-    options = read_options(
-        __doc__, arguments, requests=200, queued=250, connections=2000, attack=([""], argparse.SUPPRESS)
-    )
-    if options.attack != [""]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--queued", type=int, default=250)
+    parser.add_argument("--connections", type=int, default=2000)
+    parser.add_argument("--attack", nargs="+", metavar=("URL", "KEY"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.attack:
         attack(options.attack[0], options.attack[1:], options.queued, options.connections)
     with tempfile.TemporaryDirectory() as folder:
         findings = campaign(Path(folder), options.requests, options.queued, options.connections)
-    say(*table(HEAD, map(row, findings)))
+    sys.stdout.write(table(findings) + "\n")
     late = (finding.attacked > MAX_RATIO * finding.idle for finding in findings if finding.name != BEGINNING)
     return int(any(late) or any(finding.refused for finding in findings))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

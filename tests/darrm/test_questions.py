@@ -72,7 +72,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         "plurality",
         {"K": 3, "classes": 3, "target_epsilon": 1.0, "price": 0.5},
         {"prior": "nothing"},
-        {"rule": {"kind": "nothing"}},
+        {"record": {"kind": "nothing"}},
     ),
     "table": ("table", {"groups": GROUPS, "target_epsilon": 0.6}, {"price": -1.0}, {"table": []}),
     "compose": ("compose", {"epsilon": 0.3, "delta": 1e-5, "queries": 10}, {"fresh": True}, {"accounts": {}}),

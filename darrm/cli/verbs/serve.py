@@ -101,7 +101,7 @@ def keys_add(
     role: Annotated[
         str,
         CommandOption(
-            "--role", "reader (stored answers only), user, or admin (everyone's jobs, metrics, the audit log).", "ROLE"
+            "--role", "reader (stored answers only), user, or admin (everyone's jobs, metrics, the access log).", "ROLE"
         ),
     ] = "user",
     expires: Annotated[

@@ -166,7 +166,7 @@ def _record_in(document: Any, options: ProblemOptions) -> Any:
     """Return the record in a service's answer, or the numbers of a γ whose problem the options are; else what came."""
     if options.given and isinstance(document, dict) and [*document] == ["gamma"]:
         return document["gamma"]
-    if not isinstance(document, dict) or document.keys().isdisjoint(("rule", "mechanism", "design")):
+    if not isinstance(document, dict) or document.keys().isdisjoint(("record", "mechanism", "design")):
         return document
     from darrm_opt.answers.tables import record_in_answer
 

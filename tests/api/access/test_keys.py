@@ -313,14 +313,19 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         told = service.ask("/v1/gamma/batch", "POST", batch, X_API_Key=made["reader"], Content_Type="application/json")
         assert [item["status"] for item in told.json()["results"]] == [200, 404]
         assert status("reader", "/v1/gamma", "POST", long) == 404
-        for place in ("/v1/jobs", "/v1/estimate?K=5&m=2&epsilon=0.5", "/v1/compose?epsilon=0.1&queries=2", "/v1/audit"):
+        for place in (
+            "/v1/jobs",
+            "/v1/estimate?K=5&m=2&epsilon=0.5",
+            "/v1/compose?epsilon=0.1&queries=2",
+            "/v1/access-log",
+        ):
             denied = service.ask(place, X_API_Key=made["reader"])
             assert (denied.status, denied.json()["type"]) == (403, "urn:darrm-opt:problem:not-permitted")
         assert status("reader", "/v1/designs") == 200
         tag = f"/v1/designs/{answer['id']}/tags/paper"
         assert (status("reader", tag, "PUT"), status("user", tag, "PUT")) == (403, 200)
         assert b"darrm_jobs_queued 0.0" in service.ask("/metrics", X_API_Key=made["admin"]).body
-        assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/audit") == 403
+        assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/access-log") == 403
         assert status("reader", "/healthz") == 200
         # an admin: everyone's jobs; a user: its own
         id = service.ask("/v1/jobs", "POST", long, X_API_Key=made["user"], Content_Type="application/json").json()["id"]

@@ -1,4 +1,4 @@
-"""`/v1/plurality`: the optimal rule over HTTP, by query and by body, what is refused, and the client that proves it again."""
+"""`/v1/plurality`: the optimal table over HTTP, by query and by body, what is refused, and the client that proves it again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client() -> Iterator[TestClient]:
 def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
     expected = solve_table(Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3), "favoured(0.5,0.9)")
-    problem, rule, certificate = table_from_record(told["rule"])
+    problem, rule, certificate = table_from_record(told["record"])
     assert (problem, rule, certificate) == (expected.problem, expected.table, expected.certificate)
     assert told["utility"] == expected.utility
     assert set(told["utilities"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
@@ -55,7 +55,7 @@ def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClien
         verified_table(told, TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.8)"))))
     for claim in ("utility", "upper_bound"):
         with pytest.raises(VerificationFailed, match="claims fit its table"):
-            verified_table({**told, "rule": {**told["rule"], claim: 0.01}}, spec)
+            verified_table({**told, "record": {**told["record"], claim: 0.01}}, spec)
 
 
 def test_many_releases_and_abstention(client: TestClient) -> None:
@@ -204,13 +204,13 @@ def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
     problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     with pytest.raises(VerificationFailed, match="another problem"):
         verify_table_answer(told, Problem(5, NOT_PRIVATE, Privacy(0.5, 1e-3), 1, classes=3))
-    with pytest.raises(VerificationFailed, match="where a rule should be"):
-        verify_table_answer({**told, "rule": {}}, problem)
-    values = [0.0] * len(told["rule"]["values"])
+    with pytest.raises(VerificationFailed, match="where a table should be"):
+        verify_table_answer({**told, "record": {}}, problem)
+    values = [0.0] * len(told["record"]["values"])
     values[-2] = 1.0
     values[-1] = 0.0
     with pytest.raises(NotPrivate):
-        verify_table_answer({**told, "rule": {**told["rule"], "values": values}}, problem)
+        verify_table_answer({**told, "record": {**told["record"], "values": values}}, problem)
 
 
 def test_a_rule_is_stored_listed_and_read_by_its_id(client: TestClient) -> None:
@@ -227,7 +227,7 @@ def test_a_rule_is_stored_listed_and_read_by_its_id(client: TestClient) -> None:
     assert (same.status_code, same.content) == (304, b"")
     assert client.put(f"/v1/designs/{id}/tags/mine").json()["shape"] == "3 classes"
     assert [design["id"] for design in client.get("/v1/designs?tag=mine").json()["designs"]] == [id]
-    assert client.get(f"/v1/designs/{id}").json()["design"]["rule"] == told["rule"]
+    assert client.get(f"/v1/designs/{id}").json()["design"]["record"] == told["record"]
 
 
 def test_a_rule_and_a_gamma_are_not_taken_for_each_other(client: TestClient) -> None:

@@ -36,7 +36,7 @@ def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) 
     told = client.post("/v1/table", json=ASKED).json()
     expected = solve_table(PROBLEM)
     assert told["utility"] == pytest.approx(expected.utility, abs=1e-12)
-    assert told["rule"]["values"] == expected.table.values.tolist()
+    assert told["record"]["values"] == expected.table.values.tolist()
     assert told["utilities"] == {one.name: one.utility for one in table_baselines(PROBLEM)}
     assert verify_table_answer(told, PROBLEM) == told
     read = verified_table(told, TableSpec(PROBLEM))
@@ -48,9 +48,9 @@ def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) 
         verify_table_answer(told, other)
     with pytest.raises(VerificationFailed):
         verify_table_answer({**told, "table": told["table"][1:]}, PROBLEM)
-    stricter = {**told["rule"], "problem": {**told["rule"]["problem"], "target_epsilon": 0.3}}
+    stricter = {**told["record"], "problem": {**told["record"]["problem"], "target_epsilon": 0.3}}
     with pytest.raises(NotPrivate):
-        verify_table_answer({**told, "rule": stricter}, PROBLEM)
+        verify_table_answer({**told, "record": stricter}, PROBLEM)
 
 
 def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:

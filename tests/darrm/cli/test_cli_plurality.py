@@ -45,7 +45,7 @@ def test_the_values_of_one_release() -> None:
 def test_in_words() -> None:
     result = run(*SMALL, "--abstention", "--price", "2")
     assert result.exit_code == 0
-    assert "no private rule has a utility above" in result.stdout
+    assert "no private table has a utility above" in result.stdout
     assert "confident gnmax" in result.stdout
 
 

@@ -197,7 +197,7 @@ def test_saved_answers_of_a_service_are_proved_and_stated(
         if name in answer and (name, answer[name]) != ("sampling", None):
             for verb in ("verify", "statement"):
                 assert run(verb, written(answer | change)).exit_code != 0
-    rule = answer.get("rule", answer.get("mechanism"))
+    rule = answer.get("record", answer.get("mechanism"))
     if "problem" in rule:
         rule["problem"]["target_epsilon"] = 0.01
         for verb in ("verify", "statement"):

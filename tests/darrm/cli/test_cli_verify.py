@@ -184,7 +184,7 @@ BARE = {"K": 5, "m": 2, "epsilon": 0.5, "Delta": 0, "gamma": [0.5, 0.4, 0.3, 0.3
         (25, 10, 20, 2.0, ("plan", "--price", "1", "--affected", "1"), "darrm noisy maximum"),
         (25, 10, 20, 2.0, ("cost", "gnmax"), "darrm noisy maximum"),
         (60, 10, 1, 3.0, ("plan", "--total-delta", "0", "--affected", "1"), "darrm selection mechanism"),
-        (5, 3, 1, 2.0, ("plan", "--affected", "1"), "darrm plurality rule"),
+        (5, 3, 1, 2.0, ("plan", "--affected", "1"), "darrm table"),
         (5, 3, 20, 2.0, ("cost", "exponential"), "darrm selection mechanism"),
     ],
 )

@@ -175,7 +175,7 @@ def test_a_file_that_is_cut_short_is_not_json(kind: str) -> None:
             "[[]]",
             '"\\ud800"',
         ),
-        *(f'{{"gamma": {"9" * 5000}}}', '{"options": [[]]}', '{"design": {"design": 1}}', '{"rule": [], "K": 1}'),
+        *(f'{{"gamma": {"9" * 5000}}}', '{"options": [[]]}', '{"design": {"design": 1}}', '{"record": [], "K": 1}'),
         *('{"mechanism": {}, "options": []}', '{"format": 1, "gamma": {}}', '{"problem": {}, "gamma": [1, 1]}', "\x00"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Audit log: a line for each request, without a secret; rotation, a full disk, several workers, and who may read it."""
+"""Access log: a line for each request, without a secret; rotation, a full disk, several workers, and who may read it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from support.served import serving
 from support.waiting import until
 
 from api.access.keys import create_key
-from api.observability import audit, metrics
-from api.observability.audit import AuditEntry, AuditFile
+from api.observability import access_log, metrics
+from api.observability.access_log import AccessLogEntry, AccessLogFile
 
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
-ENTRY = AuditEntry("t", "r", "client alice", "1", "user", "10.0.0.1", "GET", "/v1/gamma", ["q"], [], 200, 0.1)
+ENTRY = AccessLogEntry("t", "r", "client alice", "1", "user", "10.0.0.1", "GET", "/v1/gamma", ["q"], [], 200, 0.1)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -28,8 +28,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[AuditFile]:
-    opened = AuditFile(tmp_path / "audit.jsonl")
+def log(tmp_path: Path) -> Iterator[AccessLogFile]:
+    opened = AccessLogFile(tmp_path / "access.jsonl")
     yield opened
     opened.drain()
 
@@ -37,8 +37,8 @@ def log(tmp_path: Path) -> Iterator[AuditFile]:
 def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path: Path) -> None:
     key, text = create_key(tmp_path / "keys.json", "train cluster")
     _, admin = create_key(tmp_path / "keys.json", "boss", "admin")
-    path = tmp_path / "audit.jsonl"
-    settings = {"DARRM_KEYS": "keys.json", "DARRM_AUDIT_LOG": str(path), "DARRM_TRUSTED_PROXIES": "127.0.0.1"}
+    path = tmp_path / "access.jsonl"
+    settings = {"DARRM_KEYS": "keys.json", "DARRM_ACCESS_LOG": str(path), "DARRM_TRUSTED_PROXIES": "127.0.0.1"}
     with serving(tmp_path, DARRM_SHORT_SECONDS="0", **settings) as service:  # every design is a job, and has its name
         answer = service.ask(GAMMA, X_API_Key=text, X_Forwarded_For="10.9.8.7").json()
         service.ask(GAMMA, X_API_Key=text)  # from the response cache
@@ -52,19 +52,19 @@ def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path
         service.ask("/v1/gamma/batch", "POST", both, X_API_Key=text, Content_Type="application/json")
         for open_ in ("/healthz", "/readyz", "/", "/openapi.json"):
             service.ask(open_)
-        assert service.ask("/readyz").json()["checks"]["audit"] == "ok"
+        assert service.ask("/readyz").json()["checks"]["access_log"] == "ok"
         until(lambda: len(path.read_text(encoding="utf-8").splitlines()) == 7)
-        told = service.ask("/v1/audit?limit=3", X_API_Key=admin).json()["entries"]
+        told = service.ask("/v1/access-log?limit=3", X_API_Key=admin).json()["entries"]
         assert [entry["path"] for entry in told] == ["/v1/gamma/batch", f"/v1/jobs/{answer['id']}", "/v1/gamma"]
-        assert service.ask("/v1/audit", X_API_Key=text).status == 403
-        assert service.ask("/v1/audit?limit=0", X_API_Key=admin).status == 422
-        assert service.ask("/v1/audit", X_API_Key=admin, Accept="text/csv").status == 406
+        assert service.ask("/v1/access-log", X_API_Key=text).status == 403
+        assert service.ask("/v1/access-log?limit=0", X_API_Key=admin).status == 422
+        assert service.ask("/v1/access-log", X_API_Key=admin, Accept="text/csv").status == 406
     found = lines(path)
     first = found[0]
     assert {
         name: first[name] for name in ("event", "client", "key", "role", "address", "method", "path", "status")
     } == {
-        "event": "audit",
+        "event": "access",
         "client": "client train cluster",
         "key": key.id,
         "role": "user",
@@ -86,7 +86,7 @@ def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path
     assert oct(path.stat().st_mode & 0o777) == oct(0o600)
 
 
-def test_a_file_that_was_rotated_is_made_anew(log: AuditFile) -> None:
+def test_a_file_that_was_rotated_is_made_anew(log: AccessLogFile) -> None:
     log.write(ENTRY.line())
     assert log.drain()
     moved = log.path.rename(log.path.with_suffix(".1"))
@@ -103,10 +103,10 @@ def test_a_file_that_was_rotated_is_made_anew(log: AuditFile) -> None:
 def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(audit, "MAX_WAITING_LINES", 5)
+    monkeypatch.setattr(access_log, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(access_log, "MAX_WAITING_LINES", 5)
     room, write = [10], os.write  # bytes
-    log = AuditFile(tmp_path / "audit.jsonl")
+    log = AccessLogFile(tmp_path / "access.jsonl")
 
     def limited(descriptor: int, piece: bytes) -> int:
         if descriptor != log._descriptor:
@@ -118,13 +118,13 @@ def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
         return written
 
     monkeypatch.setattr(os, "write", limited)
-    lost = metrics._AUDIT_LOST._value.get()
+    lost = metrics._ACCESS_LOG_LOST._value.get()
     for status in range(200, 203):
         log.write(ENTRY._replace(status=status).line())
     until(lambda: log.trouble == os.strerror(errno.ENOSPC))
     for status in range(203, 211):
         log.write(ENTRY._replace(status=status).line())
-    assert metrics._AUDIT_LOST._value.get() - lost == 3
+    assert metrics._ACCESS_LOG_LOST._value.get() - lost == 3
     room[0] = 10**9
     assert until(log.drain)
     cut, *whole = log.path.read_text(encoding="utf-8").splitlines()
@@ -136,51 +136,51 @@ def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
 
 
 def test_a_full_disk_is_told_before_a_line_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = AuditFile(tmp_path / "audit.jsonl")
+    log = AccessLogFile(tmp_path / "access.jsonl")
     assert log.find_trouble() == ""
-    monkeypatch.setattr(audit, "MIN_FREE_BYTES", 2**80)
+    monkeypatch.setattr(access_log, "MIN_FREE_BYTES", 2**80)
     assert log.find_trouble() == os.strerror(errno.ENOSPC)
     log.path.unlink()
     assert log.find_trouble() == ""  # the next line makes it
 
 
-def test_a_server_whose_audit_log_cannot_be_written_says_so_and_answers(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
+def test_a_server_whose_access_log_cannot_be_written_says_so_and_answers(tmp_path: Path) -> None:
+    path = tmp_path / "access.jsonl"
     path.symlink_to("/dev/full")
-    with serving(tmp_path, DARRM_AUDIT_LOG=str(path), DARRM_READY_SECONDS="0") as service:
+    with serving(tmp_path, DARRM_ACCESS_LOG=str(path), DARRM_READY_SECONDS="0") as service:
         assert service.ask(GAMMA).status == 200
         answer = until(lambda: (found := service.ask("/readyz")).status == 503 and found)
-        assert "audit: it cannot be written: No space left on device" in answer.json()["detail"]
+        assert "access_log: it cannot be written: No space left on device" in answer.json()["detail"]
         assert service.ask(GAMMA).status == 200
-        assert b"darrm_audit_lost_total 0.0" in service.ask("/metrics").body
-    assert any("the audit log cannot be written" in event["event"] for event in service.events())
+        assert b"darrm_access_log_lost_total 0.0" in service.ask("/metrics").body
+    assert any("the access log cannot be written" in event["event"] for event in service.events())
 
 
 def test_a_file_that_cannot_be_opened_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", "memory")
-    monkeypatch.setenv("DARRM_AUDIT_LOG", str(tmp_path / "nowhere" / "audit.jsonl"))
+    monkeypatch.setenv("DARRM_ACCESS_LOG", str(tmp_path / "nowhere" / "access.jsonl"))
     result = run("serve", "--port", "0")
-    assert (result.exit_code, result.stderr.endswith("audit.jsonl: No such file or directory\n")) == (4, True)
+    assert (result.exit_code, result.stderr.endswith("access.jsonl: No such file or directory\n")) == (4, True)
 
 
 def test_it_goes_to_stderr_with_the_log(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_AUDIT_LOG="stderr", DARRM_LOG_LEVEL="error") as service:
+    with serving(tmp_path, DARRM_ACCESS_LOG="stderr", DARRM_LOG_LEVEL="error") as service:
         assert service.ask(GAMMA).status == 200
-        assert service.ask("/v1/audit").status == 403  # without keys nobody is an admin
-        assert "audit" not in service.ask("/readyz").json()["checks"]
-    [first, second] = [event for event in service.events() if event["event"] == "audit"]
+        assert service.ask("/v1/access-log").status == 403  # without keys nobody is an admin
+        assert "access_log" not in service.ask("/readyz").json()["checks"]
+    [first, second] = [event for event in service.events() if event["event"] == "access"]
     assert (first["path"], first["status"], second["status"]) == ("/v1/gamma", 200, 403)
 
 
-def test_the_last_lines_of_a_long_file(log: AuditFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "BLOCK_BYTES", 100)
+def test_the_last_lines_of_a_long_file(log: AccessLogFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "BLOCK_BYTES", 100)
     assert log.last(5) == []
     for status in range(200, 260):
         log.write(ENTRY._replace(status=status).line())
     assert log.drain()
     assert [entry["status"] for entry in log.last(3)] == [259, 258, 257]
     assert len(log.last(1000)) == 60
-    monkeypatch.setattr(audit, "MAX_READ_BYTES", 1000)
+    monkeypatch.setattr(access_log, "MAX_READ_BYTES", 1000)
     assert 0 < len(log.last(1000)) < 60
 
 
@@ -188,8 +188,8 @@ def test_the_documentation_has_every_field() -> None:
     told = (
         (ROOT / "docs" / "operating.md")
         .read_text(encoding="utf-8")
-        .partition("\n## Audit log\n")[2]
+        .partition("\n## Access log\n")[2]
         .partition("\n## ")[0]
     )
-    for name in AuditEntry._fields:
+    for name in AccessLogEntry._fields:
         assert f"| `{name}` |" in told, name

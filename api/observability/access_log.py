@@ -1,4 +1,4 @@
-"""Audit log: who asked what and what was answered, one JSON object a line, in a file or on stderr.
+"""Access log: who asked what and what was answered, one JSON object a line, in a file or on stderr.
 
 It is off unless configured. A line has the key, the address, the path, the content keys of what was asked, the jobs,
 the status: never a query, a body or a header, so no vote, no label and no secret. Lines are written by a thread
@@ -28,7 +28,7 @@ from starlette.types import Scope
 from api.access.clients import OPEN_FOLDERS, OPEN_PATHS, Client
 from api.observability import logs, metrics
 
-_LOG = logging.getLogger("api.audit")
+_LOG = logging.getLogger("api.access_log")
 
 STDERR = "stderr"
 """Place that is no file: the lines go where the log goes."""
@@ -49,10 +49,10 @@ BLOCK_BYTES = 2**16
 """Bytes that are read at a time from the file's end backwards."""
 
 MAX_READ_BYTES = 2**24
-"""Most bytes of the file's end that are read for `AuditFile.last`."""
+"""Most bytes of the file's end that are read for `AccessLogFile.last`."""
 
 
-class AuditEntry(NamedTuple):
+class AccessLogEntry(NamedTuple):
     """One line."""
 
     time: str  # when the answer was complete (UTC, ISO 8601)
@@ -70,20 +70,20 @@ class AuditEntry(NamedTuple):
 
     def line(self) -> str:
         """Return it as a line of JSON."""
-        return json.dumps({"event": "audit", **self._asdict()}, ensure_ascii=False, separators=(",", ":")) + "\n"
+        return json.dumps({"event": "access", **self._asdict()}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 class Mentions:
     """What one request is about, as the service finds out while it answers."""
 
-    def __init__(self, log: AuditLog) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self.log = log  # where the request will be written
         self.questions: dict[str, None] = {}  # sets in order
         self.jobs: dict[str, None] = {}
 
 
-class AuditFile(logs.LogStream):
-    """File of the audit log, written by a thread; `write` never blocks."""
+class AccessLogFile(logs.LogStream):
+    """File of the access log, written by a thread; `write` never blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.trouble = path, ""
@@ -92,7 +92,7 @@ class AuditFile(logs.LogStream):
     def write(self, line: str) -> int:
         """Take a line to be written soon; one that finds no room is counted."""
         if len(self._queue) >= self._max_lines:
-            metrics.count_audit_loss()
+            metrics.count_access_log_loss()
         return super().write(line)
 
     def find_trouble(self) -> str:
@@ -121,12 +121,12 @@ class AuditFile(logs.LogStream):
                 count = os.write(self._descriptor, lines)
             except OSError as err:
                 if not self.trouble:
-                    _LOG.error("the audit log cannot be written: %s", err.strerror or err)
+                    _LOG.error("the access log cannot be written: %s", err.strerror or err)
                 self.trouble = err.strerror or "it cannot be written"
                 time.sleep(RETRY_SECONDS)
                 continue
             if self.trouble:
-                _LOG.info("the audit log can be written again")
+                _LOG.info("the access log can be written again")
                 self.trouble = ""
             if count == len(lines):
                 return
@@ -144,7 +144,7 @@ class AuditFile(logs.LogStream):
 
 
 class _Stderr:
-    """The log on stderr, as a place of the audit log."""
+    """The log on stderr, as a place of the access log."""
 
     trouble = ""
 
@@ -156,19 +156,19 @@ class _Stderr:
 
 
 @cache  # one thread for a file, however many applications this process makes
-def open_file(path: Path) -> AuditFile:
-    """Return the audit log in a file; raises OSError where it cannot be opened."""
-    return AuditFile(path)
+def open_file(path: Path) -> AccessLogFile:
+    """Return the access log in a file; raises OSError where it cannot be opened."""
+    return AccessLogFile(path)
 
 
-AuditLog = AuditFile | _Stderr
+AccessLog = AccessLogFile | _Stderr
 
 _CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
 
 
 @contextlib.contextmanager
-def opened(target: str | None) -> Iterator[AuditLog | None]:
-    """Yield the audit log, and write the last of it at the end of the block."""
+def opened(target: str | None) -> Iterator[AccessLog | None]:
+    """Yield the access log, and write the last of it at the end of the block."""
     if target is None:
         yield None
         return
@@ -177,17 +177,17 @@ def opened(target: str | None) -> Iterator[AuditLog | None]:
         yield log
     finally:
         if not log.drain():
-            _LOG.error("the last lines of the audit log could not be written: %s", log.trouble)
+            _LOG.error("the last lines of the access log could not be written: %s", log.trouble)
 
 
-def check_audit_log(target: str | None) -> None:
-    """Make the file of the audit log, if it is one; raises OSError where it cannot be opened."""
+def check_access_log(target: str | None) -> None:
+    """Make the file of the access log, if it is one; raises OSError where it cannot be opened."""
     if target is not None and target != STDERR:
         os.close(_open(Path(target)))
 
 
-def begin(log: AuditLog | None, path: str) -> Mentions | None:
-    """Begin a request; return what will be found out about it, or None where it is not audited."""
+def begin(log: AccessLog | None, path: str) -> Mentions | None:
+    """Begin a request; return what will be found out about it, or None where it is not logged."""
     if log is None or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
         return None
     mentions = Mentions(log)
@@ -215,7 +215,7 @@ def record(mentions: Mentions | None, scope: Scope, status: int, seconds: float)
         return
     client: Client | None = scope.get("darrm.client")
     origin, path = scope.get("client"), scope["path"]
-    entry = AuditEntry(
+    entry = AccessLogEntry(
         time=_now(),
         request_id=scope["darrm.request_id"],
         client="unknown" if client is None else client.name,
@@ -248,6 +248,6 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     """Return an entry; None for a line that was cut, or that counts lost ones."""
     try:
         record = json.loads(line)
-        return {name: record[name] for name in AuditEntry._fields}
+        return {name: record[name] for name in AccessLogEntry._fields}
     except (ValueError, TypeError, LookupError):
         return None

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from darrm_opt.accounting.calibrate import epsilon_each
-from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, check_that_it_pays, propose
+from darrm_opt.accounting.propose_test_release import LEADER_SHARE, Proposal, Reference, check_that_it_pays, propose
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.arguments import real_number, whole_number
@@ -192,7 +192,14 @@ def _earned_plan(
     K: int, classes: int, queries: int, total: Privacy, affected: int, earned: Privacy, leader_share: float
 ) -> VotingPlan:
     """Return a batch that is within ``total`` for any votes, and leaves only if its votes earn less."""
-    mechanism = mechanism_class(TESTED).calibrated(K, classes, total, queries, affected=affected)
+    # The noise is sought last, as that takes longest: what no noise allows is refused before.
+    tested = mechanism_class(TESTED)
+    Reference(tested.of(K, classes, tested.range_for(K, classes)[1], affected).batch(queries), leader_share)
+    if earned.epsilon >= total.epsilon and earned.delta >= total.delta:
+        raise InvalidInput(
+            "earned", earned, f"ε below {total.epsilon:g} or δ below {total.delta:g}", "Any votes have that total."
+        )
+    mechanism = tested.calibrated(K, classes, total, queries, affected=affected)
     try:
         # From public numbers alone: a test that is chosen in view of the votes proves nothing.
         proposal = propose(mechanism.batch(queries), earned, leader_share=leader_share)

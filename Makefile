@@ -83,7 +83,7 @@ totals: $(READY) ## hold totals of several releases against every transcript in 
 	PYTHONPATH=tests $(BIN)/python -m campaigns.totals --write docs/soundness.md $(ARGS)
 
 estimates: $(READY) ## measure problems at random and fit the estimates of running time (ten minutes of one processor)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.estimates $(ARGS)
+	$(BIN)/python -m benchmarks.estimates $(ARGS)
 
 golden: $(READY) ## compare all totals with those that were frozen (a minute; ARGS="--write 1" freezes them anew)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.golden_totals $(ARGS)

@@ -5,7 +5,6 @@ The same generated inputs each time, an empty cache, and no colour or settings f
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import signal
@@ -16,8 +15,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import find, settings
-from hypothesis.strategies import just
+from hypothesis import settings
 
 # Set before NumPy is loaded, and inherited by what tests start: threads of BLAS that wait for each other in several
 # processes on few processors take three times the processor time.
@@ -27,9 +25,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # start. Inherited as well.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
-# And with this set, as in many a container, none of them begins as a copy (`support.forkserver`).
-os.environ.pop("PYTHONUNBUFFERED", None)
 
 # Derandomised, so that a red build is red again; no deadline, because a busy machine is not a failure;
 # no example database, because a run must not depend on the runs before it.
@@ -41,17 +36,11 @@ settings.load_profile("reproducible")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["support.forkserver"]
-
 NUMBERS = itertools.count()
 """Of the caches."""
 
 # What processes of their own start with would add its names to this one.
 collect_ignore = ["tests/support/additions"]
-
-
-# While tests are collected, what the garbage collector would search again and again only grows: half of the time.
-gc.disable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,14 +50,6 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
     if ">>>" in file_path.read_text(encoding="utf-8", errors="ignore"):
         return collectors
     return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
-
-
-def pytest_collection_finish() -> None:
-    """Collect garbage from here on, but not among what was imported and collected."""
-    # Hypothesis makes its generator with its first example, and warns of one that only frozen objects refer to.
-    find(just(0), lambda _: True)
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

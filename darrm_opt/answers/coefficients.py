@@ -1,4 +1,4 @@
-"""Coefficients of the regressions of running time, by `tests/campaigns/estimates.py` (do not edit).
+"""Coefficients of the regressions of running time, by `benchmarks/estimates.py` (do not edit).
 
 small: 886 problems, unseen 93.3% within 2, 98.5% within 3, 100.0% within 10
 not private: 317 problems, unseen 89.0% within 2, 96.5% within 3, 99.7% within 10

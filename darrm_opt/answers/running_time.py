@@ -2,7 +2,7 @@
 
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is a regression for each
 schedule of a solve, since where one gives way to another times jump: ln seconds is a sum of coefficients times features
-of the problem. `tests/campaigns/estimates.py` measures problems that it draws at random, fits the coefficients and
+of the problem. `benchmarks/estimates.py` measures problems that it draws at random, fits the coefficients and
 writes them to `coefficients.py`; those of tables and of plans of classes have their features in `tables` and
 `class_plans`. Beyond the measured K the time grows as a power of K (`EXPONENTS`). It is fitted to the processor's times
 with the compiled kernel; without it, a solve takes `NUMPY_FACTOR` times as long. Objectives over scenarios cost

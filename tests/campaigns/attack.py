@@ -36,6 +36,7 @@ from support.paths import SEARCH_PATH
 from support.served import Served, serving
 
 from api.access.keys import create_key
+from campaigns.driver import read_options, say, table
 
 LONG = {
     "K": 101,
@@ -204,40 +205,31 @@ def p99(times: list[float]) -> float:
     return sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
 
 
-def table(findings: list[Finding]) -> str:
-    """Return the findings as a table."""
-    lines = [
-        (
-            "| short work | p99 idle [ms] | p99 attacked [ms] | ratio | median attacked [ms] | slowest attacked [ms] "
-            "| refused |"
-        ),
-        "|---|---|---|---|---|---|---|",
-    ]
-    for finding in findings:
-        ratio = finding.attacked / finding.idle
-        lines.append(
-            f"| {finding.name} | {finding.idle:.1f} | {finding.attacked:.1f} | {ratio:.1f} | {finding.median:.1f} "
-            f"| {finding.slowest:.1f} | {finding.refused} |"
-        )
-    return "\n".join(lines)
+HEAD = (
+    *("short work", "p99 idle [ms]", "p99 attacked [ms]", "ratio", "median attacked [ms]", "slowest attacked [ms]"),
+    "refused",
+)
 
 
-def main(arguments: list[str]) -> int:
+def row(found: Finding) -> tuple[object, ...]:
+    """Return a finding as a row of the table."""
+    times = (found.idle, found.attacked, found.attacked / found.idle, found.median, found.slowest)
+    return (found.name, *(f"{each:.1f}" for each in times), found.refused)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; return 1 where short work took too long or was refused."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=200)
-    parser.add_argument("--queued", type=int, default=250)
-    parser.add_argument("--connections", type=int, default=2000)
-    parser.add_argument("--attack", nargs="+", metavar=("URL", "KEY"), help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.attack:
+    options = read_options(
+        __doc__, arguments, requests=200, queued=250, connections=2000, attack=([""], argparse.SUPPRESS)
+    )
+    if options.attack != [""]:
         attack(options.attack[0], options.attack[1:], options.queued, options.connections)
     with tempfile.TemporaryDirectory() as folder:
         findings = campaign(Path(folder), options.requests, options.queued, options.connections)
-    sys.stdout.write(table(findings) + "\n")
+    say(*table(HEAD, map(row, findings)))
     late = (finding.attacked > MAX_RATIO * finding.idle for finding in findings if finding.name != BEGINNING)
     return int(any(late) or any(finding.refused for finding in findings))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

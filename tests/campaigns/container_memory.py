@@ -29,13 +29,10 @@ from support.paths import SEARCH_PATH
 from support.service import Service
 
 from api.server.container_limits import solver_memory
-from campaigns.pages import publish, read_options
+from campaigns.driver import publish, read_options, table
 from darrm_opt import Problem
 from darrm_opt.answers.running_time import design_memory
 from darrm_opt.record import DesignSpec
-
-PART = "## Memory of the examples of deployment"
-"""Heading of this campaign's part of the page."""
 
 CONTROLLER = Path("/sys/fs/cgroup/memory")
 
@@ -152,27 +149,20 @@ def contained(example: Example, seconds: float) -> dict[str, Any]:
         group.rmdir()
 
 
-def report(findings: Sequence[tuple[Example, dict[str, Any]]]) -> str:
-    """Return the findings as a part of the documentation."""
-    lines = [
-        PART,
-        "",
-        (
-            "| example | limit [MiB] | workers × solvers | each solver process [MiB] | most in use [MiB] "
-            "| killed by the kernel | ready | answers |"
-        ),
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for example, result in findings:
-        statuses = "; ".join(f"{count} × {name}" for name, count in sorted(result["statuses"].items()))
-        lines.append(
-            f"| {example.name} | {example.memory} | {example.workers} × {example.solvers} | {example.bound} "
-            f"| {result['used']:.0f} | {result['killed']} | {result['ready']} | {statuses} |"
-        )
-    return "\n".join(lines) + "\n"
+HEAD = (
+    *("example", "limit [MiB]", "workers × solvers", "each solver process [MiB]", "most in use [MiB]"),
+    *("killed by the kernel", "ready", "answers"),
+)
 
 
-def main(arguments: Sequence[str]) -> int:
+def row(example: Example, result: dict[str, Any]) -> tuple[object, ...]:
+    """Return a finding as a row of the table."""
+    statuses = "; ".join(f"{count} × {name}" for name, count in sorted(result["statuses"].items()))
+    shape = (example.name, example.memory, f"{example.workers} × {example.solvers}", example.bound)
+    return (*shape, f"{result['used']:.0f}", result["killed"], result["ready"], statuses)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if the kernel killed a process, or an answer was a 5xx."""
     options = read_options(
         __doc__,
@@ -191,10 +181,10 @@ def main(arguments: Sequence[str]) -> int:
         if options.only in example.name:
             findings.append((example, contained(example, options.seconds)))
             sys.stderr.write(f"{findings[-1]}\n")
-    publish(report(findings), options.write, PART)
+    publish("container_memory", table(HEAD, [row(*found) for found in findings]), options.write)
     failures = [name for _, result in findings for name in result["statuses"] if name.rpartition(": ")[2][0] in "5b"]
     return int(any(result["killed"] for _, result in findings) or bool(failures))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,6 +1,6 @@
-"""Denial of service: every attack of `support.attackers` on a real server, naked and behind the proxy.
+"""Denial of service: every attack of `campaigns.attackers` on a real server, naked and behind the proxy.
 
-    PYTHONPATH=tests python -m campaigns.denial [--seconds 15] [--only NAME] [--door naked|proxy] [--write docs/faults.md]
+    PYTHONPATH=tests python -m campaigns.denial [--seconds 15] [--only NAME …] [--door naked] [--write docs/faults.md]
 
 For each attack a new server, which takes all its limits from its defaults and has keys. Meanwhile a polite client with
 a key, from an address of its own, asks for certificates, on a connection that it keeps and on new ones, and the
@@ -10,7 +10,6 @@ longest stall of its event loop, from within; the times of the polite client, an
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -19,15 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from support.attackers import ATTACKS, Attack, Tally, Target
-from support.loop_lag import VARIABLE, LoopLag
 from support.paths import SEARCH_PATH
 from support.postgres import Postgres
 from support.postgres import server as postgresql_server
@@ -36,25 +33,10 @@ from support.service import Service, children, service
 
 from api.access.keys import create_key
 from campaigns.attack import MAX_RATIO, SHORT, p99
-from campaigns.pages import write_part
+from campaigns.attackers import ATTACKS, Attack, Tally, Target
+from campaigns.driver import origin, publish, read_options, say, table
+from campaigns.loop_lag import VARIABLE, LoopLag
 from darrm_opt.process import usable_processors
-
-PART = "## Denial of service"
-"""Heading of this campaign's part of the page."""
-
-INTRODUCTION = """{part}
-
-`make attack` (`tests/campaigns/denial.py`): each attack on a new server with its default limits, by itself
-("naked") and behind the shipped nginx. Attackers come back at once when they are cut off. Meanwhile a polite
-client with a key asks for certificates, on a connection that it keeps and on new ones, and for `/healthz`
-inside. Limits: memory of the service at most 400 MiB; p99 of a certificate at most 0.5 s naked, 0.1 s or five
-times idle behind the proxy; `/healthz` at most 1 s; no failure; the same again ten seconds after. A short
-form of the attacks is part of the tests (`test_denial.py`).
-
-{seconds:g} s each, {date}, {processors} processors, load average {before:.0f} before and {after:.0f} after:
-
-"""
-"""What stands above the table."""
 
 Door = Literal["naked", "proxy"]
 
@@ -246,7 +228,7 @@ def site(door: Door, idle: float, *, postgresql: bool = False) -> Iterator[Site]
         postgres = postgresql_server() if postgresql else None
         url = f"sqlite:///{folder / 'store.sqlite'}" if postgres is None else postgres.url(postgres.new())
         lag = LoopLag(folder / "lag")
-        program = [sys.executable, "-c", "from support.loop_lag import main; main()"]
+        program = [sys.executable, "-c", "from campaigns.loop_lag import main; main()"]
         running = stack.enter_context(service(url, folder, program, **settings))
         proxy = stack.enter_context(proxying(running.url)) if door == "proxy" else None
         under = Site(running, proxy, keys, lag, postgres)
@@ -259,7 +241,7 @@ def site(door: Door, idle: float, *, postgresql: bool = False) -> Iterator[Site]
 @contextlib.contextmanager
 def attacked(attack: Attack, target: Target, scale: float, seconds: float) -> Iterator[Tally]:
     """Attack within the block, from a process of its own; yield what will hold its tally after it."""
-    command = [sys.executable, "-m", "support.attackers", attack.name, str(scale), str(seconds + 60)]
+    command = [sys.executable, "-m", "campaigns.attackers", attack.name, str(scale), str(seconds + 60)]
     environment = {**os.environ, "PYTHONPATH": SEARCH_PATH}
     tally = Tally()
     with subprocess.Popen(
@@ -308,56 +290,42 @@ def measure(under: Site, attack: Attack, scale: float, seconds: float, recovery:
     )
 
 
-def table(findings: list[Finding]) -> str:
-    """Return the findings as a table."""
-    titles = (
-        "attack, door, memory (10 s after) [MiB], longest stall [s], verify p50 [ms], p99 [ms], slowest health [ms]"
+HEAD = (
+    *("attack", "door", "memory (10 s after) [MiB]", "longest stall [s]", "verify p50 [ms]", "p99 [ms]"),
+    *("slowest health [ms]", "failed", "proxy [MiB]", "connections, answers", "limits kept"),
+)
+
+
+def row(found: Finding) -> tuple[object, ...]:
+    """Return a finding as a row of the table."""
+    verify, health, attackers = found.during.verify, found.during.health, found.attackers
+    answers = [f"{number} × {status}" for status, number in sorted(attackers.statuses.items())]
+    return (
+        *(found.attack, found.door, f"{found.peak} ({found.left})", f"{found.stall:.2f}"),
+        *(f"{1000 * value:.0f}" for value in (statistics.median(verify), p99(verify), max(health))),
+        *(f"{len(found.during.failures)} of {len(verify) + len(health)}", found.proxy or ""),
+        *(", ".join([str(attackers.opened), *answers]), "; ".join(found.wrong()) or "yes"),
     )
-    columns = [*titles.split(", "), "failed", "proxy [MiB]", "connections, answers", "limits kept"]
-    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-    for each in findings:
-        verify, health = each.during.verify, each.during.health
-        answers = ", ".join(f"{number} × {status}" for status, number in sorted(each.attackers.statuses.items()))
-        lines.append(
-            f"| {each.attack} | {each.door} | {each.peak} ({each.left}) | {each.stall:.2f} "
-            f"| {1000 * statistics.median(verify):.0f} | {1000 * p99(verify):.0f} | {1000 * max(health):.0f} "
-            f"| {len(each.during.failures)} of {len(verify) + len(health)} | {each.proxy or ''} "
-            f"| {each.attackers.opened}{answers and ', '}{answers} | {'; '.join(each.wrong()) or 'yes'} |"
-        )
-    return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; return 1 where a limit was not kept."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--only", action="append", choices=[each.name for each in ATTACKS])
-    parser.add_argument("--door", choices=DOORS)
-    parser.add_argument("--write", type=Path)
-    options = parser.parse_args(arguments)
-    findings, before = [], os.getloadavg()[0]
-    for attack in ATTACKS:
-        for door in DOORS:
-            if attack.name not in (options.only or [attack.name]) or options.door not in {None, door}:
-                continue
-            seconds = max(options.seconds, HANG_SECONDS) if attack.name == HANG else options.seconds
-            with site(door, IDLE, postgresql=attack.name == HANG) as under:
-                findings.append(measure(under, attack, options.scale, seconds, RECOVERY))
-            sys.stdout.write(table(findings[-1:]).splitlines()[-1] + "\n")
-            sys.stdout.flush()
-    if options.write:
-        introduction = INTRODUCTION.format(
-            part=PART,
-            seconds=options.seconds,
-            date=datetime.now(UTC).date(),
-            processors=usable_processors(),
-            before=before,
-            after=os.getloadavg()[0],
-        )
-        write_part(options.write, PART, f"{introduction}{table(findings)}\n")
+    only, doors = ([each.name for each in ATTACKS], "attacks"), ([*DOORS], "doors")
+    options = read_options(__doc__, arguments, seconds=15.0, scale=1.0, only=only, door=doors, write=Path)
+    findings, before = list[Finding](), os.getloadavg()[0]
+    for attack, door in product(ATTACKS, DOORS):
+        if attack.name not in options.only or door not in options.door:
+            continue
+        seconds = max(options.seconds, HANG_SECONDS) if attack.name == HANG else options.seconds
+        with site(door, IDLE, postgresql=attack.name == HANG) as under:
+            findings.append(measure(under, attack, options.scale, seconds, RECOVERY))
+        say(*[*table(HEAD, [row(findings[-1])])][2:])
+    load = f"load average {before:.0f} before and {os.getloadavg()[0]:.0f} after"
+    made = origin(f"make attack ARGS='--seconds {options.seconds:g}'")
+    lines = [*table(HEAD, map(row, findings)), "", f"{usable_processors()} processors, {load}.", "", made]
+    publish("denial", lines, options.write)
     return int(any(finding.wrong() for finding in findings))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -14,26 +14,24 @@ scikit-learn's digits, the campaign computes
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
 
-from campaigns.pages import origin, publish
+from campaigns.driver import origin, publish, read_options
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.data_dependent import CountRows
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, VoteBatch, propose
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_papers.pate import sensitive_check_rdp, sensitive_rdp
-
-HEADING = "# What votes earn"
 
 LEVELS = (0.75, 0.85, 0.92, 0.96)
 """Share of the teachers with the leader of a query, on average."""
@@ -55,8 +53,10 @@ MIN_PASSES = 0.5
 """Chance of passing below which a test does not pay."""
 
 FEW_RECORDS = (
-    "On the digits the test does not pay: the teachers learned from a dozen records each and agree too little. Such",
-    "labels are released without a test, at the ε of any votes.",
+    (
+        "On the digits the test does not pay: the teachers learned from a dozen records each and agree too little. "
+        "Such labels are released without a test, at the ε of any votes."
+    ),
     "",
 )
 """Said where the test fails on the digits."""
@@ -154,49 +154,21 @@ def authors_rdp(counts: CountRows, batch: VoteBatch, order: float) -> float:
     return check + pass_chance * label
 
 
-def report(rows: Sequence[Row], options: argparse.Namespace) -> str:
-    """Return the page."""
-    words = [f"--sets {options.sets}", f"--seed {options.seed}"]
-    if options.labels != [*STATED]:
-        words.append(f"--labels {' '.join(map(str, options.labels))}")
-    return "\n".join(
-        [
-            HEADING,
-            "",
-            "Where teachers agree, labels cost less than any votes could make them cost. The ε by the votes below is",
-            "computed from them: for votes of private records it is **not for publication**. The stated total may be",
-            "published: labels leave only if a noisy test passes, which is part of the total",
-            "([proof](proofs.md#an-that-the-votes-earn)).",
-            "",
-            f"{TEACHERS} teachers, {CLASSES} classes, discrete Gaussian noise σ = {SIGMA:g} on each count, δ = {DELTA:g};",
-            f"digits: {DIGIT_TEACHERS} teachers of scikit-learn's digits, σ = {DIGIT_SIGMA:g}; checked: threshold {THRESHOLD:g},",
-            f"σ₁ = {CHECK_SIGMA:g}. *Counts*: the",
-            "data-dependent ε of PATE's authors (Papernot and others 2018, Theorem 6), by their conversion and by the",
-            "one that the labels are given. *Labels / counts*: to each of the two. The test is chosen from the total",
-            "and the sizes alone, before the votes are drawn. *Seconds*: wall time of label bound and test",
-            "for one set of votes, beside other programs.",
-            "",
-            COLUMNS,
-            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-            *map(str, rows),
-            "",
-            f"Chances of passing are means over {options.sets} sets of votes, exact for each.",
-            "",
-            *(line for row in rows if row.votes == "digits" and row.passes < MIN_PASSES for line in FEW_RECORDS),
-            origin(f"make earned ARGS='{' '.join(words)}'"),
-            "",
-        ]
-    )
+def report(rows: Sequence[Row], options: Namespace) -> Iterator[str]:
+    """Yield the result."""
+    yield from (COLUMNS, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", *map(str, rows))
+    yield ""
+    yield f"Chances of passing are means over {options.sets} sets of votes, exact for each."
+    yield ""
+    yield from (line for row in rows if row.votes == "digits" and row.passes < MIN_PASSES for line in FEW_RECORDS)
+    labels = "" if options.labels == [*STATED] else f" --labels {' '.join(map(str, options.labels))}"
+    yield origin(f"make earned ARGS='--sets {options.sets} --seed {options.seed}{labels}'")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if the labels cost more by the votes than for any votes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=int, default=3, help="sets of votes at each level")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--labels", type=int, nargs="+", default=[*STATED], choices=[*STATED])
-    parser.add_argument("--write", type=Path, help="page to write")
-    options = parser.parse_args(arguments)
+    sets_ = (3, "sets of votes at each level")
+    options = read_options(__doc__, arguments, sets=sets_, seed=0, labels=[*STATED], write=Path)
     rows = []
     for queries in options.labels:
         batch = VoteBatch(TEACHERS, CLASSES, queries, SIGMA)
@@ -213,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for level in LEVELS:
             sets = [drawn_votes(level, CHECKED_QUERIES, options.seed + n) for n in range(options.sets)]
             rows.append(measure(f"{level:.0%} agree, checked", batch, CHECKED_SHARE, sets))
-    publish(report(rows, options), options.write, HEADING)
+    publish("earned", report(rows, options), options.write)
     return int(any(row.labels > row.any_votes for row in rows))
 
 

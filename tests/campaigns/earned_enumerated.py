@@ -14,22 +14,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from random import Random
 
 import numpy as np
 
+from campaigns.driver import Campaign, Row, Tally, listed
 from campaigns.enumerated import Law, checked_law, gaussian_masses, noisy_law
-from campaigns.pages import CASES, listed, numbered, publish_cases, read_options, show_finding
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, Proposal, VoteBatch
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
-
-HEADING = "## Totals that votes earn"
 
 QUERIES = 2
 
@@ -149,29 +146,24 @@ def examine(case: Case) -> list[str]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign; 1 if anything is wrong."""
-    options = read_options(__doc__, arguments, batches=5000, **CASES)
-    shapes, orders, wrong = Counter[str](), set[float](), 0
-    for number in numbered(options.batches, options.minutes):
-        case = random_case(Random(f"{options.seed} {number}"))
-        batch = case.proposal.batch
-        shapes[f"K={batch.K} C={batch.classes}{' checked' if batch.check_sigma else ''}"] += 1
-        orders.add(case.proposal.order)
-        for each in examine(case):
-            wrong += 1
-            show_finding(f"{each}: {case}")
-    lines = [
-        "Batches of two queries whose test leaves nothing in hand, against all data sets, all neighbours of each and all",
-        "transcripts: the total (ε, δ), the Rényi loss by the votes, and the losses of neighbours.",
-        "",
-        f"{shapes.total()} batches at {len(orders)} orders from {min(orders)} to {max(orders)}: {wrong} wrong. By size:",
-        listed(shapes),
-    ]
-    command = f"make earned-enumerated ARGS='--batches {shapes.total()} --seed {options.seed}'"
-    publish_cases(lines, command, options.write, HEADING)
-    return min(wrong, 1)
+def row(seed: int, number: int) -> Row:
+    """Return what is kept of a case."""
+    case = random_case(Random(f"{seed} {number}"))
+    batch = case.proposal.batch
+    size = f"K={batch.K} C={batch.classes}{' checked' if batch.check_sigma else ''}"
+    return Row([f"{each}: {case}" for each in examine(case)], [f"size: {size}"], {"order": case.proposal.order})
 
+
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    orders = {*tally.values("order")}
+    yield (
+        f"{len(tally.rows)} batches at {len(orders)} orders from {min(orders)} to {max(orders)}: "
+        f"{len(tally.faults)} wrong. By size: {listed(tally.kinds('size'))}"
+    )
+
+
+CAMPAIGN = Campaign("earned_enumerated", __doc__, "batches", 5000, row, lines, verb="earned-enumerated")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(CAMPAIGN.main())

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,12 +33,9 @@ from urllib.parse import urlencode, urlsplit
 from support.service import Service, family
 
 from api.access.keys import create_key
-from campaigns.pages import publish, read_options
+from campaigns.driver import publish, read_options, say, table
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
-
-PART = "## A day of mixed load"
-"""Heading of this campaign's part of the page."""
 
 PIECE = 10_000
 """Requests of one piece, which is a line of the record."""
@@ -406,50 +403,41 @@ def total(histograms: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str
     return {name: dict(counts) for name, counts in totals.items()}
 
 
-def report(pieces: list[Piece]) -> str:
-    """Return the findings as a part of the documentation."""
+def report(pieces: list[Piece]) -> Iterator[str]:
+    """Yield the findings."""
     statuses, latencies = total([piece.statuses for piece in pieces]), total([piece.latencies for piece in pieces])
     requests, seconds = sum(piece.requests for piece in pieces), sum(piece.seconds for piece in pieces)
     errors = sum(count for counts in statuses.values() for status, count in counts.items() if status[0] == "5")
     broken = sum(counts.get("-1", 0) for counts in statuses.values())
     unexpected = sum(len(piece.wrong) for piece in pieces) - errors - broken
-    lines = [
-        PART,
-        "",
-        (
-            f"{requests:,} requests in {seconds:,.0f} s: {errors} answers of 5xx, {broken} broken connections, "
-            f"{unexpected} other unexpected statuses."
-        ),
-        "",
-        "| requests so far | server [MiB] | all its processes [MiB] | open files | threads |",
-        "|---|---|---|---|---|",
-    ]
+    found = f"{errors} answers of 5xx, {broken} broken connections, {unexpected} other unexpected statuses"
+    yield f"{requests:,} requests in {seconds:,.0f} s: {found}."
+    yield ""
     lives: dict[int, list[Piece]] = defaultdict(list)
     for piece in pieces:
         lives[piece.life].append(piece)
+    rows: list[Sequence[object]] = []
     for number, life in enumerate(lives.values(), start=1):
-        if len(lives) > 1:
-            lines.append(f"| *server {number}* | | | | |")
+        rows += [(f"*server {number}*", "", "", "", "")] if len(lives) > 1 else []
         for index in sorted({0, len(life) // 4, len(life) // 2, 3 * len(life) // 4, len(life) - 1}):
-            piece = life[index]
-            count = sum(earlier.requests for earlier in life[: index + 1])
-            lines.append(
-                f"| {count:,} | {piece.memory[0]:.1f} | {piece.memory[1]:.1f} | {piece.files} | {piece.threads} |"
-            )
-    lines += ["", "| request | statuses | median [ms] | p99 [ms] | p99.9 [ms] |", "|---|---|---|---|---|"]
+            piece, count = life[index], sum(earlier.requests for earlier in life[: index + 1])
+            rows.append((f"{count:,}", *(f"{size:.1f}" for size in piece.memory), piece.files, piece.threads))
+    head = ("requests so far", "server [MiB]", "all its processes [MiB]", "open files", "threads")
+    yield from table(head, rows)
+    yield ""
+    rows = []
     for name, counts in sorted(statuses.items(), key=lambda item: -sum(item[1].values())):
         status_text = ", ".join(f"{count:,} × {_status_name(status)}" for status, count in sorted(counts.items()))
-        histogram = latencies.get(name)
-        times = [quantile(histogram, share) for share in (0.5, 0.99, 0.999)] if histogram else []
-        lines.append(f"| {name} | {status_text} | {' | '.join(f'{value:.1f}' for value in times) or ' | | '} |")
-    return "\n".join(lines) + "\n"
+        times = [quantile(latencies[name], share) for share in (0.5, 0.99, 0.999)] if name in latencies else []
+        rows.append((name, status_text, *([f"{value:.1f}" for value in times] or ["", "", ""])))
+    yield from table(("request", "statuses", "median [ms]", "p99 [ms]", "p99.9 [ms]"), rows)
 
 
 def _status_name(status: str) -> str:
     return {"0": "left", "-1": "broken"}.get(status, status)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if anything was wrong."""
     options = read_options(
         __doc__,
@@ -468,10 +456,10 @@ def main(arguments: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         count = math.ceil(options.requests / PIECE)
         pieces = campaign(folder, options.seed, known_pieces, count, options.record, options.seconds)
-    publish(report(pieces), options.write, PART)
-    sys.stdout.write("".join(f"{line}\n" for piece in pieces for line in piece.wrong))
+    publish("endurance", report(pieces), options.write)
+    say(*(line for piece in pieces for line in piece.wrong))
     return int(any(piece.wrong for piece in pieces))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
@@ -22,15 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from campaigns.pages import CASES, listed, numbered, publish_cases, read_options, show_finding
+from campaigns.driver import Campaign, Row, Tally, listed
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, cost
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm_opt.noise import Array
-
-HEADING = "## Totals of mechanisms"
 
 ERROR = 1e-11
 """What δ may miss by noise that is cut off here [probability]."""
@@ -207,53 +204,34 @@ def least_epsilon(pairs: Sequence[tuple[Array, Array]], queries: int, delta: flo
     return low
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is wrong with a total."""
-
-    case: Case
-    kind: str
-    stated: float
-    exact: float
-
-
-def examine(case: Case, *, tight: bool) -> tuple[ReleaseTotal, list[Finding]]:
+def examine(case: Case, *, tight: bool) -> tuple[ReleaseTotal, list[str]]:
     """Return the total of a case and what is wrong with it."""
-    found = cost(case.mechanism, case.queries, case.delta, case.sampling)
-    pairs = directions(case)
-    findings = []
+    found, pairs, wrong = cost(case.mechanism, case.queries, case.delta, case.sampling), directions(case), list[str]()
     for account, epsilon in found.epsilons.items():
         if epsilon < 500:
             true_delta = max((attained(p, q, case.queries, math.exp(epsilon)) for p, q in pairs), default=0.0)
             if true_delta > case.delta + ERROR:
-                findings.append(Finding(case, f"{account} is unsound", case.delta, true_delta))
+                wrong.append(f"{account} is unsound: stated {case.delta}, exact {true_delta}: {case}")
     if tight and pairs:
         exact = least_epsilon(pairs, case.queries, case.delta)
         if not found.epsilon <= max(TIGHT * exact, exact + SMALL):
-            findings.append(Finding(case, "loose", found.epsilon, exact))
-    return found, findings
+            wrong.append(f"loose: stated {found.epsilon}, exact {exact}: {case}")
+    return found, wrong
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = read_options(__doc__, arguments, totals=5000, **CASES)
-    accounts, wrong = Counter[str](), 0
-    for number in numbered(options.totals, options.minutes):
-        found, findings = examine(random_case(Random(f"{options.seed} {number}")), tight=True)
-        accounts[found.account] += 1
-        for each in findings:
-            wrong += 1
-            show_finding(f"{each.kind}: stated {each.stated}, exact {each.exact}: {each.case}")
-    lines = [
-        "Random mechanisms of up to six voters among up to three classes, sampled or not, for up to three releases, against",
-        "an adaptive adversary who is enumerated: laws of noise from their definitions, all pairs of votes. Each account's",
-        f"ε is held against the δ that is attained there, the least also against the least that is true, to {TIGHT - 1:.0%}.",
-        "",
-        f"{accounts.total()} totals, {wrong} wrong. The least by account: {listed(accounts)}",
-    ]
-    command = f"make enumerated ARGS='--totals {accounts.total()} --seed {options.seed}'"
-    publish_cases(lines, command, options.write, HEADING)
-    return min(wrong, 1)
+def row(seed: int, number: int) -> Row:
+    """Return what is kept of a case."""
+    found, wrong = examine(random_case(Random(f"{seed} {number}")), tight=True)
+    return Row(wrong, [f"account: {found.account}"])
 
+
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    least = listed(tally.kinds("account"))
+    yield f"{len(tally.rows)} totals, {len(tally.faults)} wrong. The least by account: {least}"
+
+
+CAMPAIGN = Campaign("enumerated", __doc__, "totals", 5000, row, lines, verb="enumerated")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(CAMPAIGN.main())

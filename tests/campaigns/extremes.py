@@ -13,14 +13,13 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from campaigns.pages import CASES, listed, numbered, publish_cases, read_options, show_finding
+from campaigns.driver import Campaign, Row, Tally, listed
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling
 from darrm_opt.accounting.calibrate import epsilon_each
@@ -37,8 +36,6 @@ from darrm_opt.accounting.total import cost, exact_epsilon
 from darrm_opt.errors import DarrmError
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-
-HEADING = "## Extreme inputs"
 
 Draw = dict[str, Any]
 
@@ -310,37 +307,21 @@ def examine(name: str, at: Draw) -> str:
     return ""
 
 
-def random_questions(numbers: Iterable[int], seed: int, names: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield what is wrong with the answer to each random question, nothing for most."""
+def row(seed: int, number: int, names: Sequence[str] | None = None) -> Row:
+    """Return what is wrong with the answer to a random question, one of these by name."""
     asked = [*(QUESTIONS if names is None else names)]
-    for number in numbers:
-        yield examine(asked[number % len(asked)], draw(Random(f"{seed} {number}")))
+    wrong = examine(asked[number % len(asked)], draw(Random(f"{seed} {number}")))
+    return Row([wrong], [f"wrong: {wrong.partition(':')[0]}"]) if wrong else Row()
 
 
-def _kind(wrong: str) -> str:
-    return wrong.partition(":")[0]
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    kinds = tally.kinds("wrong")
+    told = f"{len(QUESTIONS)} kinds of questions: {len(tally.rows)} questions, {kinds.total()} wrong"
+    yield f"{told}: {listed(kinds)}" if kinds else f"{told}."
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask, and print what is wrong."""
-    options = read_options(__doc__, arguments, questions=50_000, **CASES)
-    done, kinds = 0, Counter[str]()
-    for wrong in random_questions(numbered(options.questions, options.minutes), options.seed):
-        done += 1
-        if wrong:
-            kinds[_kind(wrong)] += 1
-            show_finding(wrong)
-    lines = [
-        f"{len(QUESTIONS)} kinds of questions to accounts, bounds and calibrations, at orders up to 1e300, σ from 1e-3 to 1e6",
-        "votes, ε from 1e-12 to 500, δ from 1e-300 to 0.999: each ends in a number or ∞, or in an error with its reason, and",
-        "costs no less with more releases, less noise or a smaller δ.",
-        "",
-        f"{done} questions, {kinds.total()} wrong{': ' + listed(kinds) if kinds else '.'}",
-    ]
-    command = f"make extremes ARGS='--questions {done} --seed {options.seed}'"
-    publish_cases(lines, command, options.write, HEADING)
-    return int(bool(kinds))
-
+CAMPAIGN = Campaign("extremes", __doc__, "questions", 50_000, row, lines, verb="extremes")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(CAMPAIGN.main())

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from support.paths import DATA
 
-from campaigns.pages import origin, read_options
+from campaigns.driver import origin, read_options, say
 from campaigns.sampled import table
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling, total_privacy_of_sequence
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = ",\n".join(json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in freeze())
         FILE.write_text(f'{{"origin": {json.dumps(made)}, "totals": [\n{lines}\n]}}\n', encoding="utf-8")
         return 0
-    return int(compare(read(), print) > 0)
+    return int(compare(read(), say) > 0)
 
 
 if __name__ == "__main__":

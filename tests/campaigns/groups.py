@@ -1,4 +1,4 @@
-"""Groups of voters against full enumeration, at length: `python -m campaigns.groups --optima 300 --tables 10000`.
+"""Groups of voters against full enumeration, at length: `python -m campaigns.groups --optima 300`.
 
 Random small problems are solved, and the optimum, the bound and the privacy of the table are held against
 `tests/support/group_exact.py`, which shares no code with the product. Hostile tables (optima that are scaled, moved by
@@ -9,15 +9,15 @@ fractions, may be called private.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from support.group_exact import Enumeration, random_problem
 
-from campaigns.pages import read_options
+from campaigns.driver import Campaign, Row, Tally
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.errors import NotProven
 from darrm_opt.problem import Problem, as_group
@@ -30,6 +30,9 @@ TOLERANCE = 2e-9
 
 GAP = 1e-8
 """How far above the optimum a bound may be."""
+
+TABLES = 34
+"""Hostile tables of each problem."""
 
 
 def problem_of(case: dict[str, Any]) -> Problem:
@@ -66,51 +69,45 @@ def hostile(best: Table, rng: np.random.Generator) -> Table | None:
         return None
 
 
-def main() -> int:
-    """Run as many problems as asked; return 1 if any is wrong."""
-    limit = (float("inf"), "stop after this time [s], and say how far")
-    asked = read_options(__doc__, None, optima=300, tables=10_000, seed=1, seconds=limit)
-    start, problems, tables, private, failures = time.perf_counter(), 0, 0, 0, list[str]()
-    per_problem = -(-asked.tables // asked.optima)
-    while problems < asked.optima and time.perf_counter() - start < asked.seconds:
-        seed = asked.seed * 1_000_000 + problems
-        rng = np.random.default_rng(seed)
-        case = random_problem(rng)
-        problem = problem_of(case)
-        solution = solve_table(problem)
-        every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
-        best = every.optimum(every.plurality_worth(), (case["epsilon"], case["delta"]))
-        excess = every.worst_excess(chances_of(solution.table, problem), case["epsilon"], case["delta"])
-        if (
-            excess > 0
-            or abs(solution.utility - best) > TOLERANCE
-            or not -TOLERANCE <= solution.upper_bound - best <= GAP
-        ):
-            failures.append(
-                f"seed {seed}: {case}: {solution.utility} to {solution.upper_bound}, {best}, {float(excess)}"
-            )
-        problems += 1
-        for _ in range(per_problem):
-            table = hostile(solution.table, rng)
-            if table is None:
-                continue
-            tables += 1
-            try:
-                verify_table(problem, table)
-            except (NotPrivate, NotProven):
-                continue
-            private += 1
-            excess = every.worst_excess(chances_of(table, problem), case["epsilon"], case["delta"], 1)
-            if excess > 0:
-                failures.append(f"seed {seed}: called private, but {float(excess)} beyond: {table.values.tolist()}")
-    for failure in failures:
-        sys.stdout.write(f"{failure}\n")
-    sys.stdout.write(
-        f"{problems} optima, {tables:,} hostile tables of which {private:,} were called private; "
-        f"{len(failures)} failures; seed {asked.seed}; {time.perf_counter() - start:.0f} s\n"
-    )
-    return bool(failures)
+def examine(seed: int, number: int) -> Row:
+    """Solve a random problem, and verify hostile tables for it."""
+    rng = np.random.default_rng(1_000_000 * seed + number)
+    case = random_problem(rng)
+    problem, total = problem_of(case), (case["epsilon"], case["delta"])
+    solution = solve_table(problem)
+    every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
+    best = every.optimum(every.plurality_worth(), total)
+    excess = every.worst_excess(chances_of(solution.table, problem), *total)
+    faults, verdicts = list[str](), Counter[str]()
+    is_near = abs(solution.utility - best) <= TOLERANCE and -TOLERANCE <= solution.upper_bound - best <= GAP
+    if excess > 0 or not is_near:
+        faults.append(f"{case}: {solution.utility} to {solution.upper_bound}, {best}, {float(excess)}")
+    for _ in range(TABLES):
+        table = hostile(solution.table, rng)
+        if table is None:
+            continue
+        try:
+            verify_table(problem, table)
+        except (NotPrivate, NotProven):
+            verdicts["refused"] += 1
+            continue
+        verdicts["private"] += 1
+        excess = every.worst_excess(chances_of(table, problem), *total, 1)
+        if excess > 0:
+            faults.append(f"called private, but {float(excess)} beyond: {case}, {table.values.tolist()}")
+    return Row(faults, [], {**verdicts})
 
+
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    private, refused = (int(sum(tally.values(name))) for name in ("private", "refused"))
+    yield (
+        f"{len(tally.rows)} optima, {private + refused:,} hostile tables of which {private:,} were called private; "
+        f"{len(tally.faults)} failures."
+    )
+
+
+CAMPAIGN = Campaign("groups", __doc__, "optima", 300, examine, lines, verb="groups")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(CAMPAIGN.main())

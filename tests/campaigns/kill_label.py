@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from support.darrm_runner import start
 
-from campaigns.pages import read_options
+from campaigns.driver import read_options, say
 from darrm_opt import Problem, solve
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.plurality import ABSTENTION
@@ -130,28 +130,20 @@ def _labels(path: Path) -> list[int]:
     return [int(line) for line in lines] if head == "label" else []
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if anything was wrong."""
     options = read_options(__doc__, arguments, trials=100, rows=4000, block=10, kills=6, seed=0, classes=int)
     kills, faulty = 0, 0
     for number in range(options.trials):
+        sizes = {name: getattr(options, name) for name in ("rows", "block", "kills", "classes")}
         with tempfile.TemporaryDirectory() as folder:
-            trial = kill_and_resume(
-                Path(folder),
-                rows=options.rows,
-                block=options.block,
-                kills=options.kills,
-                seed=options.seed + number,
-                suffix=("csv", "npy")[number % 2],
-                classes=options.classes,
-            )
-        kills += trial.kills
-        faulty += bool(trial.faults)
-        for fault in trial.faults:
-            sys.stdout.write(f"trial {number}: {fault}\n")
-    sys.stdout.write(f"{options.trials} jobs, {kills} kills, {faulty} jobs with a fault\n")
-    return 1 if faulty else 0
+            suffix = ("csv", "npy")[number % 2]
+            trial = kill_and_resume(Path(folder), seed=options.seed + number, suffix=suffix, **sizes)
+        kills, faulty = kills + trial.kills, faulty + bool(trial.faults)
+        say(*(f"trial {number}: {fault}" for fault in trial.faults))
+    say(f"{options.trials} jobs, {kills} kills, {faulty} jobs with a fault")
+    return int(faulty > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

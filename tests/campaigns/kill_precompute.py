@@ -17,13 +17,13 @@ its process was cut off.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +39,7 @@ from support import postgres
 from support.counted_work import counts, lines
 from support.paths import SEARCH_PATH
 
+from campaigns.driver import read_options, say, table
 from solver_cache import Row, open_store
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.worker import Answer, Assignment, perform
@@ -121,7 +122,8 @@ class Surroundings:
     def __init__(self, folder: Path, url: str) -> None:
         self._folder, self._url = folder, url
         (folder / "grid.json").write_text(json.dumps(GRID))
-        self._port = _free_port(HOSTS["scheduler"])
+        with socket.create_server((HOSTS["scheduler"], 0)) as free:
+            self._port = free.getsockname()[1]
         self.address = f"tcp://{HOSTS['scheduler']}:{self._port}"
         self._environment = {**os.environ, "PYTHONPATH": SEARCH_PATH, "COUNTED": str(folder / "counted")}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -289,43 +291,24 @@ def _stop_for_a_while(process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGCONT)
 
 
-def _free_port(host: str) -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
 def report(tally: Tally) -> Iterator[str]:
     """Yield what came of it, as lines of a page."""
     kinds = ", ".join(f"{number} {kind}s" for kind, number in sorted(tally.kills.items()))
-    yield (
-        "| killed | cut off | problems | solves begun | completed | lost with a process | lost with a claim "
-        "| claims taken over | wrong |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|"
-    faults = "none" if not tally.wrong else f"**{len(tally.wrong)}**"
-    yield (
-        f"| {tally.kills.total()} ({kinds}) | {tally.cut} | {tally.problems} | {tally.begun} | {tally.completed} | "
-        f"{tally.lost} | {tally.outrun} | {tally.taken_over} | {faults} |"
-    )
+    counts = (tally.cut, tally.problems, tally.begun, tally.completed, tally.lost, tally.outrun, tally.taken_over)
+    head = ("killed", "cut off", "problems", "solves begun", "completed", "lost with a process", "lost with a claim")
+    faults = f"**{len(tally.wrong)}**" if tally.wrong else "none"
+    yield from table((*head, "claims taken over", "wrong"), [(f"{tally.kills.total()} ({kinds})", *counts, faults)])
 
 
-def main() -> None:
-    """Run the campaign, print what came of it, and fail if anything is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause", type=float, nargs=2, default=(0.2, 1.5), help="between kills [s]")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="kill for so long at most")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+def main() -> int:
+    """Run the campaign, print what came of it; return 1 if anything is wrong."""
+    pause, minutes = ([0.2, 1.5], "between kills [s]"), (math.inf, "kill for so long at most")
+    options = read_options(__doc__, None, kills=50, seed=1, pause=pause, minutes=minutes, json=False)
     tally = campaign(options.kills, options.seed, tuple(options.pause), 60 * options.minutes)
     found = asdict(tally) | {"kills": dict(tally.kills)}  # a Counter is copied wrongly by Python 3.11
-    print(json.dumps(found) if options.json else "\n".join([*report(tally), *tally.wrong]))  # noqa: T201
-    sys.exit(bool(tally.wrong))
+    say(*([json.dumps(found)] if options.json else [*report(tally), *tally.wrong]))
+    return int(bool(tally.wrong))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,7 +13,6 @@ server, one of its workers, one of its solver processes, or a client. What was k
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -23,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import SUPPRESS
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from support.paths import SEARCH_PATH
 from support.service import Service, gone, workers_of
 from support.waiting import until
 
+from campaigns.driver import read_options, say
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
 from solver_cache import check, open_store
@@ -241,21 +242,17 @@ def _is_excused(reason: str) -> bool:
 
 def main() -> int:
     """Run a campaign, or be one of its clients; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="how many")
-    parser.add_argument("--seconds", type=float, default=3600, help="for how long at most [s]")
-    parser.add_argument("--seed", type=int, default=1, help="of all choices")
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--client", metavar="URL", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_options(
+        __doc__, None, kills=200, seconds=3600.0, seed=1, folder=(Path, SUPPRESS), client=(str, SUPPRESS)
+    )
     if options.client:
         client(options.client, options.folder / f"client-{options.seed}.jsonl", options.seed)
     with tempfile.TemporaryDirectory() as folder:
         outcome = Campaign(Path(folder), options.seed).run(options.kills, options.seconds)
-    sys.stdout.write(
-        f"kills    {sum(outcome.kills.values())}: {dict(sorted(outcome.kills.items()))}\n"
-        f"answers  {outcome.answers}\njobs     {dict(outcome.jobs)}\nrows     {outcome.rows}\n"
-        f"seconds  {outcome.seconds:.0f}\nwrong    {outcome.wrong or 'nothing'}\n"
+    say(
+        f"kills    {sum(outcome.kills.values())}: {dict(sorted(outcome.kills.items()))}",
+        *(f"answers  {outcome.answers}", f"jobs     {dict(outcome.jobs)}", f"rows     {outcome.rows}"),
+        *(f"seconds  {outcome.seconds:.0f}", f"wrong    {outcome.wrong or 'nothing'}"),
     )
     return 1 if outcome.wrong else 0
 

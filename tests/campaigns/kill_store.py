@@ -10,9 +10,7 @@ was said to be done is done with its result, and a job that was only submitted c
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime as dt
 import hashlib
 import importlib
 import json
@@ -27,6 +25,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from campaigns.driver import origin, publish, read_options, say, table
 from darrm_opt import Problem
 from solver_cache import DesignSpec, Store, cached_solve, open_store, validate_row
 from solver_cache.database.jobs import Jobs
@@ -192,77 +191,28 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
     return tally
 
 
-def report(kind: str, tally: Tally) -> Iterator[str]:
-    """Yield a line of the table."""
-    faults = "none" if not tally.lost else f"**{len(tally.lost)}**"
-    yield (
-        f"| {kind} | {tally.kills} | {tally.early} | {tally.kept:,} | {tally.done:,} | {tally.resumed:,} | {faults} |"
-    )
+def lines(tallies: dict[str, Tally]) -> Iterator[str]:
+    """Yield the table."""
+    head = ("store", "killed", "before opening", "answers stored", "jobs done", "jobs taken over", "lost or wrong")
+    rows = []
+    for kind, tally in tallies.items():
+        counts = (tally.kills, tally.early, f"{tally.kept:,}", f"{tally.done:,}", f"{tally.resumed:,}")
+        rows.append((kind, *counts, f"**{len(tally.lost)}**" if tally.lost else "none"))
+    yield from table(head, rows)
 
 
-PAGE = """# Faults
-
-This campaign kills writers of a store by `kill -9` at random moments:
-`PYTHONPATH=tests {command}`, {date}, Python {python}, {cores} cores.
-The progress of a writer before the kill depends on the load of the machine. `tests/campaigns/kill_store.py`
-defines the columns.
-
-| store | killed | before opening | answers stored | jobs done | jobs taken over | lost or wrong |
-|---|---|---|---|---|---|---|
-{rows}
-
-After every kill another process opens the store and checks four conditions: the file passes SQLite's
-integrity check; every acknowledged answer is present and is verified again; every job acknowledged as done
-has its result; every submitted job is taken over and finished. A quarter of the rounds begin with a new
-store, so that kills also interrupt its creation.
-
-Tests of the store cover other faults:
-
-| fault | expected behaviour | test |
-|---|---|---|
-| a full disk: a limit on file sizes, a small file system | answers are returned but not stored, with the \
-reason; stored answers remain readable; normal operation resumes when space is free | `test_cache_faults.py` \
-|
-| bytes overwritten anywhere, files cut anywhere | a verified answer, a miss, or an error that reports a \
-damaged file | `test_cache_faults.py`, `test_cache_database.py` |
-| processes that create or migrate one store concurrently | all succeed | `test_cache_database.py`, \
-`test_postgresql.py` |
-| PostgreSQL stopped, killed and started under load | every error is a `CacheError`; acknowledged data is \
-present; the program needs no restart | `test_postgresql.py` |
-| clocks that jump, ahead or back | a job may run twice; none waits for more than an hour, none is lost | \
-`test_jobs.py` |
-| a file system or owner without write permission | `?mode=ro` reads and writes nothing | \
-`test_cache_read_only.py` |
-"""
-
-
-def written(tallies: dict[str, Tally], command: str) -> str:
-    """Return the page that says what came of it."""
-    return PAGE.format(
-        command=command,
-        date=f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
-        python=sys.version.split()[0],
-        cores=os.cpu_count(),
-        rows="\n".join(line for kind, tally in tallies.items() for line in report(kind, tally)),
-    )
-
-
-def main() -> None:
-    """Run the campaign, print what came of it, and fail if anything was lost."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=200, help="processes to kill, in each kind of store")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=KINDS, action="append", help="kind of store; all unless given")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path, help="file that the page is written to")
-    options = parser.parse_args()
-    tallies = {kind: campaign(options.kills, options.seed, kind) for kind in options.kind or KINDS}
-    page = written(tallies, f"python -m campaigns.kill_store --kills {options.kills} --seed {options.seed}")
-    if options.write:
-        options.write.write_text(page, encoding="utf-8")
-    print(json.dumps({kind: vars(tally) for kind, tally in tallies.items()}) if options.json else page)  # noqa: T201
-    sys.exit(any(tally.lost for tally in tallies.values()))
+def main() -> int:
+    """Run the campaign, print what came of it; return 1 if anything was lost."""
+    kind = ([*KINDS], "kinds of store")
+    options = read_options(__doc__, None, kills=200, seed=1, kind=kind, json=False, write=Path)
+    tallies = {kind: campaign(options.kills, options.seed, kind) for kind in options.kind}
+    if options.json:
+        say(json.dumps({kind: vars(tally) for kind, tally in tallies.items()}))
+    else:
+        command = f"python -m campaigns.kill_store --kills {options.kills} --seed {options.seed}"
+        publish("kill_store", [*lines(tallies), "", origin(command)], options.write)
+    return int(any(tally.lost for tally in tallies.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

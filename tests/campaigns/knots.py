@@ -11,7 +11,7 @@ compiled and NumPy, verifies both γ.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from support.kernels import PATHS, searched_by
 
-from campaigns.pages import read_options
+from campaigns.driver import Campaign, Row, Tally
 from darrm_opt import Problem, Solution, solve, verify
 from darrm_opt.design.master_program import Knots
 from darrm_opt.design.solution import Status
@@ -88,21 +88,19 @@ def _verifies(answer: Solution, path: str) -> bool:
         return False
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Examine problems; fail if anything is wrong with one."""
-    options = read_options(__doc__, arguments, problems=60, first=(0, "the first seed"))
-    comparisons = []
-    for seed in range(options.first, options.first + options.problems):
-        comparisons.append(examine(seed))
-        if comparisons[-1].faults:
-            sys.stdout.write(f"seed {seed}: {comparisons[-1]}\n")
-    faulty = sum(bool(comparison.faults) for comparison in comparisons)
-    max_loss = max(comparison.lost for comparison in comparisons)
-    sys.stdout.write(
-        f"{len(comparisons)} problems, {faulty} with faults; utility lost by knots: at most {max_loss:.2g}\n"
-    )
-    sys.exit(faulty > 0)
+def row(_: int, number: int) -> Row:
+    """Return what is kept of a comparison; its number is its seed."""
+    found = examine(number)
+    return Row([f"{fault}: {found.problem}, {found.shape}" for fault in found.faults], [], {"lost": found.lost})
 
+
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    lost = max(tally.values("lost"))
+    yield f"{len(tally.rows)} problems, {len(tally.faults)} faults; utility lost by knots: at most {lost:.2g}."
+
+
+CAMPAIGN = Campaign("knots", __doc__, "problems", 60, row, lines)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(CAMPAIGN.main())

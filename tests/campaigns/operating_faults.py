@@ -28,12 +28,9 @@ from typing import Any, NamedTuple
 import httpx
 from support.service import Service, family, gone, workers_of
 
-from campaigns.pages import publish, read_options
+from campaigns.driver import publish, read_options, say, table
 from darrm_opt import Problem
 from solver_cache import cached_solve, open_store
-
-PART = "## What is answered under twelve faults"
-"""Heading of this campaign's part of the page."""
 
 STORED: list[dict[str, Any]] = [{"K": 5, "m": 2, "epsilon": round(0.1 + number / 100, 2)} for number in range(8)]
 """Problems whose answers are stored before a fault."""
@@ -475,20 +472,17 @@ FAULTS: dict[str, Fault] = {
 """Every fault by its name."""
 
 
-def report(findings: Sequence[Finding]) -> str:
-    """Return the findings as a part of the documentation."""
-    lines = [PART, "", "| fault | " + " | ".join(QUESTIONS) + " | afterwards a new problem | the operator | wrong |"]
-    lines.append("|---" * (len(QUESTIONS) + 4) + "|")
-    for finding in findings:
-        replies = " | ".join(str(finding.during[name]) for name in QUESTIONS)
-        back = "never" if finding.recovery is None else f"after {finding.recovery:.1f} s"
-        lines.append(
-            f"| {finding.fault} | {replies} | {back} | {finding.needs} | {'; '.join(finding.wrong) or 'nothing'} |"
-        )
-    return "\n".join(lines) + "\n"
+def report(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the findings."""
+    rows = []
+    for found in findings:
+        back = "never" if found.recovery is None else f"after {found.recovery:.1f} s"
+        replies = [found.during[name] for name in QUESTIONS]
+        rows.append((found.fault, *replies, back, found.needs, "; ".join(found.wrong) or "nothing"))
+    yield from table(("fault", *QUESTIONS, "afterwards a new problem", "the operator", "wrong"), rows)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if anything was wrong."""
     options = read_options(__doc__, arguments, only=("", "part of the names of faults"), write=Path)
     findings, skipped = list[Finding](), list[str]()
@@ -501,10 +495,10 @@ def main(arguments: Sequence[str]) -> int:
             skipped.append(f"{name}: {err}")
             continue
         sys.stderr.write(f"{findings[-1]}\n")
-    publish(report(findings), options.write, PART)
-    sys.stdout.write("".join(f"skipped: {fault}\n" for fault in skipped))
+    publish("operating_faults", report(findings), options.write)
+    say(*(f"skipped: {fault}" for fault in skipped))
     return int(any(finding.wrong for finding in findings))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -12,18 +12,15 @@ Random problems of up to 7 voters and 4 classes; for each
 
 from __future__ import annotations
 
-import math
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from support.plurality_exact import worst_excess
 
-from campaigns.pages import listed, origin, publish, read_options
+from campaigns.driver import Campaign, Row, Tally, listed, table
 from darrm_opt import Privacy
 from darrm_opt.plurality import Dirichlet, Favoured, PluralityObjective, TableSolution, solve_table, verify_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
@@ -77,81 +74,53 @@ def examine(problem: Problem, objective: PluralityObjective) -> Finding:
     return Finding(solution, excess, verify_table(problem, rule) == solution.certificate)
 
 
-def campaign(problems: int, seed: int = 0) -> Iterator[Finding]:
-    """Yield the findings of that many problems; each has its own generator, so that one can be looked at alone."""
-    for number in range(problems):
-        yield examine(*random_problem(np.random.default_rng((seed, number))))
+def finding(seed: int, number: int) -> Finding:
+    """Return the finding of a numbered problem."""
+    return examine(*random_problem(np.random.default_rng((seed, number))))
 
 
-@dataclass
-class Tally:
-    """Findings, counted."""
-
-    problems: int = 0
-    broken: list[Finding] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
-    gaps: list[float] = field(default_factory=list)
-    tightest: float = math.inf
-
-    def add(self, finding: Finding) -> None:
-        """Count one finding."""
-        problem = finding.solution.problem
-        self.problems += 1
-        self.broken += [] if finding.holds else [finding]
-        kinds = {
-            f"C = {problem.classes}": True,
-            "abstention": problem.abstention,
-            "affected > 1": problem.affected > 1,
-            "δ = 0": problem.target.delta == 0,
-            "ε = 0": problem.target.epsilon == 0,
-            "ε = 20": problem.target.epsilon == 20,
-            finding.solution.status.value: True,
-        }
-        self.kinds.update(kind for kind, holds in kinds.items() if holds)
-        self.gaps.append(finding.solution.gap)
-        self.tightest = min(self.tightest, float(-finding.excess))
-
-    def lines(self) -> Iterator[str]:
-        """Yield the result, as Markdown."""
-        yield "| certified rules | not private as doubles | smallest slack |"
-        yield "|---|---|---|"
-        yield f"| {self.problems} | {len(self.broken)} | {self.tightest:.1e} |"
-        yield ""
-        yield f"Problems by kind: {listed(self.kinds)}"
-        gaps = np.array(self.gaps)
-        shares = ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-8, 1e-7, 1e-6))
-        yield f"Gaps: {shares}; the largest {gaps.max():.1e}."
+def row(found: Finding) -> Row:
+    """Return what is kept of a finding."""
+    problem = found.solution.problem
+    kinds = {
+        f"C = {problem.classes}": True,
+        "abstention": problem.abstention,
+        "affected > 1": problem.affected > 1,
+        "δ = 0": problem.target.delta == 0,
+        "ε = 0": problem.target.epsilon == 0,
+        "ε = 20": problem.target.epsilon == 20,
+        found.solution.status.value: True,
+    }
+    return Row(
+        [] if found.holds else [f"not private: {problem}"],
+        [f"problem: {kind}" for kind, holds in kinds.items() if holds],
+        {"gap": found.solution.gap, "slack": float(-found.excess)},
+    )
 
 
-_HEAD = (
-    "## Plurality rules",
-    "",
-    "A certificate claims that a release rule is private for the doubles that it is stored in. This campaign holds",
-    "that claim against fractions on random problems: 1 to 9 voters, 2 to 4 classes, records that move 1 to 3",
-    "votes, with and without abstention, ε = 0 and from 1e-3 to 20 nats, δ = 0 and 1e-12 to 0.3. Every vote count,",
-    "every neighbour and every set of outputs is listed one by one, without any symmetry, by code that shares",
-    "nothing with the product's.",
-    "",
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    slack = f"{min(tally.values('slack')):.1e}"
+    yield from table(
+        ("certified rules", "not private as doubles", "smallest slack"), [(len(tally.rows), len(tally.faults), slack)]
+    )
+    yield ""
+    yield f"Problems by kind: {listed(tally.kinds('problem'))}"
+    gaps = np.array(tally.values("gap"))
+    shares = ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-8, 1e-7, 1e-6))
+    yield f"Gaps: {shares}; the largest {gaps.max():.1e}."
+
+
+CAMPAIGN = Campaign(
+    "plurality",
+    __doc__,
+    "problems",
+    10_000,
+    lambda seed, number: row(finding(seed, number)),
+    lines,
+    verb="plurality",
+    packages=("highspy", "scipy", "numpy"),
 )
 
-
-def report(tally: Tally, command: str) -> str:
-    """Return the part of the page that says what was run and what came of it."""
-    return "\n".join([*_HEAD, *tally.lines(), "", origin(command, "highspy", "scipy", "numpy"), ""])
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the campaign; 1 if any certified rule is not private."""
-    options = read_options(__doc__, arguments, problems=10_000, seed=0, write=Path)
-    tally = Tally()
-    for number, finding in enumerate(campaign(options.problems, options.seed)):
-        tally.add(finding)
-        if not finding.holds:
-            sys.stdout.write(f"NOT PRIVATE: problem {number}, {finding.solution.problem}\n")
-    page = report(tally, f"make plurality ARGS='--problems {options.problems} --seed {options.seed}'")
-    publish(page, options.write, _HEAD[0])
-    return 1 if tally.broken else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(CAMPAIGN.main())

@@ -10,14 +10,10 @@ records a query.
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -25,8 +21,8 @@ import numpy as np
 from support.enumeration import exp_fraction
 from support.sampled_ensembles import Law, question_pairs, random_vote, shown, worst_allocated_delta, worst_delta
 
-from campaigns.pages import publish, read_options
-from darrm_opt import NoiseFunction, Privacy, __version__
+from campaigns.driver import Campaign, Row, Tally, origin, publish
+from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -40,10 +36,6 @@ from darrm_opt.tables.table import Table
 
 LAW_ERROR = 1e-12
 """Error of a loss [nats] by laws in doubles, where nothing is drawn that could hide it."""
-
-TOTALS, SETTINGS_PART = "## Totals against enumeration", "## Settings that people use"
-ROTATED_PART = "## Prompts that rotate through the data"
-"""Headings of the parts of the page that are made here."""
 
 K, SAMPLE, DELTA, PRIOR = 10, 40, 1e-5, "beta(8,2)"
 
@@ -93,21 +85,6 @@ def table(K: int, classes: int, seed: int) -> TableMechanism:
     return TableMechanism(problem, Table.normalised(partition_cells(problem), weights / sums[cells.owners]))
 
 
-@dataclass
-class Tally:
-    """Count of totals, and of accounts."""
-
-    totals: int = 0
-    accounts: int = 0  # whose ε was held against enumeration
-    below: int = 0  # those that were below the truth
-
-    def count(self, delta: float, shown_by: Sequence[Fraction]) -> None:
-        """Add a total, of which each account says δ where this much is shown."""
-        self.totals += 1
-        self.accounts += len(shown_by)
-        self.below += sum(each > Fraction(delta) for each in shown_by)
-
-
 def small_mechanisms(K: int, classes: int, check: float, **values: float) -> dict[str, VoteMechanism]:
     """Return mechanisms that can be enumerated, by name: a table, those with these parameters, and a noisy check."""
     named = {name: mechanism_class(name).of(K, classes, value) for name, value in values.items()}
@@ -132,19 +109,16 @@ def random_mechanism(rng: Random) -> VoteMechanism:
     return mechanism_class(name).of(3, classes, rng.uniform(least, least + 2))
 
 
-def random_totals(count: int, seed: int) -> Tally:
-    """Return what so many random totals come to."""
-    tally = Tally()
-    for number in range(count):
-        rng = Random(f"{seed} {number}")
-        scheme, neighbours, data, neighbour, drawn = rng.choice(CASES)
-        mechanism = random_mechanism(rng)
-        drawn = dict(drawn)
-        if "rate" in drawn:
-            drawn["rate"] = rng.choice([0.05, 0.2, 0.5, 0.9])
-        if "among" in drawn:
-            tally.count(*random_allocation(rng, mechanism, data, neighbour))
-            continue
+def examine(seed: int, number: int) -> Row:
+    """Hold each account of a random total against enumeration."""
+    rng = Random(f"{seed} {number}")
+    scheme, neighbours, data, neighbour, drawn = rng.choice(CASES)
+    mechanism, drawn = random_mechanism(rng), dict(drawn)
+    if "rate" in drawn:
+        drawn["rate"] = rng.choice([0.05, 0.2, 0.5, 0.9])
+    if "among" in drawn:
+        delta, truths = random_allocation(rng, mechanism, data, neighbour)
+    else:
         questions = [[random_vote(rng, mechanism.classes)] for _ in range(2)] + [[shown(9, 1)]]
         pairs = question_pairs(
             scheme, data, neighbour, questions, mechanism.K, mechanism.classes, drawn_law(mechanism),
@@ -153,8 +127,10 @@ def random_totals(count: int, seed: int) -> Tally:
         queries, delta = rng.choice([1, 2]), rng.choice([0.0, 10 ** rng.uniform(-5, -1)])
         found = cost(mechanism, queries, delta, Sampling(len(data), scheme=scheme, neighbours=neighbours, **drawn))
         slopes = [exp_fraction(min(epsilon, 50.0)) for epsilon in found.epsilons.values()]
-        tally.count(delta, [worst_delta(pairs, queries, slope) for slope in slopes])
-    return tally
+        truths = [worst_delta(pairs, queries, slope) for slope in slopes]
+    case = f"{mechanism.record()}, {scheme}, {neighbours}, {drawn}"
+    below = [f"below the truth: {delta}, {float(truth)}: {case}" for truth in truths if truth > Fraction(delta)]
+    return Row(below, [], {"accounts": len(truths)})
 
 
 def random_allocation(
@@ -222,47 +198,23 @@ def _right(options: Any) -> float:
     return float(best.accuracy if best.right is None else best.right)
 
 
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the result."""
+    yield (
+        f"{len(tally.rows):,} random totals: {int(sum(tally.values('accounts'))):,} ε of single accounts were held against "
+        f"every sample, every assignment and every transcript, in fractions: {len(tally.faults)} were below the truth."
+    )
+
+
+CAMPAIGN = Campaign("sampled", __doc__, "totals", 2000, examine, lines, verb="sampled")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign; 1 if an account is below the truth."""
-    options = read_options(__doc__, arguments, totals=2000, seed=0, write=Path)
-    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}; darrm-opt {__version__}."
-    settings = [
-        SETTINGS_PART,
-        "",
-        f"Ten voters, {SAMPLE} records a query on average, by coins of their own; neighbours add or remove a record;",
-        f"δ = {DELTA:g}; votes fall as {PRIOR}. *σ*: of GNMax, by all accounts, for the noise as it is drawn. The",
-        "others: share of right answers. *Best without samples*: as if every record were in every query.",
-        "",
-        *settings_table(),
-        "",
-        f"`make sampled`, {today}",
-    ]
-    rotated = [
-        ROTATED_PART,
-        "",
-        "As above, each record in one of every t = n/40 queries (`--sampling random-allocation,among=t`, without",
-        "`--sample`). For one voter the account of a round is within 0.05 % of its exact ε (4, 50 and 200 queries).",
-        "",
-        *rotated_table(),
-        "",
-        f"`make sampled`, {today}",
-    ]
-    start = time.perf_counter()
-    tally = random_totals(options.totals, options.seed)
-    totals = [
-        TOTALS,
-        "",
-        f"{tally.totals:,} random totals of one to four adaptive queries: seven mechanisms, five schemes, both kinds of",
-        f"neighbours, δ from 0 to 0.1. {tally.accounts:,} ε of single accounts were held against every sample, every",
-        f"assignment and every transcript, in fractions: {tally.below} were below the truth (of random allocation up to",
-        f"{LAW_ERROR:g} nats, as laws are taken in doubles).",
-        "",
-        f"`make sampled ARGS='--totals {options.totals} --seed {options.seed}'`,",
-        f"{time.perf_counter() - start:.0f} s, {today}",
-    ]
-    for heading, lines in ((SETTINGS_PART, settings), (ROTATED_PART, rotated), (TOTALS, totals)):
-        publish("\n".join(lines) + "\n", options.write, heading)
-    return int(tally.below > 0)
+    """Make the tables of settings, and run the campaign."""
+    options = CAMPAIGN.options(arguments)
+    for name, rows in (("settings", settings_table()), ("rotated", rotated_table())):
+        publish(f"sampled, {name}", [*rows, "", origin("make sampled")], options.write)
+    return CAMPAIGN.main(arguments)
 
 
 if __name__ == "__main__":

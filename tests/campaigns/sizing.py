@@ -11,7 +11,6 @@ does not change. Memory is what the server and all its processes hold together, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -30,6 +29,8 @@ from typing import Any
 
 from support import postgres
 from support.service import Service, family, service
+
+from campaigns.driver import read_options, say, table
 
 READ = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
 
@@ -182,29 +183,21 @@ def database_name(url: str) -> str:
     return url.partition("?")[0].rpartition("/")[2]
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--servers", type=int)
-    options = parser.parse_args(arguments)
+    options = read_options(__doc__, None, seconds=10.0, workers=[1, 2], servers=int)
     if options.servers is not None:
-        sys.stdout.write("| one answer | processor time of the servers [ms] | of PostgreSQL [ms] | servers' / its |\n")
-        sys.stdout.write("|---|--:|--:|--:|\n")
-        for line in shared(options.servers, options.seconds):
-            sys.stdout.write(line + "\n")
+        head = ("one answer", "processor time of the servers [ms]", "of PostgreSQL [ms]", "servers' / its")
+        say(*table(head, []), *shared(options.servers, options.seconds))
         return 0
     assert shutil.which("wrk") is not None, "wrk is not installed"
     titles = ["workers", "stored γ [1/s]", "certificates [1/s]", "γ of 11 voters [1/min]", "γ of 101 voters [1/min]"]
-    titles += ["memory at rest [MiB]", "memory after it [MiB]"]
-    sys.stdout.write("In parentheses: processor time of the server for one answer [ms].\n\n")
-    sys.stdout.write(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n")
+    say("In parentheses: processor time of the server for one answer [ms].", "")
+    say(*table([*titles, "memory at rest [MiB]", "memory after it [MiB]"], []))
     for workers in options.workers:
-        sys.stdout.write(row(workers, options.seconds) + "\n")
-        sys.stdout.flush()
+        say(row(workers, options.seconds))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import math
 import sys
-import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import linprog
@@ -30,13 +27,12 @@ from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.kernels import PATHS, searched_by
 from support.strategies import SIZES, ProblemCase, random_case, random_noise
 
-from campaigns.pages import listed, origin, publish, read_options
+from campaigns.driver import Campaign, Row, Tally, listed, table
 from darrm_opt import NoiseFunction, Problem, Solution, solve, verify
 from darrm_opt.design.constraint import LABELS, ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint
 from darrm_opt.design.separation.oracle import worst_case
-from darrm_opt.design.solution import Status
 from darrm_opt.errors import NotPrivate
 
 WORST, RANDOM = 12, 3
@@ -158,143 +154,71 @@ def plain_answers(problem: Problem) -> dict[str, float]:
     return extra_deltas
 
 
-def campaign(
-    problems: int, seed: int = 0, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3
-) -> Iterator[Finding]:
-    """Yield the findings of that many problems; each has its own generator, so that one can be looked at alone."""
-    for number in range(problems):
-        rng = np.random.default_rng((seed, number))
-        yield examine(random_case(rng, sizes, largest_Delta=largest_Delta), rng)
+def finding(seed: int, number: int, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> Finding:
+    """Return the finding of a numbered problem."""
+    rng = np.random.default_rng((seed, number))
+    return examine(random_case(rng, sizes, largest_Delta=largest_Delta), rng)
 
 
-@dataclass
-class Tally:
-    """Findings, counted."""
-
-    problems: int = 0
-
-    def __post_init__(self) -> None:
-        self.broken: list[Finding] = []
-        self.voters: Counter[str] = Counter()
-        self.statuses: Counter[str] = Counter()
-        self.methods: Counter[str] = Counter()
-        self.gaps: list[float] = []
-        self.plain: dict[str, list[float]] = {name: [] for name in TOLERANCES}
-        self.refused: Counter[str] = Counter()
-        self.exceeded: Counter[str] = Counter()
-
-    def add(self, finding: Finding) -> None:
-        """Count one finding."""
-        case, solution = finding.case, finding.solution
-        self.problems += 1
-        self.broken += [finding] if finding.broken else []
-        self.refused.update(finding.refused_by)
-        self.exceeded.update(finding.exceeded)
-        kinds = {
-            "K even": case.K % 2 == 0,
-            "K = 1": case.K == 1,
-            "ε = inf": case.epsilon == math.inf,
-            "ε = 0": case.epsilon == 0,
-            "Δ = 0": case.Delta == 0,
-            "Δ > 0.01": case.Delta > 0.01,
-            "δ < Δ": case.delta < case.Delta,
-            "affected < K": case.affected < case.K,
-            "target ε = 0": case.target_epsilon == 0,
-            "target ε = 20": case.target_epsilon == 20,
-        }
-        self.voters.update(kind for kind, holds in kinds.items() if holds)
-        self.statuses[solution.status.value] += 1
-        self.methods[solution.certificate.method] += 1
-        self.gaps.append(solution.gap)
-        for name, extra in finding.plain.items():
-            self.plain[name].append(extra)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the tables, as Markdown."""
-        yield "| answer | problems | not private as doubles | share | extra δ needed: median, largest |"
-        yield "|---|---|---|---|---|"
-        n_broken = len(self.broken)
-        yield f"| certified | {self.problems} | {n_broken} | {n_broken / max(1, self.problems):.1%} | – |"
-        for name, all_extra in self.plain.items():
-            extra = np.array([value for value in all_extra if not math.isnan(value)])
-            positive = extra[extra > 0]
-            size = f"{np.median(positive):.1e}, {positive.max():.1e}" if positive.size else "–"
-            share = f"{positive.size / max(1, extra.size):.1%}"
-            yield f"| HiGHS alone, {name} tolerances | {extra.size} | {positive.size} | {share} | {size} |"
-        yield ""
-        yield "| search | certified γ that it refuses | bounds on a random γ that are exceeded |"
-        yield "|---|--:|--:|"
-        for path in PATHS:
-            refused, exceeded = self.refused[path], self.exceeded[path]
-            yield f"| {SEARCHES[path]} | {refused} of {self.problems} | {exceeded} of {self.problems} |"
-        yield ""
-        yield f"Problems by kind: {listed(self.voters)}"
-        yield f"Solves by status: {listed(self.statuses)}"
-        yield f"Certificates by method: {listed(self.methods)}"
-        gaps = np.array(self.gaps)
-        limits = (1e-9, 1e-6, 1e-3)
-        yield "Gaps: " + ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in limits) + "."
+def row(found: Finding) -> Row:
+    """Return what is kept of a finding."""
+    case, solution = found.case, found.solution
+    of_problem = {
+        "K even": case.K % 2 == 0,
+        "K = 1": case.K == 1,
+        "ε = inf": case.epsilon == math.inf,
+        "ε = 0": case.epsilon == 0,
+        "Δ = 0": case.Delta == 0,
+        "Δ > 0.01": case.Delta > 0.01,
+        "δ < Δ": case.delta < case.Delta,
+        "affected < K": case.affected < case.K,
+        "target ε = 0": case.target_epsilon == 0,
+        "target ε = 20": case.target_epsilon == 20,
+    }
+    kinds = [f"problem: {kind}" for kind, holds in of_problem.items() if holds]
+    kinds += [f"status: {solution.status.value}", f"method: {solution.certificate.method}"]
+    kinds += [f"refused: {path}" for path in found.refused_by] + [f"exceeded: {path}" for path in found.exceeded]
+    kinds += ["not private: certified"] if found.broken else []
+    faults = [f"not private at {multiset}: {case}" for multiset in found.broken]
+    faults += [f"refused by {path}: {case}" for path in found.refused_by]
+    faults += [f"bound of {path} exceeded: {case}" for path in found.exceeded]
+    return Row(faults, kinds, {"gap": solution.gap, **found.plain})
 
 
-def report(tally: Tally, command: str) -> str:
-    """Return the page that says what was run and what came of it."""
-    versions = ("highspy", "scipy", "numpy", "python-flint")
-    return "\n".join([*_HEAD, *map(_wrap, tally.lines()), "", _wrap(origin(command, *versions)), ""])
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the tables."""
+    count, broken = len(tally.rows), tally.kinds("not private").total()
+    answers = [("certified", count, broken, f"{broken / max(1, count):.1%}", "–")]
+    for name in TOLERANCES:
+        extra = np.array([value for value in tally.values(name) if not math.isnan(value)])
+        positive = extra[extra > 0]
+        size = f"{np.median(positive):.1e}, {positive.max():.1e}" if positive.size else "–"
+        share = f"{positive.size / max(1, extra.size):.1%}"
+        answers.append((f"HiGHS alone, {name} tolerances", extra.size, positive.size, share, size))
+    head = ("answer", "problems", "not private as doubles", "share", "extra δ needed: median, largest")
+    yield from table(head, answers)
+    yield ""
+    refused, exceeded = tally.kinds("refused"), tally.kinds("exceeded")
+    searches = [(SEARCHES[p], f"{refused[p]} of {count}", f"{exceeded[p]} of {count}") for p in PATHS]
+    yield from table(("search", "certified γ that it refuses", "bounds on a random γ that are exceeded"), searches)
+    yield ""
+    yield f"Problems by kind: {listed(tally.kinds('problem'))}"
+    yield f"Solves by status: {listed(tally.kinds('status'))}"
+    yield f"Certificates by method: {listed(tally.kinds('method'))}"
+    gaps = np.array(tally.values("gap"))
+    yield "Gaps: " + ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-9, 1e-6, 1e-3)) + "."
 
 
-def _wrap(line: str) -> str:
-    """Return a line of prose as lines of at most 108 characters; table rows stay whole."""
-    return line if line.startswith("|") else textwrap.fill(line, 108, break_on_hyphens=False)
-
-
-_HEAD = (
-    "# Soundness campaigns",
-    "",
-    "A certificate claims that a noise function is private for the doubles as stored. This campaign tests the",
-    "claim in exact arithmetic on random problems: K from 1 to 31, even and odd; Δ = 0 and 1e-12 to 0.3; ε from",
-    "1e-4 to 4, inf and 0; targets from 0 to 20 nats; records that reach 1 to K voters.",
-    "",
-    (
-        f"The campaign evaluates each certified γ at its worst multisets of corners (up to {WORST + 2}) and at "
-        f"{RANDOM} random ones,"
-    ),
-    "in two ways: in ball arithmetic of 256 bits, at the strictest reading of the problem; and in decimals of",
-    "70 digits, directly from Lemma 3.4 of the paper, at the stated numbers. If the whole constraint set has at",
-    f"most {WHOLE:,} rows, the campaign also evaluates HiGHS's solution of that program, clipped to [0, 1] and",
-    "otherwise unchanged. A floating-point solver satisfies constraints only up to its tolerance, so its",
-    "solution may not be private. That share is a lower bound, because the campaign checks only the worst known",
-    "multisets.",
-    "",
-    "There are two searches that prove bounds, compiled and NumPy. Each certified γ, whichever of them made its",
-    "certificate, is verified by both. The bound of each on a random γ is held against the constraint in decimals",
-    "at the worst multisets that either of them knows.",
-    "",
+CAMPAIGN = Campaign(
+    "soundness",
+    __doc__,
+    "problems",
+    10_000,
+    lambda seed, number: row(finding(seed, number)),
+    lines,
+    verb="soundness",
+    packages=("highspy", "scipy", "numpy", "python-flint"),
 )
 
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the campaign; 1 if any certified γ is not private, or a search is wrong."""
-    options = read_options(__doc__, arguments, problems=10_000, seed=0, write=Path)
-    tally = Tally()
-    for finding in _with_progress(campaign(options.problems, options.seed), options.problems):
-        tally.add(finding)
-        for path in (*finding.refused_by, *finding.exceeded):
-            sys.stdout.write(f"WRONG SEARCH {path}: {finding.case}\n")
-        for multiset in finding.broken:
-            sys.stdout.write(f"NOT PRIVATE {finding.case} at {multiset}\n")
-        if finding.solution.status is not Status.OPTIMAL:
-            sys.stdout.write(f"{finding.solution.status.value}, gap {finding.solution.gap:.1e}: {finding.case}\n")
-    page = report(tally, f"make soundness ARGS='--problems {options.problems} --seed {options.seed}'")
-    publish(page, options.write, _HEAD[0])
-    return 1 if tally.broken or tally.refused or tally.exceeded else 0
-
-
-def _with_progress(findings: Iterable[Finding], problems: int) -> Iterator[Finding]:
-    for number, finding in enumerate(findings, 1):
-        if number % 100 == 0:
-            sys.stderr.write(f"{number} of {problems}\n")
-        yield finding
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(CAMPAIGN.main())

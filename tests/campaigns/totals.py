@@ -1,35 +1,28 @@
 """Is any total of several releases below what an adversary really attains?
 
-Random sequences of up to six releases (`support.transcripts` is the oracle); for each
+Random sequences of up to six releases (`campaigns.transcripts` is the oracle); for each
 
 - every account of `total_privacy_of_sequence` is held against the exact δ at its ε, and so are `exact_epsilon` and a
   budget that was charged with the releases (`PrivacyBudget`);
-- one in `--every` is also given to `most_releases`, `best_target` and `compare`: what they return, released as often as
+- one in `EVERY` is also given to `most_releases`, `best_target` and `compare`: what they return, released as often as
   they say, has to be within the total that they were asked for.
 
     PYTHONPATH=tests python -m campaigns.totals --sequences 10000 --record totals.jsonl --write docs/soundness.md
-
-With ``--record`` every finding is appended to a file, a line of JSON each, and what it has of this seed is not examined
-again: a run that was interrupted goes on where it stopped, and the lines of several runs can be put into one file.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-from support.transcripts import Fresh, Once, least_epsilon
 
-from campaigns.pages import listed, origin, publish, read_options
+from campaigns.driver import Campaign, Row, Tally, listed, table
+from campaigns.transcripts import Fresh, Once, least_epsilon
 from darrm_opt import InvalidInput, NoiseFunction, NotPrivate, Privacy, Problem, solve
 from darrm_opt.accounting import (
     BudgetExceeded,
@@ -48,11 +41,11 @@ from darrm_opt.planning import best_target
 from darrm_opt.planning.compare import compare
 from darrm_opt.release import most_releases
 
-PART = "## Totals of several releases"
-"""Heading of this campaign's part of the page."""
-
 MAX_RELEASES = 6
 MAX_K = 7
+
+EVERY = 25
+"""One sequence in this many is also put to the designs."""
 
 Oracle = Fresh | Once
 
@@ -241,107 +234,24 @@ def _design_claims(
             yield f"compare: {row.name}", row.noise
 
 
-@dataclass(frozen=True)
-class Record:
-    """What is counted of one finding: plain values, a line of JSON."""
-
-    seed: int  # of the campaign
-    every: int  # one sequence in so many was put to the designs
-    number: int  # of the sequence
-    ways: list[str]  # of releasing, one for each release
-    voters: str  # "one release", "fresh", "not private" or "trained once"
-    complete: bool  # whether the oracle went through all pairs
-    truth: float  # the ε that is attained [nats]
-    claimed: float | None  # the least total ε [nats]; None where none is proved
-    method: str  # the account that proves it
-    claims: list[str]  # who claimed a total
-    broken: list[str]  # who claimed one below the truth
-
-    @classmethod
-    def of(cls, finding: Finding, seed: int, every: int, number: int) -> Record:
-        """Return what is counted of a finding."""
-        voters = finding.case.voters.voter.epsilon
-        kind = "not private" if math.isinf(voters) else "fresh" if finding.case.fresh else "trained once"
-        if len(finding.case.releases) == 1:
-            kind = "one release"
-        return cls(
-            seed,
-            every,
-            number,
-            [*finding.case.ways],
-            kind,
-            finding.complete,
-            finding.truth,
-            None if math.isinf(finding.claimed) else finding.claimed,
-            finding.method,
-            [*finding.totals],
-            [*finding.broken],
-        )
-
-
-def campaign(sequences: int, seed: int = 0, *, every: int = 25, first: int = 0) -> Iterator[Finding]:
-    """Yield the findings of that many sequences; each has its own generator, so that one can be looked at alone."""
-    for number in range(first, first + sequences):
-        yield finding_of(seed, every, number)
-
-
-def finding_of(seed: int, every: int, number: int) -> Finding:
+def finding_of(seed: int, number: int) -> Finding:
     """Examine the sequence of that number."""
-    return examine(draw_case(np.random.default_rng((seed, number))), designs=number % every == 0)
+    return examine(draw_case(np.random.default_rng((seed, number))), designs=number % EVERY == 0)
 
 
-def read_records(path: Path, seed: int, every: int) -> dict[int, Record]:
-    """Return a file's records of one seed, by number; a last line that was cut off is removed."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    complete_text = text[: text.rfind("\n") + 1]
-    if complete_text != text:
-        path.write_text(complete_text, encoding="utf-8")
-    records = (Record(**json.loads(line)) for line in complete_text.splitlines())
-    return {record.number: record for record in records if (record.seed, record.every) == (seed, every)}
-
-
-@dataclass
-class Tally:
-    """Findings, counted."""
-
-    sequences: int = 0
-    claims: Counter[str] = field(default_factory=Counter)
-    below: Counter[str] = field(default_factory=Counter)
-    ways: Counter[str] = field(default_factory=Counter)
-    methods: Counter[str] = field(default_factory=Counter)
-    none: int = 0
-    excess: dict[tuple[str, bool], list[tuple[float, float]]] = field(default_factory=dict)
-
-    def add(self, record: Record) -> None:
-        """Count one finding."""
-        self.sequences += 1
-        self.claims.update(map(_claimant, record.claims))
-        self.below.update(map(_claimant, record.broken))
-        self.ways.update(record.ways)
-        self.methods[record.method] += 1
-        if record.claimed is None:
-            self.none += 1
-        else:
-            self.excess.setdefault((record.voters, record.complete), []).append((record.truth, record.claimed))
-
-    def lines(self) -> Iterator[str]:
-        """Yield the tables, as Markdown."""
-        yield "| what claims it | claims | below the truth |"
-        yield "|---|--:|--:|"
-        for name, count in sorted(self.claims.items()):
-            yield f"| {name} | {count} | {self.below[name]} |"
-        yield ""
-        yield "| voters | oracle | sequences | ε claimed − ε attained: median | 90 % | 99 % | largest | median ratio |"
-        yield "|---|---|--:|--:|--:|--:|--:|--:|"
-        for (kind, complete), pairs in sorted(self.excess.items()):
-            excess = np.array([claimed - truth for truth, claimed in pairs])
-            ratios = [claimed / truth for truth, claimed in pairs if truth > 1e-3]
-            ratio = f"{np.median(ratios):.4f}" if ratios else "–"
-            spread = " | ".join(f"{value:.2g}" for value in (*np.quantile(excess, [0.5, 0.9, 0.99]), excess.max()))
-            yield f"| {kind} | {'all pairs' if complete else 'a lower end'} | {len(pairs)} | {spread} | {ratio} |"
-        yield ""
-        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: {listed(self.ways)}"
-        yield f"Sequences by the account that is least: {listed(self.methods)}"
+def row(found: Finding) -> Row:
+    """Return what is kept of a finding."""
+    case, kinds = found.case, [f"account: {found.method}", *(f"way: {way}" for way in found.case.ways)]
+    voters = "not private" if math.isinf(case.voters.voter.epsilon) else "fresh" if case.fresh else "trained once"
+    voters = "one release" if len(case.releases) == 1 else voters
+    kinds += [f"claim: {_claimant(name)}" for name in found.totals]
+    kinds += [f"below: {_claimant(name)}" for name in found.broken]
+    faults = [
+        f"below the truth, {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: {case}"
+        for name, (epsilon, delta, exact) in found.broken.items()
+    ]
+    oracle = f"{voters} | {'all pairs' if found.complete else 'a lower end'}"
+    return Row(faults, kinds, {f"truth | {oracle}": found.truth, f"claimed | {oracle}": found.claimed})
 
 
 def _claimant(name: str) -> str:
@@ -349,74 +259,41 @@ def _claimant(name: str) -> str:
     return name.partition(":")[0] if name.startswith("compare") else name
 
 
-def report(tally: Tally, command: str) -> str:
-    """Return the part of the page that says what was run and what came of it."""
-    return "\n".join([PART, "", *_HEAD, *tally.lines(), "", origin(command), ""])
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the tables."""
+    claims, below = tally.kinds("claim"), tally.kinds("below")
+    yield from table(
+        ("what claims it", "claims", "below the truth"), [(n, claims[n], below[n]) for n in sorted(claims)]
+    )
+    yield ""
+    unproved, rows = 0, []
+    for oracle in sorted({name.partition(" | ")[2] for row in tally.rows for name in row.values}):
+        values = zip(tally.values(f"truth | {oracle}"), tally.values(f"claimed | {oracle}"), strict=True)
+        pairs = [(truth, claimed) for truth, claimed in values if claimed < math.inf]
+        unproved += len(tally.values(f"truth | {oracle}")) - len(pairs)
+        excess = np.array([claimed - truth for truth, claimed in pairs] or [math.nan])
+        ratios = [claimed / truth for truth, claimed in pairs if truth > 1e-3]
+        spread = [f"{value:.2g}" for value in (*np.quantile(excess, [0.5, 0.9, 0.99]), excess.max())]
+        rows.append((oracle, len(pairs), *spread, f"{np.median(ratios):.4f}" if ratios else "–"))
+    head = (
+        "voters",
+        "oracle",
+        "sequences",
+        "ε claimed − ε attained: median",
+        "90 %",
+        "99 %",
+        "largest",
+        "median ratio",
+    )
+    yield from table(head, rows)
+    yield ""
+    yield f"Nothing finite is proved, nor claimed, for {unproved} sequences. Releases by way: {listed(tally.kinds('way'))}"
+    yield f"Sequences by the account that is least: {listed(tally.kinds('account'))}"
 
 
-_HEAD = (
-    (
-        f"Random sequences of 1 to {MAX_RELEASES} releases of majorities of K ≤ {MAX_K} voters: γ_opt, subsampling, "
-        "its mixtures,"
-    ),
-    "double subsampling, randomised response, GNMax, SAA, permute-and-flip and the exponential mechanism with",
-    "parameters at random, up to three different γ mixed; ε from 0.02 to 2 and inf, Δ = 0 and 1e-6 to 0.03,",
-    "records that reach 1 to K voters, voters fresh or trained once, total δ from 1e-9 to 0.1. Every total",
-    "that any account gives is held against what an adversary attains, computed in fractions:",
-    "",
-    "- voters that are fresh, or not private: the best of all adaptive strategies that place every voter at any",
-    "  corner of F before each bit. Where there are too many (*a lower end*) some pairs are left out;",
-    "- voters that were trained once: models with one secret bit each, asked in view of the bits before. Real",
-    "  models may hold more, so this is a lower end.",
-    "",
-    "One sequence in `--every` is also put to `most_releases`, `best_target` and every row of `compare`, whose γ",
-    "have to fit the total when released.",
-    "",
+CAMPAIGN = Campaign(
+    "totals", __doc__, "sequences", 10_000, lambda seed, number: row(finding_of(seed, number)), lines, verb="totals"
 )
 
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the campaign; 1 if any total is below the truth."""
-    options = read_options(
-        __doc__,
-        arguments,
-        sequences=10_000,
-        seed=0,
-        first=(0, "number of the first sequence"),
-        every=(25, "one sequence in so many is put to the designs as well"),
-        seconds=(math.inf, "stop after so many [s]; the page says the true number"),
-        record=(Path, "file of findings to go on with, a line of JSON each"),
-        write=Path,
-    )
-    tally, start = Tally(), time.monotonic()
-    records = read_records(options.record, options.seed, options.every) if options.record else {}
-    for number in range(options.first, options.first + options.sequences):
-        if number in records:
-            tally.add(records[number])
-            continue
-        if time.monotonic() - start > options.seconds:
-            break
-        finding = finding_of(options.seed, options.every, number)
-        for name, (epsilon, delta, exact) in finding.broken.items():
-            sys.stdout.write(
-                f"BELOW THE TRUTH {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: "
-                f"{number}: {finding.case}\n"
-            )
-        record = Record.of(finding, options.seed, options.every, number)
-        tally.add(record)
-        if options.record:
-            with options.record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(dataclasses.asdict(record)) + "\n")
-        if tally.sequences % 100 == 0:
-            sys.stderr.write(f"{tally.sequences} of {options.sequences}\n")
-    arguments_ = f"--sequences {tally.sequences} --seed {options.seed} --every {options.every}"
-    arguments_ += f" --first {options.first}" if options.first else ""
-    page = report(tally, f"make totals ARGS='{arguments_}'")
-    if tally.sequences < options.sequences:
-        page += f"\nThis run was stopped by the clock: {options.sequences:,} sequences were asked for.\n"
-    publish(page, options.write, PART)
-    return 1 if tally.below else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(CAMPAIGN.main())

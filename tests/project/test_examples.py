@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from support import forkserver
 from support.paths import ROOT
 from support.served import serving
 
@@ -24,7 +25,8 @@ LONGEST = 110
 def printed(name: str, *words: str, code: int = 0, **settings: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "DARRM_URL": "", **settings}
     path = ROOT / "examples" / name
-    run = forkserver.run(forkserver.RUN_FILE, str(path), *words, env=environment)
+    command = [sys.executable, str(path), *words]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
     assert run.returncode == code, run.stderr
     return run.stdout + ("" if code == 0 else run.stderr)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from support.forkserver import ProgramPopen
 from support.paths import ROOT
 
 import solver_cache.database.connection
@@ -33,7 +32,7 @@ REQUEST = DesignSpec(PROBLEM)
 def python(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run a script in another process that has said "ready"; it goes on when its input gets a line."""
     command = [sys.executable, "-c", script, *arguments]
-    with ProgramPopen(
+    with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:

@@ -22,8 +22,6 @@ from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
 from solver_cache.process_pool import MemoryExceeded, PoolClosed, PoolProcess, ProcessLost, ProcessPool, TaskTimeout
 from solver_cache.task_loop import pack_error, unpack_error
 
-pytestmark = pytest.mark.usefixtures("real_starts")
-
 
 @asynccontextmanager
 async def pool(size: int = 1, **settings: Any) -> AsyncIterator[ProcessPool]:

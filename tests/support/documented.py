@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import forkserver
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT
 
@@ -58,8 +57,7 @@ def shell_in(folder: Path) -> dict[str, str]:
     """Return an environment in which ``darrm`` is this checkout's."""
     command = folder / "bin" / "darrm"
     command.parent.mkdir()
-    real = f"#!/bin/sh\nexec '{sys.executable}' -c '{PROGRAM[-1]}' \"$@\"\n"
-    command.write_text(forkserver.server().stand_in if forkserver.IS_SUPPORTED else real)
+    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{PROGRAM[-1]}' \"$@\"\n")
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}

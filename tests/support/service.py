@@ -18,7 +18,6 @@ import httpx
 from solver_cache.process_pool import _BOOTSTRAP
 from support import waiting
 from support.darrm_runner import PROGRAM
-from support.forkserver import POOL_PROCESS, WORKER
 from support.paths import ROOT
 
 QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
@@ -134,21 +133,12 @@ def workers_of(pid: int) -> list[int]:
     """Return the workers of a server: the processes that answer requests, where it has several."""
     tree = children()
     spawned = [child for child in tree.get(pid, []) if b"multiprocessing.spawn" in command_line(child)]
-    origins = [child for child in tree.get(pid, []) if _is(child, WORKER, "multiprocessing.forkserver")]
+    origins = [child for child in tree.get(pid, []) if b"multiprocessing.forkserver" in command_line(child)]
     return spawned + [worker for origin in origins for worker in tree.get(origin, [])]
 
 
 def _is_of_pool(pid: int) -> bool:
-    return _is(pid, POOL_PROCESS, _BOOTSTRAP)
-
-
-def _is(pid: int, name: str, words: str) -> bool:
-    """Whether a process is a copy of that name, or was started with these words."""
-    try:
-        own_name = Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
-    except OSError:
-        return False
-    return own_name == name or words.encode() in command_line(pid)
+    return _BOOTSTRAP.encode() in command_line(pid)
 
 
 def children() -> dict[int, list[int]]:

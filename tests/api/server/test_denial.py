@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from campaigns.attackers import ATTACKS, Attack
 from campaigns.denial import HANG, MAX_MEMORY, Site, measure, site
-from support.attackers import ATTACKS, Attack
 from support.proxy import needs_proxy
 
 pytestmark = pytest.mark.slow

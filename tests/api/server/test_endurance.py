@@ -45,7 +45,7 @@ def test_a_mixed_load_gets_what_each_request_calls_for_and_goes_on_from_its_reco
     pieces = campaign(tmp_path, 3, read_record(record, 3), 2, record, count=150)
     assert [(piece.number, piece.requests, piece.wrong) for piece in pieces] == [(0, 150, []), (1, 150, [])]
     assert [piece.number for piece in read_record(record, 3)] == [0, 1]
-    told = report(pieces)
+    told = "\n".join(report(pieces))
     assert "300 requests in" in told
     assert ": 0 answers of 5xx, 0 broken connections, 0 other unexpected statuses." in told
     assert "*server 2*" in told  # each server's memory is told apart
@@ -53,7 +53,7 @@ def test_a_mixed_load_gets_what_each_request_calls_for_and_goes_on_from_its_reco
 
 def test_an_answer_of_5xx_is_told() -> None:
     piece = Piece(1, 0, 7, 2, 1.0, {"stored γ": {"200": 1, "503": 1}}, {"stored γ": {"1": 2}}, ["0.1 GET /: 503"])
-    assert ": 1 answers of 5xx, 0 broken connections, 0 other" in report([piece])
+    assert ": 1 answers of 5xx, 0 broken connections, 0 other" in next(report([piece]))
 
 
 OK, REFUSED = Reply(200, 0.1), Reply(503, 0.1)
@@ -75,7 +75,7 @@ def test_what_is_wrong_under_a_fault(during: dict[str, Reply], recovery: float |
     found = Finding("a fault", {**usual, **during}, usual, recovery)
     assert "; ".join(judge(found)).startswith(wrong)
     assert bool(judge(found)) == bool(wrong)
-    assert "| a fault | " in faults_report([found])
+    assert any(line.startswith("| a fault | ") for line in faults_report([found]))
 
 
 @pytest.mark.slow

@@ -358,7 +358,6 @@ def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Se
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("real_starts")  # where nothing counts before there is a folder to count in
 def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as service:
         for _ in range(20):

@@ -211,7 +211,6 @@ def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return finished(process)
 
 
-@pytest.mark.usefixtures("real_starts")
 def test_serve_answers_until_it_is_interrupted(begin: Begin) -> None:
     process = begin("serve", "--port", "0", "--json", DARRM_WAIT_SECONDS="60")
     assert process.stdout is not None

@@ -219,9 +219,9 @@ SLOW = ("batch", "checked batch", "proposal", "checked proposal", "by votes", "p
 
 def test_extreme_questions_end_in_numbers() -> None:
     quick = [name for name in extremes.QUESTIONS if name not in SLOW and not name.startswith(("cost", "calibrated"))]
-    assert not any(extremes.random_questions(range(12 * len(quick)), 1, quick))
+    assert not any(extremes.row(1, number, quick).faults for number in range(12 * len(quick)))
     costs = [f"cost of {name}" for name in ("permute_and_flip", "randomized_response", "subsampling")]
-    assert not any(extremes.random_questions(range(5 * len(costs)), 2, costs))
+    assert not any(extremes.row(2, number, costs).faults for number in range(5 * len(costs)))
 
 
 def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,8 +235,8 @@ def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         "δ": (lambda at: [at["delta"]], "delta"),
     }
     monkeypatch.setattr(extremes, "QUESTIONS", {**wrong, "good": (lambda _: [math.inf], "queries")})
-    found = [wrong for wrong in extremes.random_questions(range(8), 3) if wrong]
+    found = [wrong for number in range(8) for wrong in extremes.row(3, number).faults]
     assert {line.partition(":")[0].partition(",")[0] for line in found} >= {*wrong} - {"δ"}
     assert not any("good" in line for line in found)
-    assert extremes.main(["--questions", "8", "--seed", "3"]) == 1
+    assert extremes.CAMPAIGN.main(["--questions", "8", "--seed", "3"]) == 1
     assert "8 questions, " in capsys.readouterr().out

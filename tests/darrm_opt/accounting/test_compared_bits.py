@@ -1,6 +1,6 @@
 """The Gaussian comparison of a γ, by the vertices of its region, against what adversaries attain exactly.
 
-The oracle (`support.transcripts`) knows no region, no power divergence and no Gaussian: it places every voter at a
+The oracle (`campaigns.transcripts`) knows no region, no power divergence and no Gaussian: it places every voter at a
 corner of F and goes through all adaptive transcripts in fractions.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.transcripts import Fresh, Pair, shown_pairs
 from support.cases import for_each
-from support.transcripts import Fresh, Pair, shown_pairs
 
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.labels.gaussian_comparison import GRID_RATIO, _increment, gaussian_cost

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from campaigns.sampled import CASES, drawn_law, random_totals, small_mechanisms, table
+from campaigns.sampled import CASES, drawn_law, examine, small_mechanisms, table
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused, refuses
@@ -160,7 +160,7 @@ def test_losses_are_looked_at_up_to_the_largest() -> None:
 
 def test_random_totals() -> None:
     """A short form of `campaigns.sampled`."""
-    assert random_totals(40, seed=1).below == 0
+    assert [fault for number in range(40) for fault in examine(1, number).faults] == []
 
 
 @for_each("neighbours", ["add-remove", "replace-one"])

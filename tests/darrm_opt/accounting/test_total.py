@@ -10,10 +10,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from campaigns.transcripts import shown_pairs
 from support.cases import for_each
 from support.exact import Voters, mean, multisets, precise, signed
 from support.paths import ROOT
-from support.transcripts import shown_pairs
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting.accounts import GRID_PRECISION, SEARCHED, STATED

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from campaigns import totals
-from campaigns.pages import write_part
+from campaigns.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, exp_fraction
-from support.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import Release
@@ -26,6 +25,7 @@ def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
     asked = totals.draw_case(np.random.default_rng((0, number)))
     finding = totals.examine(asked)
     assert finding.broken == {}
+    assert totals.row(finding).faults == []
     assert len(finding.totals) >= 1
     assert finding.claimed >= finding.truth - 1e-6
     if asked.fresh and finding.complete:
@@ -85,47 +85,9 @@ def test_a_total_that_is_too_small_is_seen() -> None:
     assert finding.broken == {}
     oracle = totals.oracle_of([release.noise] * 4, voters, fresh=False)
     assert isinstance(oracle, Once)
+    low = replace(finding, totals={"low": (0.9 * finding.truth, 1e-3, oracle.delta(0.9 * finding.truth))})
+    assert totals.row(low).faults[0].startswith("below the truth, low: ")
     assert oracle.delta(0.9 * finding.truth) > Fraction(1, 1000) > oracle.delta(1.1 * finding.truth)
-
-
-def test_the_campaign_writes_its_part_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "soundness.md"
-    page.write_text("# Soundness\n\nCertificates.\n\n## Other\n\nText.\n", encoding="utf-8")
-    for _ in range(2):  # the second time it takes its own place
-        assert totals.main(["--sequences", "2", "--seed", "7", "--first", "1", "--write", str(page)]) == 0
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith("# Soundness\n\nCertificates.\n\n## Other\n\nText.\n\n## Totals of several releases\n")
-    assert text.count(totals.PART) == 1
-    assert "| best: bits |" in text
-    assert "`make totals ARGS='--sequences 2 --seed 7 --every 25 --first 1'`" in text
-    assert text.partition(totals.PART)[2] in capsys.readouterr().out
-    write_part(page, "# Soundness", "# Soundness\n\nAnew.")
-    again = page.read_text(encoding="utf-8")
-    assert again.startswith("# Soundness\n\nAnew.\n\n## Other\n")
-    assert again.partition("## Other")[2] == text.partition("## Other")[2]
-
-
-def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record, whole, resumed = (tmp_path / name for name in ("totals.jsonl", "whole.md", "resumed.md"))
-    of_seed = ["--seed", "7", "--first", "1"]
-    assert totals.main(["--sequences", "3", *of_seed, "--write", str(whole)]) == 0
-    assert totals.main(["--sequences", "2", *of_seed, "--record", str(record)]) == 0
-    with record.open("a", encoding="utf-8") as file:
-        file.write('{"seed": 7, "ev')  # interrupted
-    assert [*totals.read_records(record, 7, 25)] == [1, 2]
-    assert totals.read_records(record, 8, 25) == totals.read_records(record, 7, 5) == {}
-    examined: list[int] = []
-    finding_of = totals.finding_of
-
-    def counted(seed: int, every: int, number: int) -> totals.Finding:
-        examined.append(number)
-        return finding_of(seed, every, number)
-
-    monkeypatch.setattr(totals, "finding_of", counted)
-    assert totals.main(["--sequences", "3", *of_seed, "--record", str(record), "--write", str(resumed)]) == 0
-    assert examined == [3]
-    assert resumed.read_text(encoding="utf-8") == whole.read_text(encoding="utf-8")
-    assert [*totals.read_records(record, 7, 25)] == [1, 2, 3]
 
 
 def test_a_release_of_the_campaign_is_proved() -> None:

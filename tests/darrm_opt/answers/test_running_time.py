@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 import pytest
-from campaigns import estimates
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import estimates
 from darrm_opt import Privacy, Problem
 from darrm_opt.answers import class_plans, running_time, tables
 from darrm_opt.answers.coefficients import COEFFICIENTS

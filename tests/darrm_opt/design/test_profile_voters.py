@@ -1,6 +1,6 @@
 """γ for voters that state a privacy profile, against an oracle that shares no code with the design.
 
-The oracle (`support.profile_oracle`) enumerates every multiset of vertices; the whole linear program is solved with
+The oracle (`campaigns.profiles`) enumerates every multiset of vertices; the whole linear program is solved with
 SciPy.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.profiles import rows
 from scipy.optimize import linprog
 from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
-from support.profile_oracle import rows
 from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify

@@ -5,12 +5,11 @@ The long form, and what came of it: docs/soundness.md.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from campaigns import soundness
-from campaigns.soundness import Finding, Tally, breaches, campaign, worst_multisets
+from campaigns.driver import Tally
+from campaigns.soundness import Finding, breaches, finding, row, worst_multisets
 from support.exact import random_multiset
 from support.strategies import ProblemCase, random_case
 
@@ -20,25 +19,21 @@ from darrm_opt.design.solution import Status
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    small = campaign(90, seed=1, sizes=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15))
-    large = campaign(10, seed=2, sizes=(20, 21, 25, 31), largest_Delta=1e-3)
-    return [*small, *large]
+    small = [finding(1, number, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15)) for number in range(90)]
+    return small + [finding(2, number, (20, 21, 25, 31), largest_Delta=1e-3) for number in range(10)]
 
 
 def test_a_hundred_certified_answers_are_private_without_exception(findings: list[Finding]) -> None:
     assert len(findings) == 100
-    assert [finding for finding in findings if finding.broken] == []
+    assert [fault for finding in findings for fault in row(finding).faults] == []
     assert all(finding.solution.certificate.margin >= 0 for finding in findings)
     assert {finding.solution.status for finding in findings} <= {Status.OPTIMAL, Status.ROUNDING_LIMIT}
 
 
 def test_they_cover_what_is_accepted(findings: list[Finding]) -> None:
-    tally = Tally()
-    for finding in findings:
-        tally.add(finding)
-    assert tally.problems == 100
-    assert len(tally.voters) == 10
-    assert min(tally.voters.values()) >= 3
+    kinds = Tally([row(finding) for finding in findings]).kinds("problem")
+    assert len(kinds) == 10
+    assert min(kinds.values()) >= 3
 
 
 def test_plain_solver_answers_are_often_not_private(findings: list[Finding]) -> None:
@@ -68,12 +63,3 @@ def test_a_multiset_within_the_limit_is_no_breach() -> None:
     rng = np.random.default_rng(62)
     nothing = NoiseFunction(np.zeros(6))
     assert breaches(case, nothing, [random_multiset(rng, case.problem) for _ in range(20)]) == ()
-
-
-def test_the_campaign_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "soundness.md"
-    assert soundness.main(["--problems", "5", "--seed", "3", "--write", str(page)]) == 0
-    text = page.read_text(encoding="utf-8")
-    assert text in capsys.readouterr().out
-    assert "| certified | 5 | 0 | 0.0% |" in text
-    assert "`make soundness ARGS='--problems 5 --seed 3'`" in text

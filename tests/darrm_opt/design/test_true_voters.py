@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from campaigns.true_voters import KINDS, ROUNDING, attack
-from support.true_voters import TrueVoter, gaussian, laplace, sampled_gaussian, worst_excess
+from campaigns.true_voters import (
+    KINDS,
+    ROUNDING,
+    TrueVoter,
+    attack,
+    gaussian,
+    laplace,
+    sampled_gaussian,
+    worst_excess,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

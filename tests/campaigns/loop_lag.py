@@ -1,4 +1,4 @@
-"""`darrm` with a recorder of its event loop's longest stall: `python -c "from support.loop_lag import main; main()" serve`.
+"""`darrm` with a recorder of its event loop's longest stall: `python -c "from campaigns.loop_lag import main; main()" serve`.
 
 The stall is measured within the loop, by how much later than asked it wakes up: what a client waits is that and more.
 """

@@ -21,12 +21,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from support.enumeration import exp_fraction
+from support.exact import distribution, multisets
 
 from darrm_opt.design.constraint import LABELS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
-from support.enumeration import exp_fraction
-from support.exact import distribution, multisets
 
 SCALE = 2**48
 """Probabilities of single voters are whole multiples of 1/SCALE, rounded into F: their pairs are possible ones."""

@@ -2,9 +2,9 @@
 
     make estimates                                   measures for ten minutes, and fits
     make estimates ARGS="--minutes 0"                fits again to what was measured
-    PYTHONPATH=tests python -m campaigns.estimates [--records FILE] [--minutes MINUTES] [--seed SEED]
+    python -m benchmarks.estimates [--records FILE] [--minutes MINUTES] [--seed SEED]
 
-Each program has a regression of a few terms (`darrm_opt.answers.running_time`): the logarithm of its processor's seconds
+A program has a regression of a few terms (`darrm_opt.answers.running_time`): the logarithm of the processor's seconds
 is a sum of coefficients times features, fitted by Huber's loss. Printed for each: how many of the problems are within a
 factor of three of the estimate, by coefficients fitted to the other four fifths. The coefficients are written to
 `darrm_opt/answers/coefficients.py`.
@@ -178,7 +178,7 @@ def measure(minutes: float, seed: int) -> Iterator[dict[str, Any]]:
     """Yield records until the processor's time is used up: of the program that has had the least of its share."""
     from darrm_opt.errors import DarrmError
 
-    rng, used = random.Random(seed), dict.fromkeys(DRAWS, 0.0)
+    rng, used = random.Random(seed), dict.fromkeys(DRAWS, 0.0)  # noqa: S311 - seeded on purpose
     while sum(used.values()) < 60 * minutes:
         program = min(used, key=lambda name: used[name] / DRAWS[name][1])
         asked = DRAWS[program][0](rng)
@@ -251,7 +251,7 @@ def share(errors: Column, factor: float = FACTOR) -> float:
 
 
 def fit_all(records: list[dict[str, Any]]) -> tuple[dict[str, tuple[float, ...]], list[str]]:
-    """Fit every regression, each estimating from then on; return the coefficients, and what they are worth, in lines."""
+    """Fit every regression, each estimating from then on; return the coefficients, and their worth, in lines."""
     found, lines, partly = dict[str, tuple[float, ...]](), [], list[tuple[bool, float]]()
     for program in FIT_ORDER:
         data: dict[str, list[tuple[tuple[float, ...], float, bool]]] = {}
@@ -277,7 +277,7 @@ def fit_all(records: list[dict[str, Any]]) -> tuple[dict[str, tuple[float, ...]]
 
 def text_of(found: dict[str, tuple[float, ...]], lines: list[str]) -> str:
     """Return the module with the coefficients."""
-    head = '"""Coefficients of the regressions of running time, by `tests/campaigns/estimates.py` (do not edit).\n\n'
+    head = '"""Coefficients of the regressions of running time, by `benchmarks/estimates.py` (do not edit).\n\n'
     worth = "\n".join(lines)
     body = "\n".join(
         f'    "{name}": (\n' + "".join(f"        {value!r},\n" for value in values) + "    ),"
@@ -288,7 +288,7 @@ def text_of(found: dict[str, tuple[float, ...]], lines: list[str]) -> str:
 
 def main(words: list[str]) -> None:
     """Measure, fit, print what the fit is worth, and write it."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns.estimates", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=__doc__)
     parser.add_argument("--records", type=Path, nargs="*", default=[RECORDS], help="the first one is added to")
     parser.add_argument("--minutes", type=float, default=10.0, help="processor time to measure for")
     parser.add_argument("--seed", type=int, default=0)

@@ -76,7 +76,7 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 plurality: $(READY) ## hold plurality rules against enumeration in fractions on random problems (10,000: 10 minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/soundness.md $(ARGS)
 
-groups: $(READY) ## hold tables of groups of voters against every corner in fractions (two minutes; docs/groups.md)
+groups: $(READY) ## hold tables of groups of voters against every corner in fractions (two minutes; docs/soundness.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.groups $(ARGS)
 
 totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: twenty minutes)

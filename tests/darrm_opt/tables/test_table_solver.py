@@ -58,7 +58,7 @@ def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str,
     assert solution.gap <= 2e-8
     names = ("lp", "permute_and_flip", "laplace", "exponential", "gnmax")
     cells = " | ".join(f"{measured[name]:.3f}" for name in names)
-    page = (ROOT / "docs" / "plurality.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "classes.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| \({epsilon:g}, .*\) \| {re.escape(cells)} \|$", page, re.MULTILINE)
 
 

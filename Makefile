@@ -97,8 +97,8 @@ earned-enumerated: $(READY) ## hold totals that votes earn against all data sets
 extremes: $(READY) ## ask every account and calibration extreme questions (50,000: an hour and a half of one processor)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.extremes --write docs/soundness.md $(ARGS)
 
-sampled: $(READY) ## totals of sampled queries against enumeration, and settings (ten minutes; docs/language_models.md)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.sampled --write docs/language_models.md $(ARGS)
+sampled: $(READY) ## totals of sampled queries against enumeration, and settings (ten minutes; docs/soundness.md)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.sampled --write docs/soundness.md $(ARGS)
 
 earned: $(READY) ## what votes earn at the size of PATE, by their agreement (a quarter of an hour; docs/earned.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.earned --write docs/earned.md $(ARGS)

@@ -5,7 +5,7 @@ is held against the exact hockey-stick of the best adaptive questions, in fracti
 knows nothing of q: it must not be below. The settings are those of prompts, retrieval and private kNN: ten voters, forty
 records a query.
 
-    PYTHONPATH=tests python -m campaigns.sampled --write docs/language_models.md
+    PYTHONPATH=tests python -m campaigns.sampled --write docs/soundness.md
 """
 
 from __future__ import annotations
@@ -212,8 +212,9 @@ CAMPAIGN = Campaign("sampled", __doc__, "totals", 2000, examine, lines, verb="sa
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables of settings, and run the campaign."""
     options = CAMPAIGN.options(arguments)
-    for name, rows in (("settings", settings_table()), ("rotated", rotated_table())):
-        publish(f"sampled, {name}", [*rows, "", origin("make sampled")], options.write)
+    user_page = options.write and options.write.with_name("language_models.md")
+    for name, rows, page in (("settings", settings_table(), user_page), ("rotated", rotated_table(), options.write)):
+        publish(f"sampled, {name}", [*rows, "", origin("make sampled")], page)
     return CAMPAIGN.main(arguments)
 
 

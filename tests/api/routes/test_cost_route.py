@@ -67,10 +67,6 @@ def test_calibrate_is_the_cost_of_a_total(client: TestClient) -> None:
     told = client.post("/v1/cost", json=TOTAL).json()
     assert client.post("/v1/calibrate", json=TOTAL).json() == told
     assert client.get("/v1/calibrate", params=TOTAL).json() == told
-    for change in ({"parameter": 2.0}, {"delta": 1e-5}):
-        assert client.post("/v1/calibrate", json=TOTAL | change).status_code == 422
-    refused = client.post("/v1/calibrate", json={name: TOTAL[name] for name in TOTAL if name != "total_epsilon"})
-    assert (refused.status_code, "total_epsilon" in refused.text) == (422, True)
 
 
 def test_a_total_is_calibrated_to(client: TestClient) -> None:
@@ -107,51 +103,9 @@ def test_records_that_are_drawn_anew_cost_less(client: TestClient, scheme: dict[
             Cost.of(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other).verify(told)
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"records": None}, "sample"),
-        ({"sample": 6000}, "sample"),
-        ({"sample": None}, "sample"),
-        ({"sampling": "similarity"}, "sampling"),
-        ({"neighbours": "add-remove", "sampling": "without-replacement"}, "neighbours"),
-        ({"labels": 0}, "labels"),
-    ],
-)
-def test_samplings_that_are_refused(client: TestClient, change: dict[str, Any], field: str) -> None:
-    refused = client.post("/v1/cost", json={**SAMPLED, **change})
-    assert refused.status_code == 422
-    assert field in refused.text
-
-
 def test_a_check_that_nearly_shows_the_leader_costs_more() -> None:
     plain, checked = (Cost.of(GIVEN | check).answer() for check in ({}, {"check_sigma": 10.0, "threshold": 8.0}))
     assert checked.epsilon > plain.epsilon
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"mechanism": "none"}, "mechanism"),
-        ({"K": 0}, "K"),
-        ({"classes": 1}, "classes"),
-        ({"affected": 12}, "affected"),
-        ({"queries": 0}, "queries"),
-        ({"parameter": None}, "parameter"),
-        ({"parameter": -1.0}, "sigma"),
-        ({"delta": None}, "delta"),
-        ({"delta": 1.0}, "delta"),
-        ({"total_epsilon": 1.0}, "parameter"),
-        ({"total_delta": 0.1}, "total_delta"),
-        ({"mechanism": "laplace", "cap": 3}, "cap"),
-        ({"parameter": None, "total_epsilon": 1.0}, "delta"),
-        ({"parameter": None, "delta": None, "total_epsilon": -1.0}, "total_epsilon"),
-    ],
-)
-def test_what_is_wrong_is_refused_by_name(client: TestClient, change: dict[str, Any], field: str) -> None:
-    refused = client.post("/v1/cost", json=GIVEN | change)
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["field"] == field
 
 
 LIES: dict[str, dict[str, Any]] = {

@@ -45,28 +45,6 @@ def test_the_answer_is_that_of_the_core_and_its_designs_are_stored(client: TestC
     assert told["below"]["bound"] < 0.9 <= told["reached"]
 
 
-@pytest.mark.parametrize(
-    ("changed", "field"),
-    [
-        ({"utility": 1.5}, "utility"),
-        ({"utility": None}, "utility"),
-        ({"agreement": 0.9}, "utility"),
-        ({"utility": None, "agreement": 0.4}, "agreement"),
-        ({"epsilon": "inf"}, "parameter"),
-        ({"m": 2}, "m"),
-        ({"parameter": "delta"}, "parameter"),
-        ({"digits": 11}, "digits"),
-        ({"K": 16}, "K"),
-        ({"objective": "nothing"}, "objective"),
-        ({"Delta": 0.1, "delta": 0.0, "utility": 1}, "utility"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_by_its_field(client: TestClient, changed: dict[str, Any], field: str) -> None:
-    answer = client.post("/v1/least", json=ASKED | changed)
-    assert answer.status_code == 422
-    assert [error["field"] for error in answer.json()["errors"]] == [field]
-
-
 def test_long_work_is_a_job_with_progress_in_steps() -> None:
     with TestClient(create_app(SETTINGS.model_copy(update={"short_seconds": 0.0, "wait_seconds": 0.0}))) as client:
         pending = client.post("/v1/least", json=ASKED)

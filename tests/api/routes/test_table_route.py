@@ -61,27 +61,6 @@ def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"classes": 7}, "classes"),
-        ({"groups": []}, "groups"),
-        ({"groups": [{"K": 2, "epsilon": -1}]}, "groups"),
-        ({"groups": [{"K": 0, "epsilon": 1}]}, "K"),
-        ({"groups": [{"K": 150, "epsilon": 1, "Delta": 0.1}]}, "K"),
-        ({"groups": [{"K": 100, "epsilon": 1}, {"K": 101, "epsilon": 2}]}, "K"),
-        ({"objective": "truth(0.5)"}, "objective"),
-        ({"objective": "nothing"}, "objective"),
-        ({"price": -1}, "price"),
-        ({"affected": 5}, "affected"),
-    ],
-)
-def test_what_is_no_question_is_refused_by_name(client: TestClient, change: dict[str, Any], field: str) -> None:
-    answer = client.post("/v1/table", json={**ASKED, **change})
-    assert answer.status_code == 422, answer.text
-    assert field in answer.text
-
-
-@pytest.mark.parametrize(
     ("change", "path"),
     [
         ({"classes": 2, "groups": [{"K": 5, "epsilon": 0.3}]}, "/v1/gamma"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,7 +10,6 @@ from support.patient import patient
 
 from api.app import create_app
 from darrm_opt import Privacy, Problem, solve
-from darrm_opt.planning import plan
 from darrm_opt.privacy_curves import stated_profile
 from darrm_opt.record import problem_from_record
 from darrm_opt.voters import PrivacyProfile
@@ -64,40 +62,3 @@ def test_verification_curves_and_totals_are_of_the_profile(client: TestClient) -
     assert profile["delta"][0] < 1e-9
     totals = client.post("/v1/compose", json={**asked, "queries": 3, "fresh": True, "total_delta": 1e-3}).json()
     assert totals["accounts"]["best"]["epsilon"] < 0.75
-
-
-def test_a_plan_is_that_of_the_core(client: TestClient) -> None:
-    asked = {"K": 5, "profile": PURE, "queries": 2, "total_epsilon": 0.4, "total_delta": 1e-3, "fresh": True}
-    told = client.post("/v1/plan", json=asked).json()
-    own = plan(5, PrivacyProfile(PURE), 2, Privacy(0.4, 1e-3), fresh=True)
-    assert told["voters"]["profile"] == PURE
-    assert [option["mechanism"] for option in told["options"]] == [option.name for option in own.options]
-    assert [option["accuracy"] for option in told["options"]] == [option.accuracy for option in own.options]
-
-
-@pytest.mark.parametrize(
-    ("field", "fields"),
-    [
-        ("m", {"m": 3, "profile": POINTS}),
-        ("epsilon", {}),
-        ("epsilon", {"profile": POINTS, "epsilon": 0.2}),
-        ("profile", {"profile": "points.csv"}),
-        ("profile", {"profile": "/etc/hostname"}),
-        ("profile", {"profile": []}),
-        ("profile", {"profile": [[0, 0.013, 3]]}),
-        ("profile", {"profile": {"gaussian": {"nu": 1}}}),
-        ("profile", {"profile": {"nothing": {"mu": 1}}}),
-        ("profile", {"profile": {"dp_sgd": {"noise_multiplier": 0.01, "sampling_probability": 0.1, "steps": 10}}}),
-        ("profile", {"profile": {"dp_sgd": {"noise_multiplier": 1, "sampling_probability": 0.1, "steps": 10**9}}}),
-        ("profile", {"profile": "dp_sgd(0.01,0.1,10)"}),
-        ("profile", {"profile": "0:0.1,0.1:2"}),
-        ("profile", {"profile": "-1:0.1"}),
-        ("target_epsilon", {"profile": POINTS, "target_epsilon": None}),
-    ],
-)
-def test_an_invalid_profile_is_refused_by_its_field(client: TestClient, field: str, fields: dict[str, Any]) -> None:
-    answer = client.post(
-        "/v1/gamma", json={name: value for name, value in (TARGET | fields).items() if value is not None}
-    )
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == field

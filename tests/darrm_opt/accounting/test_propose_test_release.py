@@ -78,7 +78,7 @@ def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert row.stated == pytest.approx(0.6 * batch.epsilon(1e-5))
     assert row.passes >= 0.95
     assert row.labels < row.stated < row.any_votes
-    page = tmp_path / "earned.md"
+    page = tmp_path / "page.md"
     monkeypatch.setattr(earned, "measure", lambda votes, *_: replace(row, votes=votes))
     monkeypatch.setattr(earned, "digit_votes", lambda *_: [])  # of 120 teachers, who would be trained
     assert earned.main(["--sets", "1", "--labels", "286", "--write", str(page)]) == 0

@@ -48,7 +48,7 @@ LEADER_SHARE = 0.9
 """Share of the voters with the leader in the reference batch on average, where the user names none."""
 
 PASS_CHANCE = 0.99
-"""Chance with which the reference batch passes the test of `earned_epsilon`."""
+"""Chance with which the reference batch passes the test of `ptr_epsilon`."""
 
 FIELDS = ("order", "test_sigma", "test_threshold", "target")
 """Fields of the record of a proposal."""
@@ -178,7 +178,7 @@ def propose(batch: VoteBatch, total: Privacy, *, leader_share: float = LEADER_SH
     return Reference(batch, leader_share).proposal(total)[0]
 
 
-def earned_epsilon(
+def ptr_epsilon(
     batch: VoteBatch, delta: float, *, leader_share: float = LEADER_SHARE, chance: float = PASS_CHANCE
 ) -> Proposal:
     """Return the test of the least total ε, to 1 %, that the reference batch passes with a given chance.

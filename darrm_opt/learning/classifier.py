@@ -73,10 +73,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             numbers alone), or, with an ``estimator``, copies of it, each trained on its share. Neighbours are those of
             the sampling; predictions cost far less. None: the voters are trained once, on parts that hold every record.
         prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
-        earned: a total below (``epsilon``, ``delta``) that the votes must earn. The noise is then that of any votes
+        ptr: the total of propose-test-release, below (``epsilon``, ``delta``). The noise is then that of any votes
             within (``epsilon``, ``delta``); `predict` is called once, with all ``queries`` rows, and answers only if a
-            noisy test of their votes passes, all of it within ``earned`` (`accounting.propose_test_release`).
-        leader_share: with ``earned``: mean share of the voters that agree, as you expect it.
+            noisy test of their votes passes, all of it within ``ptr`` (`accounting.propose_test_release`).
+        leader_share: with ``ptr``: mean share of the voters that agree, as you expect it.
         price: cost of a wrong class, when a right one is worth 1. Above 0 a prediction may be ``abstention``, where the
             vote is close; the number of classes that are released may then have a cap, which is kept.
         abstention: what is predicted then; none of the classes.
@@ -100,7 +100,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Guarantees:
         Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely
-        in view of earlier predictions; with ``earned``, the one batch of them is ``earned``-DP. The number of records
+        in view of earlier predictions; with ``ptr``, the one batch of them is ``ptr``-DP. The number of records
         is public. A row that is asked twice is charged twice.
         There are no probabilities to ask for, since they would tell how the votes fell.
         With a ``release_log`` that holds over all fits that share it, on the same records.
@@ -131,7 +131,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         prior: str | None = None,
         price: float = 0.0,
         abstention: Any = -1,
-        earned: Privacy | None = None,
+        ptr: Privacy | None = None,
         leader_share: float = LEADER_SHARE,
         design: Design | None = None,
         release_log: str | os.PathLike[str] | None = None,
@@ -152,7 +152,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.prior = prior
         self.price = price
         self.abstention = abstention
-        self.earned = earned
+        self.ptr = ptr
         self.leader_share = leader_share
         self.design = design
         self.release_log = release_log
@@ -193,8 +193,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         Raises:
             BudgetSpent: fewer predictions are left than rows; none was made.
-            BatchWithheld: with ``earned``, the votes did not pass the test: none was made, and the total is spent.
-            InvalidInput: with ``earned``, other than all rows at once.
+            BatchWithheld: with ``ptr``, the votes did not pass the test: none was made, and the total is spent.
+            InvalidInput: with ``ptr``, other than all rows at once.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
@@ -242,8 +242,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _plan(self, K: int, overlap: int, progress: _Progress) -> VotingPlan:
         total, classes = Privacy(self.epsilon, self.delta), len(self.classes_)
-        if self.earned is not None and not isinstance(self.earned, Privacy):
-            raise InvalidInput("earned", self.earned, "a Privacy, or None")
+        if self.ptr is not None and not isinstance(self.ptr, Privacy):
+            raise InvalidInput("ptr", self.ptr, "a Privacy, or None")
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
         # A design may take a minute: who waits is told which mechanism was the last to be compared.
@@ -251,12 +251,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             progress.state = f"{doing} after {name}"
 
         # A log that is there was charged for one mechanism: what it was made for releases, whatever a new search would
-        # find. It is for the total that is asked, which is that of the test where one is earned.
+        # find. It is for the total that is asked, which is that of `ptr` where it is given.
         path = None if self.release_log is None else Path(self.release_log)
         if (
             path is not None
             and path.exists()
-            and (plan := self._logged_plan(path, K, overlap, self.earned or total)) is not None
+            and (plan := self._logged_plan(path, K, overlap, self.ptr or total)) is not None
         ):
             return plan
         return voting_plan(
@@ -271,7 +271,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             prior=self.prior,
             price=self.price,
             design=self.design,
-            earned=self.earned,
+            ptr=self.ptr,
             leader_share=self.leader_share,
             progress=compared,
         )
@@ -300,8 +300,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             ours = Problem(groups=self._voter_groups(K), target=supposed.target, abstention=abstains, **shown).merged
             if ours != supposed or log.limit > 1:
                 raise InvalidInput("release_log", str(path), f"{accepted}, of their privacy, for one prediction")
-        if (log.proposal is None) != (self.earned is None):
-            raise InvalidInput("earned", self.earned, "None, unless the release log is for a batch that is tested")
+        if (log.proposal is None) != (self.ptr is None):
+            raise InvalidInput("ptr", self.ptr, "None, unless the release log is for a batch that is tested")
         if log.sampling != self.sampling:
             raise InvalidInput("sampling", self.sampling, f"that of the release log {path}: {log.sampling}")
         if log.limit != self.queries:
@@ -338,7 +338,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
         # Sampled voters hold every record, unsplit: what is about parts or their training would be ignored.
         if self.sampling is not None:
-            names = ("voter_privacy", "groups", "design", "earned")
+            names = ("voter_privacy", "groups", "design", "ptr")
             alone = {name: (getattr(self, name), None) for name in names} | {"overlap": (overlap, 1)}
             check_sampling(self.sampling, self.estimator, alone)
         X, y = validate_data(self, X, y)

@@ -101,7 +101,7 @@ def voting_plan(
     prior: str | None = None,
     price: float = 0.0,
     design: Design | None = None,
-    earned: Privacy | None = None,
+    ptr: Privacy | None = None,
     leader_share: float = LEADER_SHARE,
     progress: Callable[[str], None] | None = None,
 ) -> VotingPlan:
@@ -123,20 +123,20 @@ def voting_plan(
         price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
         design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
             None: the best mechanism is searched, and γ made, here.
-        earned: a total below ``total`` that the votes must earn: ``total`` is then that of any votes, which fixes the
+        ptr: the total of propose-test-release, below ``total``: ``total`` is then that of any votes, which fixes the
             noise, and all queries are one batch, released only if a noisy test passes
             (`accounting.propose_test_release`). None: no test.
-        leader_share: with ``earned``: mean share of the voters that agree, as expected.
+        leader_share: with ``ptr``: mean share of the voters that agree, as expected.
         progress: called with the name of each mechanism that a search has compared.
 
     Guarantees:
         What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers; a
-        batch that is tested is ``earned``-DP.
+        batch that is tested is ``ptr``-DP.
 
     Raises:
         InvalidInput: a number is outside its range, a ``design`` where there are more classes, a price or groups,
-            ``groups`` of other than K voters or beside ``voter``, ``earned`` beside a design or a price, or where it
-            does not pay, or a ``sampling`` beside private voters, groups, a design or ``earned``.
+            ``groups`` of other than K voters or with ``voter``, ``ptr`` with a design or a price, or where it
+            does not pay, or a ``sampling`` with private voters, groups, a design or ``ptr``.
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
@@ -147,9 +147,9 @@ def voting_plan(
     price = real_number(price, "price", "a finite number, at least 0")
     if design is not None and (classes > 2 or price):
         raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
-    if earned is not None and (design is not None or price):
-        raise InvalidInput("earned", earned, "None with a design or a price", "What is tested is a noisy maximum.")
-    voters = _checked_voters(K, voter, groups, design, earned, sampling)
+    if ptr is not None and (design is not None or price):
+        raise InvalidInput("ptr", ptr, "None with a design or a price", "What is tested is a noisy maximum.")
+    voters = _checked_voters(K, voter, groups, design, ptr, sampling)
     # Any r models are at least as private as r of the worst.
     worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
     if len({one.voter for one in voters}) == 1:
@@ -167,14 +167,14 @@ def voting_plan(
                 "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )
     # One release has no earlier one, so the voters' own privacy counts even where they were trained once.
-    if queries == 1 and earned is None:
+    if queries == 1 and ptr is None:
         single = _single_release(voters, classes, total, affected, prior, price, design or solve)
         if single is not None:
             return VotingPlan(
                 single, 1, total, f"One query, the best for voters of that privacy: {single.description}."
             )
-    if earned is not None:
-        return _earned_plan(K, classes, queries, total, affected, earned, leader_share)
+    if ptr is not None:
+        return _ptr_plan(K, classes, queries, total, affected, ptr, leader_share)
     # More of them: votes are fixed given the models, and their own privacy must not be used again (docs/proofs.md).
     mechanism = (
         _best_mechanism(K, classes, affected, queries, total, prior, price, sampling, progress)
@@ -188,32 +188,32 @@ def voting_plan(
     return VotingPlan(mechanism, queries, total, f"{reach} {why}")
 
 
-def _earned_plan(
-    K: int, classes: int, queries: int, total: Privacy, affected: int, earned: Privacy, leader_share: float
+def _ptr_plan(
+    K: int, classes: int, queries: int, total: Privacy, affected: int, ptr: Privacy, leader_share: float
 ) -> VotingPlan:
     """Return a batch that is within ``total`` for any votes, and leaves only if its votes earn less."""
     # The noise is sought last, as that takes longest: what no noise allows is refused before.
     tested = mechanism_class(TESTED)
     Reference(tested.of(K, classes, tested.range_for(K, classes)[1], affected).batch(queries), leader_share)
-    if earned.epsilon >= total.epsilon and earned.delta >= total.delta:
+    if ptr.epsilon >= total.epsilon and ptr.delta >= total.delta:
         raise InvalidInput(
-            "earned", earned, f"ε below {total.epsilon:g} or δ below {total.delta:g}", "Any votes have that total."
+            "ptr", ptr, f"ε below {total.epsilon:g} or δ below {total.delta:g}", "Any votes have that total."
         )
     mechanism = tested.calibrated(K, classes, total, queries, affected=affected)
     try:
         # From public numbers alone: a test that is chosen in view of the votes proves nothing.
-        proposal = propose(mechanism.batch(queries), earned, leader_share=leader_share)
+        proposal = propose(mechanism.batch(queries), ptr, leader_share=leader_share)
         chance = check_that_it_pays(proposal, leader_share)
     except InvalidInput as err:
         if err.argument not in ("epsilon", "delta"):
             raise
-        raise InvalidInput("earned", earned, err.accepted, err.advice) from err
+        raise InvalidInput("ptr", ptr, err.accepted, err.advice) from err
     why = (
         f"{mechanism.description}: for any votes {queries} answers fit in ({total.epsilon:g}, {total.delta:g}). They "
-        f"leave only if a noisy test passes, within ({earned.epsilon:g}, {earned.delta:g}): with chance {chance:.3g} "
+        f"leave only if a noisy test passes, within ({ptr.epsilon:g}, {ptr.delta:g}): with chance {chance:.3g} "
         f"where {leader_share:.0%} of the voters agree on average."
     )
-    return VotingPlan(mechanism, queries, earned, why, proposal)
+    return VotingPlan(mechanism, queries, ptr, why, proposal)
 
 
 def _checked_voters(
@@ -221,10 +221,10 @@ def _checked_voters(
     voter: Privacy | None,
     groups: Sequence[VoterGroup] | None,
     design: Design | None,
-    earned: Privacy | None,
+    ptr: Privacy | None,
     sampling: Sampling | None,
 ) -> list[VoterGroup]:
-    alone = {"voter": voter, "groups": groups, "design": design, "earned": earned}
+    alone = {"voter": voter, "groups": groups, "design": design, "ptr": ptr}
     for name, value in alone.items() if sampling is not None else ():
         if value is not None:
             raise InvalidInput(name, value, "None with a sampling", "Its voters are made anew for every query.")

@@ -60,7 +60,7 @@ KIND, FORMAT = "darrm release log", 1
 LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
 """Fields of a line of a release."""
 
-EARNED_ACCOUNT = "propose-test-release"
+PTR_ACCOUNT = "propose-test-release"
 """Account of such a log."""
 
 MAX_ID = 200
@@ -167,7 +167,7 @@ class ReleaseLog:
             first: how many are about to be released: a log that allows fewer is not created.
             sampling: how the records are drawn anew for every query; None: every record is in every query. Such a log
                 releases for samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
-            proposal: test of one batch (`propose`, `earned_epsilon`), in place of ``budget`` and ``queries``: the log
+            proposal: test of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log
                 releases all labels of the batch at once if the test passes, and else nothing, ever.
 
         Returns:
@@ -190,7 +190,7 @@ class ReleaseLog:
                     raise InvalidInput(name, value, "None beside a proposal, which states it")
             check_proposal(proposal, mechanism)
             budget = proposal.total
-            quota = Quota(proposal.batch.queries, EARNED_ACCOUNT)
+            quota = Quota(proposal.batch.queries, PTR_ACCOUNT)
         else:
             quota = _quota(mechanism, budget, queries, sampling)
         # Before the file: a log that allows too little would stay, and be opened by the next run.
@@ -348,7 +348,7 @@ class ReleaseLog:
         costs its total once, from δ of the total on, whether the test passes or not; before, nothing.
         """
         if self._proposal is not None and releases:
-            return ReleaseTotal(delta, {EARNED_ACCOUNT: self._proposal.total})
+            return ReleaseTotal(delta, {PTR_ACCOUNT: self._proposal.total})
         return self._mechanism.cost(releases, delta, self._sampling)
 
     def group_costs(self, releases: int, delta: float) -> list[ReleaseTotal]:

@@ -25,7 +25,7 @@ from campaigns.sampled import table
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling, total_privacy_of_sequence
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
-from darrm_opt.accounting.propose_test_release import VoteBatch, earned_epsilon
+from darrm_opt.accounting.propose_test_release import VoteBatch, ptr_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.accounting.total import cost, exact_epsilon, most_releases
 from darrm_opt.errors import DarrmError
@@ -207,7 +207,7 @@ KINDS: dict[str, Callable[[Case], dict[str, float]]] = {
     "two kinds": _of_gamma,
     "budget": lambda case: {"least": -PrivacyBudget(Privacy(*case["total"])).affordable(released(case)[1].target)},
     "mixture": _of_mixture,
-    "propose": lambda case: {"least": earned_epsilon(batch_of(case), case["delta"]).total.epsilon},
+    "propose": lambda case: {"least": ptr_epsilon(batch_of(case), case["delta"]).total.epsilon},
     "cost_of_votes": lambda case: {"least": batch_of(case).epsilon(case["delta"])},
     "by_votes": _by_votes,
 }

@@ -244,8 +244,8 @@ def _cost_of_mechanism(
     *,
     json: bool,
 ) -> None:
-    from darrm.cli.earned import earned_cost, earned_text, read_batch
     from darrm.cli.files import check_plot, check_writable
+    from darrm.cli.ptr import batch_cost, batch_text, read_batch
     from darrm_opt.answers import sampling_body
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_class
@@ -297,7 +297,11 @@ def _cost_of_mechanism(
         options_named(**named, **parameters.named(found), releases="queries", mechanism="NAME"),
     ):
         found_cost = question.answer()
-        earned = None if counts is None else earned_cost(found_cost, batch, counts)
+        labels_cost = (
+            None
+            if counts is None
+            else batch_cost(found_cost, batch.leader_share, counts, unpublished=batch.unpublished)
+        )
     told = found_cost.record()
     points = told.pop("curve", [])
     if output is not None:
@@ -309,11 +313,11 @@ def _cost_of_mechanism(
         figure = cost_figure(found_cost.mechanism, points, queries, found_cost.delta)
         write_whole(plot, render(figure, picture_format(plot)))
     if json:
-        answer(as_json(told | ({} if earned is None else {"votes": earned})))
-    elif earned is None or found_cost.account == "none":
+        answer(as_json(told | ({} if labels_cost is None else {"votes": labels_cost})))
+    elif labels_cost is None or found_cost.account == "none":
         answer(found_cost.text(queries))
     else:
-        answer(f"{found_cost.text(queries)}\n{earned_text(earned)}")
+        answer(f"{found_cost.text(queries)}\n{batch_text(labels_cost)}")
 
 
 def _write(

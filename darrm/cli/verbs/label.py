@@ -63,19 +63,20 @@ def label(
         str | None,
         declared_option("total_delta", _BUDGET, "0"),
     ] = None,
-    earned: Annotated[
+    ptr: Annotated[
         str | None,
         CommandOption(
-            "--earned",
-            "Or ε and δ that the votes must earn: labels leave, all at once, only if a noisy test of the votes passes.",
+            "--ptr",
+            "Or ε and δ of propose-test-release: all labels are released together if a noisy test of the votes passes.",
             "NATS,PROBABILITY",
             _BUDGET,
+            alias="--earned",
         ),
     ] = None,
     leader_share: Annotated[
         str,
         CommandOption(
-            "--leader-share", "With --earned: mean share of the voters that agree, as expected.", "SHARE", _BUDGET
+            "--leader-share", "With --ptr: mean share of the voters that agree, as expected.", "SHARE", _BUDGET
         ),
     ] = "0.9",
     release_id: Annotated[
@@ -123,13 +124,13 @@ def label(
     sample serves the labels of a text, it is asked for each of them in turn, with the "labels" so far. It is tried once
     before anything is charged ("trial": true). A query for which it fails is spent, and has -2 in the output.
 
-    With --earned, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
+    With --ptr, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
     are looked at, and drawn once; its total is spent whatever comes out. Where it does not pass, nothing is released,
     and the exit code is 4.
     """
-    from darrm.cli.earned import open_earned_log
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file
+    from darrm.cli.ptr import open_ptr_log
     from darrm.cli.vote_files import missing_votes
     from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput, Rule
@@ -142,7 +143,7 @@ def label(
     # Samples are drawn here and charged before they are seen: another order of work, with no file of votes.
     voted = missing_votes(missing)
     if ask is not None or drawn != SampleOptions():
-        nothing = {"votes": votes_file or votes, "earned": earned, "fresh": fresh or None}
+        nothing = {"votes": votes_file or votes, "ptr": ptr, "fresh": fresh or None}
         budget = queries, total_epsilon, total_delta
         files = solution, release_log, output
         _label_samples(ask, drawn, files, budget, release_id, nothing, voted, dry_run=dry_run, json=json)
@@ -154,7 +155,7 @@ def label(
     if votes_file is not None and votes is not None:
         raise InvalidInput("votes", votes, Rule("cannot be combined with the argument VOTES"))
     votes = required(votes_file or votes, "votes")
-    _refuse_other_budget(earned, leader_share, queries=queries, total_epsilon=total_epsilon, total_delta=total_delta)
+    _refuse_other_budget(ptr, leader_share, queries=queries, total_epsilon=total_epsilon, total_delta=total_delta)
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
@@ -165,8 +166,8 @@ def label(
     with ProgressDisplay("proving the budget"):
         log = (
             open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
-            if earned is None
-            else open_earned_log(log_file, mechanism, earned, leader_share, count)
+            if ptr is None
+            else open_ptr_log(log_file, mechanism, ptr, leader_share, count)
         )
     if log.proposal is not None:
         rows = count  # all labels at once, or none
@@ -274,8 +275,8 @@ def _label_samples(
 
 def _spent_text(log: ReleaseLog) -> str:
     """Return how many releases are spent, and what all that the log allows cost together."""
-    earned = "" if log.proposal is None else ", earned by the votes, which passed the test"
-    total = "" if log.budget is None else f" All {log.limit:,} together: {log.in_words}{earned}."
+    tested = "" if log.proposal is None else ", by propose-test-release: the votes passed the test"
+    total = "" if log.budget is None else f" All {log.limit:,} together: {log.in_words}{tested}."
     return f"{log.spent:,} of {log.limit:,} releases are spent.{total}"
 
 
@@ -318,15 +319,15 @@ def try_command(ask: str, drawn: SampleOptions, solution: str, missing: Missing 
     )
 
 
-def _refuse_other_budget(earned: str | None, leader_share: str, **budget: str | None) -> None:
+def _refuse_other_budget(ptr: str | None, leader_share: str, **budget: str | None) -> None:
     """Refuse what was typed of another budget than the one that there is."""
     from darrm_opt.errors import InvalidInput, Rule
 
-    if earned is None and leader_share != "0.9":
-        raise InvalidInput("leader_share", leader_share, Rule("needs --earned"))
+    if ptr is None and leader_share != "0.9":
+        raise InvalidInput("leader_share", leader_share, Rule("needs --ptr"))
     for name, text in budget.items():
-        if earned is not None and text is not None:
-            raise InvalidInput(name, text, Rule("cannot be combined with --earned"))
+        if ptr is not None and text is not None:
+            raise InvalidInput(name, text, Rule("cannot be combined with --ptr"))
 
 
 def budget_fields(log: ReleaseLog) -> dict[str, Any]:

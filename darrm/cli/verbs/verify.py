@@ -509,10 +509,10 @@ def _log_proof(file: str) -> Proof:
 
 def _is_account(log: ReleaseLog) -> bool:
     """Return whether what a log says that proves its limit does."""
-    from darrm_opt.release.log import EARNED_ACCOUNT
+    from darrm_opt.release.log import PTR_ACCOUNT
 
     if log.proposal is not None or log.budget is None:
-        return log.account == ("queries" if log.proposal is None else EARNED_ACCOUNT)
+        return log.account == ("queries" if log.proposal is None else PTR_ACCOUNT)
     known = log.cost(log.limit, log.budget.delta).epsilons
     return log.limit == 0 or known.get(log.account, inf) <= log.budget.epsilon
 

@@ -25,8 +25,8 @@ from darrm_opt.accounting.propose_test_release import (
     VoteBatch,
     _least_threshold,
     check_that_it_pays,
-    earned_epsilon,
     propose,
+    ptr_epsilon,
 )
 from darrm_opt.accounting.published_loss import CONFIDENCE, SMOOTHNESS, publish_loss, smooth_loss, unpublished_epsilon
 from darrm_opt.errors import InvalidInput
@@ -163,7 +163,7 @@ PATE = VoteBatch(150, 3, 400, 20.0)
 
 
 def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
-    least, reference = earned_epsilon(PATE, 1e-5), Reference(PATE, 0.9)
+    least, reference = ptr_epsilon(PATE, 1e-5), Reference(PATE, 0.9)
     assert least.total.epsilon < 0.5 * PATE.epsilon(1e-5)
     again, chance = reference.proposal(least.total)
     assert (again, chance >= 0.99) == (least, True)
@@ -173,13 +173,13 @@ def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
     counts = np.tile([135, 8, 7], (400, 1))
     assert least.pass_chance(least.unpublished_distance(counts)) > 0.95
     assert unpublished_epsilon(PATE, counts, 1e-5).epsilon < least.total.epsilon
-    assert earned_epsilon(PATE, 1e-5, leader_share=0.95).total.epsilon < least.total.epsilon
+    assert ptr_epsilon(PATE, 1e-5, leader_share=0.95).total.epsilon < least.total.epsilon
 
 
 def test_what_does_not_pay_is_said() -> None:
     few = VoteBatch(20, 2, 10, 5.0)
     with pytest.raises(InvalidInput, match="does not pay for 20 voters") as refused:
-        earned_epsilon(few, 1e-5)
+        ptr_epsilon(few, 1e-5)
     assert refused.value.argument == "leader_share"
     dear = Privacy(PATE.epsilon(1e-5), 1e-5)
     with refused_input("epsilon"):
@@ -216,8 +216,8 @@ def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> 
 @for_each(
     ("make", "argument"),
     [
-        (lambda: earned_epsilon(PATE, 1e-5, chance=1.0), "chance"),
-        (lambda: earned_epsilon(PATE, 0.0), "delta"),
+        (lambda: ptr_epsilon(PATE, 1e-5, chance=1.0), "chance"),
+        (lambda: ptr_epsilon(PATE, 0.0), "delta"),
         (lambda: unpublished_epsilon(VoteBatch(5, 2, 1, 2.0), np.array([[3, 2]]), 1.0), "delta"),
         (lambda: VoteBatch(0, 2, 1, 2.0), "K"),
         (lambda: VoteBatch(5, 1, 1, 2.0), "classes"),

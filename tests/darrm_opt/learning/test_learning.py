@@ -258,7 +258,7 @@ def test_voters_without_records_vote_for_the_first_class() -> None:
         ("voter_privacy", {"voter_privacy": Privacy(1.0)}),
         ("groups", {"groups": [(5, Privacy(1.0), LogisticRegression())]}),
         ("design", {"design": solve}),
-        ("earned", {"earned": Privacy(0.5, 1e-6)}),
+        ("ptr", {"ptr": Privacy(0.5, 1e-6)}),
         ("sampling", {"sampling": Sampling(200, 20, labels=2)}),
         ("sampling", {"sampling": Sampling(200, 20, scheme="each-voter")}),
         ("records", {"sampling": Sampling(201, 20, scheme="without-replacement")}),
@@ -268,7 +268,7 @@ def test_what_samples_do_not_cover_is_refused(argument: str, change: dict[str, A
     given: dict[str, Any] = {"n_voters": 5, "queries": 2, "sampling": RARE} | change
     with refused(argument):
         PrivateVotingClassifier(**given).fit(*points())
-    if argument in ("groups", "design", "earned"):
+    if argument in ("groups", "design", "ptr"):
         asked: dict[str, Any] = {"groups": [VoterGroup(5, Privacy(1.0))]} if argument == "groups" else change
         with refused(argument):
             voting_plan(5, 2, queries=2, total=Privacy(1.0, 1e-5), sampling=RARE, **asked)
@@ -650,7 +650,7 @@ def test_a_batch_of_predictions_must_earn_its_total(tmp_path: Path) -> None:
     asked = np.eye(3)[np.arange(40) % 3]
     path = tmp_path / "log"
     for _ in range(2):  # fitted again, the log is the same
-        model = PrivateVotingClassifier(**settings, earned=earned, release_log=path).fit(X, y)
+        model = PrivateVotingClassifier(**settings, ptr=earned, release_log=path).fit(X, y)
     assert model.plan_.total == earned
     assert isinstance(model.plan_.mechanism, NoisyMaximum)
     assert model.plan_.mechanism.epsilon(40, 1e-4) <= 10.0
@@ -660,15 +660,15 @@ def test_a_batch_of_predictions_must_earn_its_total(tmp_path: Path) -> None:
     assert (model.queries_left_, model.privacy_spent_, ReleaseLog(path).passed) == (0, earned, True)
     with pytest.raises(BudgetSpent):
         model.predict(asked)
-    with refused("earned"):
+    with refused("ptr"):
         PrivateVotingClassifier(**settings, release_log=path).fit(X, y)
     for argument, change in (
-        ("earned", {"earned": Privacy(0.5, 1e-4)}),
-        ("earned", {"earned": Privacy(11.0, 1e-4)}),
-        ("earned", {"earned": 4.5}),
-        ("earned", {"earned": earned, "price": 0.1}),
-        ("affected", {"earned": earned, "overlap": 2}),
-        ("leader_share", {"earned": earned, "leader_share": 0.2}),
+        ("ptr", {"ptr": Privacy(0.5, 1e-4)}),
+        ("ptr", {"ptr": Privacy(11.0, 1e-4)}),
+        ("ptr", {"ptr": 4.5}),
+        ("ptr", {"ptr": earned, "price": 0.1}),
+        ("affected", {"ptr": earned, "overlap": 2}),
+        ("leader_share", {"ptr": earned, "leader_share": 0.2}),
     ):
         with refused(argument):
             PrivateVotingClassifier(**settings | change).fit(X, y)

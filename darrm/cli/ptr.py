@@ -11,7 +11,6 @@ from darrm.cli.parameters import number, options_named, total_privacy
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from darrm.cli.verbs.cost import BatchOptions
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.questions.cost import CostAnswer
     from darrm_opt.release import ReleaseLog
@@ -41,26 +40,26 @@ def read_batch(path: str, K: str | None, classes: str, queries: str, missing: st
     return batch
 
 
-def earned_cost(found: CostAnswer, options: BatchOptions, counts: VoteTable) -> dict[str, Any]:
+def batch_cost(found: CostAnswer, leader_share: str, counts: VoteTable, *, unpublished: bool) -> dict[str, Any]:
     """Return what labels of these votes reveal, in numbers that may be published, and what they can earn."""
-    from darrm_opt.accounting.propose_test_release import PASS_CHANCE, earned_epsilon
+    from darrm_opt.accounting.propose_test_release import PASS_CHANCE, ptr_epsilon
     from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
 
-    delta, leader_share = found.delta, number(options.leader_share)
+    delta, share = found.delta, number(leader_share)
     batch = found.mechanism.batch(len(counts))
-    published = publish_loss(batch, counts, delta, leader_share=leader_share)
-    earned: dict[str, Any] = {"published": asdict(published), "stated": None}
+    published = publish_loss(batch, counts, delta, leader_share=share)
+    labels_cost: dict[str, Any] = {"published": asdict(published), "stated": None}
     with suppress(InvalidInput):  # it does not pay
-        test = earned_epsilon(batch, delta, leader_share=leader_share)
-        earned["stated"] = {"epsilon": test.total.epsilon, "delta": test.total.delta, "chance": PASS_CHANCE}
-        earned["stated"]["leader_share"] = leader_share
-    if options.unpublished:
-        earned["not_for_publication"] = asdict(unpublished_epsilon(batch, counts, delta))
-    return earned
+        test = ptr_epsilon(batch, delta, leader_share=share)
+        labels_cost["stated"] = {"epsilon": test.total.epsilon, "delta": test.total.delta, "chance": PASS_CHANCE}
+        labels_cost["stated"]["leader_share"] = share
+    if unpublished:
+        labels_cost["not_for_publication"] = asdict(unpublished_epsilon(batch, counts, delta))
+    return labels_cost
 
 
-def earned_text(found: dict[str, Any]) -> str:
-    """Return what `earned_cost` found, in sentences."""
+def batch_text(found: dict[str, Any]) -> str:
+    """Return what `batch_cost` found, in sentences."""
     from darrm_opt.design.report import text_above
 
     bound, spent = found["published"], found["published"]["spent"]
@@ -86,15 +85,15 @@ def earned_text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def open_earned_log(path: str, mechanism: VoteMechanism, stated: str, leader_share: str, queries: int) -> ReleaseLog:
+def open_ptr_log(path: str, mechanism: VoteMechanism, stated: str, leader_share: str, queries: int) -> ReleaseLog:
     """Return the release log of a batch that must earn a stated total; where it is new, the test is chosen here."""
     from darrm_opt.accounting.propose_test_release import check_that_it_pays, propose
     from darrm_opt.release import ReleaseLog
 
     epsilon, comma, delta = stated.partition(",")
     if not comma:
-        raise InvalidInput("earned", stated, "ε and δ with a comma between, as in 1.5,1e-5")
-    ours = dict.fromkeys(("total_epsilon", "total_delta", "epsilon", "delta", "budget"), "earned")
+        raise InvalidInput("ptr", stated, "ε and δ with a comma between, as in 1.5,1e-5")
+    ours = dict.fromkeys(("total_epsilon", "total_delta", "epsilon", "delta", "budget"), "ptr")
     with options_named(**ours, queries="votes", mechanism="solution"):
         total = total_privacy(epsilon.strip(), delta.strip())
         if Path(path).exists():

@@ -14,7 +14,7 @@ from support.darrm_runner import refused, run, run_json, start
 
 from darrm.cli import vote_files
 from darrm.cli.vote_files import blocks
-from darrm_opt.accounting.propose_test_release import VoteBatch, earned_epsilon
+from darrm_opt.accounting.propose_test_release import VoteBatch, ptr_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.release import ReleaseLog
 
@@ -33,7 +33,7 @@ def votes(tmp_path: Path) -> str:
 def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> None:
     batch = VoteBatch(40, 3, 30, 5.0)
     counts = np.array([np.roll([38, 2, 0], query) for query in range(30)])
-    raw, test = unpublished_epsilon(batch, counts, 1e-4), earned_epsilon(batch, 1e-4)
+    raw, test = unpublished_epsilon(batch, counts, 1e-4), ptr_epsilon(batch, 1e-4)
     found = run_json("cost", "gnmax", *SHAPE, "--votes", votes, "--unpublished")
     assert found["epsilon"] == run_json("cost", "gnmax", *SHAPE, "--queries", "30")["epsilon"]
     told = found["votes"]
@@ -119,7 +119,7 @@ def earned(tmp_path: Path) -> tuple[str, ...]:
 
 def test_labels_leave_once_their_votes_have_earned_the_total(earned: tuple[str, ...], tmp_path: Path) -> None:
     output = str(tmp_path / "labels.csv")
-    found = run_json(*earned, "--earned", "4.5,1e-4", "--output", output)
+    found = run_json(*earned, "--ptr", "4.5,1e-4", "--output", output)
     assert (found["labels"], found["spent"], found["left"]) == (30, 30, 0)
     assert (found["total_epsilon"], found["total_delta"], found["account"]) == (4.5, 1e-4, "propose-test-release")
     right = np.array(Path(output).read_text().split()[1:], dtype=int) == np.arange(30) % 3
@@ -131,7 +131,7 @@ def test_labels_leave_once_their_votes_have_earned_the_total(earned: tuple[str, 
     again = (*earned[:1], earned[2], *earned[3:])
     output = str(tmp_path / "again.csv")
     release_id = found["release_id"]
-    result = run(*again, "--earned", "4.5,1e-4", "--output", output, "--release-id", release_id, "--json")
+    result = run(*again, "--ptr", "4.5,1e-4", "--output", output, "--release-id", release_id, "--json")
     resumed = json.loads(result.stdout)
     assert "30 of 30 labels were released before" in result.stderr
     assert (resumed["resumed"], resumed["spent"]) == (30, 30)
@@ -144,7 +144,7 @@ def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[s
     table[:, :28] = (table[:, :28] + 1) % 3
     np.save(votes, table)
     for _ in range(2):
-        result = run(*earned, "--earned", "4.5,1e-4", "--output", str(tmp_path / "labels.csv"))
+        result = run(*earned, "--ptr", "4.5,1e-4", "--output", str(tmp_path / "labels.csv"))
         assert (result.exit_code, result.stdout) == (4, "")
         assert "did not pass" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"votes.npy", "mechanism.json", "log"}
@@ -155,13 +155,13 @@ def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[s
 @pytest.mark.parametrize(
     ("more", "option"),
     [
-        (("--earned", "4.5"), "--earned: '4.5'"),
-        (("--earned", "4.5,0"), "--earned: 0.0"),
-        (("--earned", "0.5,1e-4"), "--earned: 0.5"),
-        (("--earned", "9,1e-4"), "--earned: 9.0"),
-        (("--earned", "4.5,1e-4", "--queries", "30"), "--queries cannot be combined with --earned"),
-        (("--earned", "4.5,1e-4", "--leader-share", "0.2"), "--leader-share: 0.2"),
-        (("--leader-share", "0.8", "--queries", "30"), "--leader-share needs --earned"),
+        (("--ptr", "4.5"), "--ptr: '4.5'"),
+        (("--ptr", "4.5,0"), "--ptr: 0.0"),
+        (("--ptr", "0.5,1e-4"), "--ptr: 0.5"),
+        (("--ptr", "9,1e-4"), "--ptr: 9.0"),
+        (("--ptr", "4.5,1e-4", "--queries", "30"), "--queries cannot be combined with --ptr"),
+        (("--ptr", "4.5,1e-4", "--leader-share", "0.2"), "--leader-share: 0.2"),
+        (("--leader-share", "0.8", "--queries", "30"), "--leader-share needs --ptr"),
         (("votes.csv", "--queries", "30"), "--votes"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_log_has_one_budget(earned: tuple[str, ...], tmp_path: Path) -> None:
     output = ("--output", str(tmp_path / "labels.csv"))
     run_json(*earned, "--queries", "30", *output)
     (tmp_path / "labels.csv").unlink()
-    assert "--earned" in refused(*earned, "--earned", "4.5,1e-4", *output)
+    assert "--ptr" in refused(*earned, "--ptr", "4.5,1e-4", *output)
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_a_job_that_is_killed_at_any_moment_has_one_outcome(earned: tuple[str, .
     """SIGKILL after the log is there, or a little later: the test is drawn once, and its labels are those in the log."""
     random = np.random.default_rng(3)
     log, output = tmp_path / "log", tmp_path / "labels.csv"
-    command = (*earned, "--earned", "4.5,1e-4", "--output", str(output))
+    command = (*earned, "--ptr", "4.5,1e-4", "--output", str(output))
     for _ in range(4):
         process = start(*command, cwd=tmp_path)
         while process.poll() is None and not log.exists():

@@ -6,9 +6,10 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
+from darrm_client.backend import ClientBackend
 from darrm_client.errors import Deadline, DeadlineExceeded, JobFailed
 from darrm_opt.answers import design
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_problem, verify_answer, verify_gamma
@@ -17,10 +18,6 @@ from darrm_opt.design.solver import Shape
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
-
-if TYPE_CHECKING:
-    from darrm_client.connect import ClientBackend
-
 
 FINAL_STATES = ("done", "failed", "cancelled")
 """States in which nothing happens any more."""

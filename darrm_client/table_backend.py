@@ -139,11 +139,11 @@ class TableBackend:
 
     def _answer(self, asked: Question) -> dict[str, Any]:
         """Return the answer to a question, computed here of the designs that the table has."""
-        from darrm_opt.questions.design import FOUND
+        from darrm_opt.questions.design import FOUND, Design
 
         if asked.solves and not asked.designs():
             raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
-        if (needed := asked.needs()) is not None:
+        if isinstance(needed := asked.needs(), Design):
             answer = self._look_up(needed.spec())
             asked = replace(asked, found={name: answer[name] for name in FOUND})
         elif specs := asked.designs():

@@ -25,7 +25,9 @@ from solver_cache.kind import Kind
 if TYPE_CHECKING:
     from darrm_opt.tables.record import TableSpec
     from darrm_opt.tables.solver import TableSolution
-    from solver_cache.database.jobs import State
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+"""State of a job."""
 
 Answer: TypeAlias = "Solution | TableSolution"
 """What a row holds."""

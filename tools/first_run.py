@@ -58,13 +58,11 @@ def first_run(
     serving: Annotated[bool, CommandOption("--serve/--no-serve", "Serve the API afterwards, or stop.")] = True,
 ) -> None:
     """Solve the paper's two real settings, draw them, and serve them."""
-    from darrm_opt.design.report import solution_text
-
     with report_errors():
         listening = listen(host, number(port)) if serving else None  # what cannot work is found before the work
         settings = None if listening is None else prepare(listening)
         for name, solution in solve_settings().items():
-            answer(f"{name}: {solution_text(solution)}")
+            answer(f"{name}: {solution}")
             path = Path(output) / f"{name.lower()}.png"
             draw(solution, path)
             answer(f"figure       {path}\n")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from api.server.connections import OpenConnections
-    from api.service.design_service import DesignService
     from solver_cache.process_pool import PoolState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -344,21 +343,28 @@ LAG_SECONDS = 0.1
 class ServiceMetrics:
     """Metrics that the service's parts count themselves: lookups in the store, solver processes, what is open."""
 
-    def __init__(self, service: DesignService, connections: OpenConnections | None = None) -> None:
-        self._service, self._connections = service, connections  # None: the server counts none
+    def __init__(
+        self,
+        pools: Callable[[], Mapping[str, PoolState]],
+        lookups: Callable[[], Mapping[str, int]],
+        streams: Callable[[], int],
+        connections: OpenConnections | None = None,
+    ) -> None:
+        # the states of the process pools, the lookups so far by decision, and the event streams that are open
+        self._pools, self._lookups, self._streams = pools, lookups, streams
+        self._connections = connections  # None: the server counts none
         self._last_pools: Mapping[str, PoolState] = {}
         self._last_lookups: Mapping[str, int] = {}
         self._processor_seconds = 0.0
 
     def collect(self) -> None:
         """Add what has changed since the last call."""
-        pools = self._service.resources.pools
-        lookups = {str(result): times for result, times in self._service.store.hits.counts.items()}
+        pools, lookups = self._pools(), self._lookups()
         record_pools(pools, self._last_pools)
         for result, times in lookups.items():
             count_lookups(result, times - self._last_lookups.get(result, 0))
         self._last_pools, self._last_lookups = pools, lookups
-        _GAUGES["darrm_streams_open"].set(self._service.open_streams)
+        _GAUGES["darrm_streams_open"].set(self._streams())
         if (connections := self._connections) is not None:
             _GAUGES["darrm_connections_open"].set(connections.count)
             _GAUGES["darrm_received_bytes"].set(connections.received)

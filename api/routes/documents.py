@@ -98,10 +98,6 @@ def _file(name: str) -> EncodedAnswer:
     return EncodedAnswer.of(content, TYPES[Path(name).suffix])
 
 
-_schemas: dict[str, dict[str, Any]] = {}
-"""Descriptions that were computed, by the prefix of their paths: all else is the same for every application."""
-
-
 @router.get("/openapi.json")
 async def get_description(request: Request) -> Response:
     """Return the description of the API: bytes that are encoded when they are first asked for."""
@@ -125,9 +121,8 @@ _BUILDING = threading.Lock()
 
 
 def openapi_schema(app: FastAPI) -> dict[str, Any]:
-    """Return the description of the API, computed once in a process."""
-    prefix = app.servers[0]["url"] if app.servers else ""
-    if prefix not in _schemas:
+    """Return the description of the API, computed once for an application."""
+    if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title,
             version=app.version,
@@ -136,9 +131,8 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
             routes=[route.documented() for route in app.state.routes if isinstance(route, StrictRoute)],
             servers=app.servers,
         )
-        _schemas[prefix] = _with_enums(_with_links(_with_keys(_with_examples(schema))))
-    app.openapi_schema = _schemas[prefix]
-    return _schemas[prefix]
+        app.openapi_schema = _with_enums(_with_links(_with_keys(_with_examples(schema))))
+    return app.openapi_schema
 
 
 def _with_enums(schema: Any) -> Any:

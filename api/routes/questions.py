@@ -25,7 +25,7 @@ from api.schemas.questions import json_type, model_of_question
 from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending, check_scenarios
 from api.tasks.answers import AnswerTask, answer_model
 from darrm_opt.design.objective import as_objective
-from darrm_opt.questions.design import FOUND
+from darrm_opt.questions.design import FOUND, Design
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.questions.table import AnyTable
@@ -75,7 +75,7 @@ def _route(question: type[Question], model: Any) -> Callable[..., Any]:
         asked = question.of(vars(params))
         service.check_voters(asked.voters, ACCOUNT_TIMES if question.takes_more_voters else 1)
         design, cached = asked.needs(), False
-        if design is not None:  # found as by `POST /v1/gamma`: stored, or a job
+        if isinstance(design, Design):  # found as by `POST /v1/gamma`: stored, or a job
             gamma = await service.design(design)
             if isinstance(gamma, Pending):
                 return pending_response(gamma)
@@ -83,7 +83,7 @@ def _route(question: type[Question], model: Any) -> Callable[..., Any]:
             asked = replace(asked, found={name: gamma[name] for name in FOUND})
         if question.limited_by:
             asked = replace(asked, limit=getattr(service.settings, question.limited_by))
-        if design is None:
+        if not isinstance(design, Design):
             in_thread = service.run_in_thread if question.designs is Question.designs else service.run_in_reader
             seconds = await in_thread(_seconds, asked, service)
         else:  # whose task has read the problem and the objective

@@ -17,8 +17,9 @@ from api.schemas.questions import model_of_answer
 from darrm_opt.errors import DarrmError
 from darrm_opt.questions import design
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.database.jobs import Job, State, damaged_job
+from solver_cache.database.jobs import Job, damaged_job
 from solver_cache.database.webhooks import Webhook, WebhookState
+from solver_cache.model import State
 
 GAMMA = "gamma"
 """The kind of job that designs one γ."""

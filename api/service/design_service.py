@@ -29,8 +29,9 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json
-from solver_cache.database.jobs import Job, State
+from solver_cache.database.jobs import Job
 from solver_cache.location import CacheError, ReadOnlyCache
+from solver_cache.model import State
 from solver_cache.process_pool import TaskTimeout
 from solver_cache.store import Store
 

@@ -153,13 +153,9 @@ class Solution:
         return self.problem.warnings(self.gamma)
 
     def __str__(self) -> str:
-        from darrm_opt.design.report import solution_text
-
         return solution_text(self)
 
     def _repr_html_(self) -> str:
-        from darrm_opt.design.report import solution_html
-
         return solution_html(self)
 
     def plot(self) -> Figure:
@@ -207,3 +203,72 @@ class Solution:
 CONVENIENCES: dict[str, Callable[..., Any]] = {}
 """What `Solution.plot`, `Solution.save` and `Solution.load` do, as the package provides it: records and figures are
 made of solutions, and a design knows nothing of them."""
+
+
+def solution_text(solution: Solution) -> str:
+    """Return γ and what is known of it."""
+    from darrm_opt.design.report import certificate_text, columns, count_text, problem_text
+
+    K, gamma = solution.problem.K, solution.gamma
+    names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
+    statistics = solution.statistics
+    size = f"{count_text(statistics.rows, 'row')}, {count_text(statistics.rounds, 'round')}"
+    kind = "private" if solution.shape == "free" else f"private {solution.shape}"
+    bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
+    notes = [
+        f"utility    {solution.utility:.9f} of the plain majority's, as weighed by {solution.objective}",
+        f"optimal    no {kind} γ has more than {bound}",
+        certificate_text(solution.certificate, solution.problem),
+        f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
+    ]
+    if dips := _dips(gamma):
+        at = ", ".join(f"{l}" for l in dips[:3]) + (", …" if len(dips) > 3 else "")
+        notes.insert(
+            2,
+            f"shape      γ falls at l = {at} although the majority grows: the best γ need not be monotone;\n"
+            "           --shape monotone asks for one that is, at a small loss of utility",
+        )
+    # First, as it qualifies every line below it.
+    if solution.status.value != "optimal":
+        notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
+    rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
+    # At a tie there is no majority to keep: the bit is a fair coin whatever γ is.
+    right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
+    table = columns(
+        ["l", "γ(l)", "Pr[bit = majority]"], [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)]
+    )
+    return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
+
+
+def _dips(gamma: Array) -> list[int]:
+    """Return the majorities l > K/2 at which γ is visibly less than at l − 1, the next smaller one."""
+    from darrm_opt.design.report import VISIBLE
+
+    K = len(gamma) - 1
+    return [l for l in range(K // 2 + 2, K + 1) if gamma[l] < gamma[l - 1] - VISIBLE]
+
+
+def solution_html(solution: Solution) -> str:
+    """Return γ and what is known of it as HTML, for a notebook."""
+    from html import escape
+
+    from darrm_opt.design.report import problem_text, slack_text
+
+    K, gamma = solution.problem.K, solution.gamma
+    rows = "".join(
+        f"<tr><td>{l if 2 * l == K else f'{l}, {K - l}'}</td><td>{gamma[l]:.6f}</td>"
+        f"<td>{'a tie' if 2 * l == K else f'{(1 + gamma[l]) / 2:.4f}'}</td></tr>"
+        for l in range(K // 2 + 1)
+    )
+    sentences = [
+        problem_text(solution.problem),
+        (
+            f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); "
+            f"no private γ has more than {solution.upper_bound:.6f}."
+        ),
+        f"Proved private for these exact numbers; {slack_text(solution.certificate.margin)}.",
+        *solution.warnings,
+    ]
+    about = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    heads = "<tr><th>votes for 1</th><th>γ</th><th>Pr[bit = majority]</th></tr>"
+    return f"<div>{about}<table><thead>{heads}</thead><tbody>{rows}</tbody></table></div>"

@@ -10,14 +10,11 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS, Field
-
-if TYPE_CHECKING:
-    from darrm_opt.questions.design import Design
 
 REQUIRED: Any = dataclasses.MISSING
 
@@ -142,8 +139,8 @@ class Question(Fields, ABC):
         """Refuse fields that contradict each other, before any work; raises InvalidInput."""
         self.canonical().check()
 
-    def needs(self) -> Design | None:
-        """Return the design whose γ must be `found` first, as one that is asked by itself; None for none."""
+    def needs(self) -> Question | None:
+        """Return the `Design` whose γ must be `found` first, as one that is asked by itself; None for none."""
         return None
 
     def designs(self) -> Sequence[Any]:

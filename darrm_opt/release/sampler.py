@@ -20,9 +20,10 @@ positions in it are a uniform share too.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,6 @@ from darrm_opt.errors import InvalidInput, SampleUsed
 from darrm_opt.inversion import binomial_law
 from darrm_opt.process import process_identity
 from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
-
-if TYPE_CHECKING:
-    from darrm_opt.release.log import ReleaseLog
 
 Indices = NDArray[np.int64]
 
@@ -151,6 +149,19 @@ class Round(Charge):
         return np.asarray(self._order[start:end])
 
 
+class SampleLog(Protocol):
+    """Log that charges the samples of its releases before they are used: a `ReleaseLog`."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        ...
+
+    def charge_samples(self, samples: Sequence[Sample], release_id: str | None = None) -> None:
+        """Charge all labels of samples that nobody has seen yet."""
+        ...
+
+
 class EnsembleSampler:
     """Sampler of the records of K voters, afresh for every query or round, from the operating system's randomness.
 
@@ -233,7 +244,7 @@ class EnsembleSampler:
         # Copies: views would keep the whole draw together, and one voter's share in reach of another's.
         return Sample(self._sampling, tuple(share.copy() for share in shares), dealt)
 
-    def draw_for(self, release_id: str | None, log: ReleaseLog | None) -> Sample:
+    def draw_for(self, release_id: str | None, log: SampleLog | None) -> Sample:
         """Return the sample of a release: the same one until it is used, so that nobody tries again for a better one.
 
         Args:
@@ -259,7 +270,7 @@ class EnsembleSampler:
                 self._kept[place, release_id] = sample
         return sample
 
-    def forget(self, release_id: str | None, log: ReleaseLog | None) -> None:
+    def forget(self, release_id: str | None, log: SampleLog | None) -> None:
         """Let go of the sample of a release whose labels are there.
 
         Args:

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from darrm_opt.errors import InvalidInput
 from solver_cache.database.connection import Database
 from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, belongs, is_listed, only_row
-from solver_cache.model import MAX_LEASE_SECONDS, check_lease
-
-State = Literal["queued", "running", "done", "failed", "cancelled"]
+from solver_cache.model import MAX_LEASE_SECONDS, State, check_lease
 
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")

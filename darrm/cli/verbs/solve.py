@@ -91,7 +91,6 @@ def _design(
 ) -> None:
     """Print the best γ or table for a target."""
     from darrm.cli.cached_solve import cached_solution
-    from darrm_opt.design.report import solution_text
 
     if output is not None or plot is not None:
         from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
@@ -127,7 +126,7 @@ def _design(
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
     for warning in solution.warnings:
         say(f"Warning: {warning}")
-    answer(solution_json(solution) if json else solution_text(solution) + _points_text(options, solution))
+    answer(solution_json(solution) if json else str(solution) + _points_text(options, solution))
     end(exit_code_of(solution.status))
 
 
@@ -279,7 +278,6 @@ _NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}
 
 
 def _text(result: LeastParameter) -> str:
-    from darrm_opt.design.report import solution_text
 
     name, neighbour = _NAMES[result.parameter], result.below
     lines = [f"{name} = {result.value:g} reaches {result.measure} {result.reached:.6f} ({result.wanted:g} was wanted)."]
@@ -290,4 +288,4 @@ def _text(result: LeastParameter) -> str:
         lines.append(
             f"{name} = {neighbour.value:g} reaches {neighbour.reached:.6f}, at most {neighbour.bound:.6f}{proof}."
         )
-    return "\n".join([*lines, "", solution_text(result.solution)])
+    return "\n".join([*lines, "", str(result.solution)])

@@ -13,7 +13,8 @@ from api.service.design_service import design_task
 from api.service.jobs import JobUpdate
 from darrm_opt.questions.design import Design
 from darrm_opt.record import canonical_json
-from solver_cache.database.jobs import Job, State
+from solver_cache.database.jobs import Job
+from solver_cache.model import State
 
 ASKED = Design(K=5, m=2, epsilon=0.5)
 

@@ -212,9 +212,8 @@ CAMPAIGN = Campaign("sampled", __doc__, "totals", 2000, examine, lines, verb="sa
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables of settings, and run the campaign."""
     options = CAMPAIGN.options(arguments)
-    user_page = options.write and options.write.with_name("language_models.md")
-    for name, rows, page in (("settings", settings_table(), user_page), ("rotated", rotated_table(), options.write)):
-        publish(f"sampled, {name}", [*rows, "", origin("make sampled")], page)
+    for name, rows in (("settings", settings_table()), ("rotated", rotated_table())):
+        publish(f"sampled, {name}", [*rows, "", origin("make sampled")], options.write)
     return CAMPAIGN.main(arguments)
 
 

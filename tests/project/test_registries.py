@@ -1,4 +1,4 @@
-"""Registries own the names: additions by the recipes of CONTRIBUTING.md and docs/extending.md are accepted everywhere.
+"""Registries own the names: what is added by the recipes of CONTRIBUTING.md is accepted everywhere.
 
 The additions are those of `tests/support/additions`: real processes start with them.
 """

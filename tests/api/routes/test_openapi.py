@@ -13,7 +13,6 @@ import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
-from support.paths import ROOT
 from support.patient import patient
 
 from api.app import create_app
@@ -99,15 +98,6 @@ def test_the_description_is_built_once_when_it_is_asked_for(monkeypatch: pytest.
         monkeypatch.setattr(app, "openapi", counted)
         answers = [*pool.map(lambda _: client.get("/openapi.json").content, range(4))]
     assert len({*answers}) == len(built) == 1
-
-
-def test_the_documentation_names_every_route_with_its_methods(schema: dict[str, Any]) -> None:
-    lines = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").splitlines()
-    told = {
-        (cells[1].strip(" `"), frozenset(cells[2].strip().lower().split(", ")))
-        for cells in (line.split("|") for line in lines if line.startswith("| `/"))
-    }
-    assert told == {(path, frozenset(methods)) for path, methods in schema["paths"].items()}
 
 
 def test_every_route_is_described(schema: dict[str, Any]) -> None:

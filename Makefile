@@ -100,8 +100,8 @@ extremes: $(READY) ## ask every account and calibration extreme questions (50,00
 sampled: $(READY) ## totals of sampled queries against enumeration, and settings (ten minutes; docs/soundness.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.sampled --write docs/soundness.md $(ARGS)
 
-earned: $(READY) ## what votes earn at the size of PATE, by their agreement (a quarter of an hour; docs/label_accounting.md)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.earned --write docs/label_accounting.md $(ARGS)
+earned: $(READY) ## what votes earn at the size of PATE, by their agreement (a quarter of an hour; docs/scale.md)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.earned --write docs/scale.md $(ARGS)
 
 faults: $(READY) ## kill writers, servers, solvers, clients, label runs at random moments (an hour; docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_store $(ARGS)

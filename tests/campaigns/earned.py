@@ -9,7 +9,7 @@ scikit-learn's digits, the campaign computes
 - how often `propose` passes with a stated total: a share of the ε for any votes. The test is chosen before the votes
   are drawn, and serves all levels. The chance of passing is exact for each set of votes, and its mean is shown.
 
-    PYTHONPATH=tests python -m campaigns.earned --write docs/label_accounting.md
+    PYTHONPATH=tests python -m campaigns.earned --write docs/scale.md
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import pytest
 from campaigns import earned, earned_enumerated, enumerated
 from support.cases import for_each
 from support.label_laws import label_law
+from support.paths import ROOT
 from support.refusals import refused as refused_input
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
@@ -88,6 +89,20 @@ def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
         *("| 75% agree, checked", "| 85% agree, checked", "| 92% agree, checked", "| 96% agree, checked"),
     ]
     assert "`make earned ARGS='--sets 1 --seed 0 --labels 286'`" in text
+
+
+def test_the_page_states_rows_of_the_campaign() -> None:
+    page = " ".join((ROOT / "docs" / "label_accounting.md").read_text(encoding="utf-8").split())
+    rows = {
+        cells[0]: cells
+        for line in (ROOT / "docs" / "scale.md").read_text(encoding="utf-8").splitlines()
+        if (cells := [cell.strip() for cell in line.strip("|").split("|")])[1:2] == ["1000"]
+    }
+    (any_votes, stated, passes), (*_, others) = (
+        (cells[2], cells[7].split()[0], cells[8]) for cells in (rows["85% agree"], rows["75% agree"])
+    )
+    assert f"the labels cost {any_votes} for any votes. If 85 % of the teachers agree" in page
+    assert f"a test that states {stated} passes with probability {passes}; if 75 % agree, with {others} (" in page
 
 
 def test_it_says_that_it_does_not_pay_for_few_voters() -> None:

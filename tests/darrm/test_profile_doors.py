@@ -16,7 +16,6 @@ from support.live import serving
 from support.patient import patient
 
 from api.app import create_app
-from darrm.cli.output import option_of
 from darrm_client import DarrmClient
 from darrm_opt import Privacy, Problem, least_parameter, solve, verify
 from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
@@ -138,26 +137,6 @@ def test_the_least_target_is_one_at_every_door(service: TestClient, client: Darr
     assert own.is_least
     assert own.below is not None
     assert own.below.reached < 0.95 <= own.reached
-
-
-REFUSED = {
-    "solve": ((), {"epsilon": "0.3", "m": "1"}),
-    "plan": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
-    "plan --compare": (("--total-epsilon", "1", "--total-delta", "1e-3"), {"epsilon": "0.3", "Delta": "0.1"}),
-    "solve --least": (("target_epsilon", "--utility", "0.9"), {"epsilon": "0.3", "target_epsilon": "0.1"}),
-    "curve": ((), {"epsilon": "0.3", "m": "1"}),
-}
-
-
-@pytest.mark.parametrize("verb", REFUSED)
-def test_each_verb_refuses_another_statement_of_the_voter(verb: str) -> None:
-    words, others = REFUSED[verb]
-    for name, value in others.items():
-        option = option_of(name)
-        assert option in refused_word(*verb.split(), *words, "--K", "5", "--profile", TEXT, option, value)
-    target = () if verb not in ("solve", "curve") else ("--target-epsilon", "0.2")
-    for bad in ("0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,"):
-        assert "--profile" in refused_word(*verb.split(), *words, "--K", "5", "--profile", bad, *target)
 
 
 @pytest.mark.parametrize(

@@ -66,19 +66,3 @@ def test_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pairs.json").write_text("[[[2, 0], [1, 1]]]", encoding="utf-8")
     assert run("audit", "--command", command, *words, "0.5", "--pairs", "pairs.json").exit_code == 1
     assert "It must write a line" in run("audit", "--command", "true", *words, "1").stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--total-epsilon", "1"), "SUBJECT"),
-        (("laplace", "--total-epsilon", "1", "--K", "3"), "--scale"),
-        (("a.json", "--scale", "1", "--total-epsilon", "1"), "--scale"),
-        (("no_module_of_this_name:vote", "--total-epsilon", "1", "--K", "3"), "SUBJECT"),
-        (("laplace", "--scale", "1", "--K", "3"), "--total-epsilon"),
-        ((*FLIP, "--total-epsilon", "1", "--neighbours", "x"), "--neighbours"),
-        (("os:getcwd", "--total-epsilon", "1", "--K", "3", "--pairs", "/dev/null"), "--pairs"),
-    ],
-)
-def test_what_is_refused_names_the_option(words: tuple[str, ...], said: str) -> None:
-    assert said in refused("audit", *words)

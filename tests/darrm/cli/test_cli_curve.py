@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run, run_json
+from support.darrm_runner import run, run_json
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.accuracy import disagreement, tv_error
@@ -97,40 +97,6 @@ def test_plot_draws_the_curves(over: str, tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------- bad input
-
-
-PRIOR = (
-    "expected an objective with a prior, such as rectangular or shared(2,5). "
-    "Only under a prior is there one error for each m."
-)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--m 2 --over q", "--over: 'q' is not valid: expected p, m or epsilon."),
-        ("--m 2 --points 1", "--points: 1 is not valid: expected a whole number of points, from 2 to 100001."),
-        ("--m 2 --points many", "--points: 'many' is not valid: expected a whole number of points, from 2 to 100001."),
-        (
-            "--m 2 --over m",
-            "--m: '2' is not valid: expected no single target with --over m. Give the allowances with --at.",
-        ),
-        (
-            "--target-epsilon 2 --over m",
-            "--target-epsilon: '2' is not valid: expected no single target with --over m. Give the allowances with --at.",
-        ),
-        ("--over m --at 1,x", "--at: 'x' is not valid: expected numbers, as in 1,3,5."),
-        ("--over m --at 1,-1", "--at: -1 is not valid: expected a privacy allowance, a real number above 0."),
-        (
-            "--over m --prior minimax",
-            f"--prior: objective = 'minimax' is not valid: {PRIOR}",
-        ),
-        ("--over m --Delta 2", "--voter-delta: 2 is not valid: expected a probability in [0, 1)."),
-        ("--m 2 --plot x.txt", "--plot: 'x.txt' is not valid: expected a name ending in .png, .svg, .pdf."),
-    ],
-)
-def test_bad_input_is_refused(arguments: str, message: str) -> None:
-    assert refused("curve", *VOTERS, *arguments.split()) == f"Error: {message}"
 
 
 # ------------------------------------------------------------------------------------- what is compared

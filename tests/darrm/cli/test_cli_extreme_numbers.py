@@ -11,7 +11,6 @@ from support.darrm_runner import refused, run
 SMALL = ("--K", "5", "--epsilon", "0.1")
 
 CLASSES = ("--K", "5", "--classes", "3", "--affected", "1")
-DISJOINT = ("--K", "5", "--bags", "n=10,size=3,draw=disjoint")
 
 
 @pytest.mark.parametrize(
@@ -29,52 +28,6 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
         refused(*words, "--epsilon", "0.1", "--K", K)
         == f"Error: --K: {K} is not valid: expected at most 1000000 voters."
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ("curve", "--over", "epsilon", *SMALL, "--m", "2", "--points", "10000000000"),
-            "--points: 10000000000 is not valid",
-        ),
-        (("curve", *SMALL, "--m", "2", "--points", "99999999999999999"), "--points: 99999999999999999 is not valid"),
-        (("cache", "ls", "--K", "9" * 23), f"--K: {'9' * 23} is not valid: expected at most 1000000 voters."),
-        (("cost", "gnmax", "--K", "5", "--sigma", "1e-300", "--delta", "1e-5"), "--sigma: 1e-300 is not valid"),
-        (("cost", "gnmax", "--K", "5", "--sigma", "1e400", "--delta", "1e-5"), "--sigma: '1e400' is not valid"),
-        (("cost", "laplace", "--K", "5", "--scale", "1e300", "--delta", "1e-5"), "--scale: 1e+300 is not valid"),
-        (
-            ("cost", "gnmax", "--K", "5", "--total-epsilon", "1e-300", "--total-delta", "1e-300"),
-            "--total-epsilon: 1e-300 is not valid: expected a total within which 1 releases of gnmax are proved.",
-        ),
-        (
-            ("solve", *SMALL, "--m", "2", "--Delta", "1e-400"),
-            "--voter-delta: '1e-400' is not valid: expected a probability in",
-        ),
-        (("solve", "--K", "5", "--epsilon", "1e400", "--target-epsilon", "1"), "infinity is written inf"),
-        (("solve", "--K", "1_1", "--epsilon", "0.1", "--m", "2"), "--K: '1_1' is not valid"),
-        (("solve", "--K", "١١", "--epsilon", "0.1", "--m", "2"), "--K: '١١' is not valid"),
-        (("curve", *SMALL, "--m", "3", "--at", "1,2"), "--at: 2 is not valid: expected probabilities in [0, 1]."),
-        (("curve", *SMALL, "--over", "m", "--at", "1,,3"), "--at: '' is not valid: expected numbers, as in 1,3,5"),
-        (
-            ("cost", "bagging", "--bags", "n=10000,size=20", "--K", "9" * 23),
-            f"--K: {'9' * 23} is not valid",
-        ),
-        (
-            ("cost", "bagging", *DISJOINT),
-            "--bags: 3 is not valid: expected at most (n - 1)/5 = 1 for 5 models.",
-        ),
-        (
-            ("solve", *CLASSES, "--target-epsilon", "1", "--prior", "dirichlet(-1)"),
-            "--prior: objective = -1.0 is not valid: expected a number from 0.001 to 10000.",
-        ),
-        (("serve", "--workers", "0"), "--workers: '0' is not valid"),
-        (("serve", "--workers", "0", "--show-settings"), "--workers: '0' is not valid"),
-        (("serve", "--host", ""), "--host: '' is not valid: expected a name or an address"),
-    ],
-)
-def test_it_is_refused_by_the_name_of_its_option(words: tuple[str, ...], said: str) -> None:
-    assert said in refused(*words)
 
 
 def test_a_list_has_a_largest_length(tmp_path: Path) -> None:

@@ -84,30 +84,6 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
         assert (result.exit_code, option in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        (("--group", "K=6", "--target-epsilon", "1"), "--group"),
-        (("--group", "K=6,profile=0.1", "--target-epsilon", "1"), "--group"),
-        (("--group", "K=6,profile=", "--target-epsilon", "1"), "--group"),
-        (("--group", "K=6,epsilon=1,profile=0:0.1", "--target-epsilon", "1"), "--group"),
-        (("--group", "K=6,profile=0:0.1,weight=2", "--target-epsilon", "1"), "--group"),
-        (
-            ("--group", "K=3,epsilon=0.5,Delta=x", "--target-epsilon", "1"),
-            "--group: 'K=3,epsilon=0.5,Delta=x' is not valid",
-        ),
-        (("--group", "K=6,epsilon=0.1", "--K", "3", "--target-epsilon", "1"), "--K"),
-        (("--group", "K=6,epsilon=0.1"), "--target-epsilon"),
-        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--plot", "x.png"), "--plot"),
-        (("--classes", "3", "--K", "5", "--epsilon", "0.5", "--m", "2", "--prior", "what"), "objective = 'what'"),
-    ],
-)
-def test_bad_options_are_named(words: tuple[str, ...], option: str) -> None:
-    result = run("solve", *words)
-    assert result.exit_code == 2
-    assert option in result.stderr
-
-
 def test_a_group_states_points_of_its_profile() -> None:
     options = ("--target-epsilon", "0.9", "--classes", "3", "--json")
     stated = json.loads(run("solve", "--group", "K=3,weight=2,profile=0:0.15,0.6:0", *options).stdout)

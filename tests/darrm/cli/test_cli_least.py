@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import run
 
 from darrm_opt import Solution, least_parameter
 
@@ -32,23 +31,3 @@ def test_json_holds_both_designs() -> None:
     assert told["solution"]["gamma"] == own.solution.gamma.tolist()
     assert told["below"]["solution"]["gamma"] == own.below.solution.gamma.tolist()
     assert told["is_least"] is False
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--utility", "2"), "--utility: 2 is not valid: expected a share in"),
-        ((), "--utility is missing"),
-        (("--utility", "0.9", "--target-epsilon", "1"), "--target-epsilon is the quantity that is searched for"),
-        (("--utility", "0.9", "--least", "x"), "--least: 'x' is not valid"),
-        (("--utility", "0.9", "--digits", "many"), "--digits: 'many' is not valid"),
-        (("--utility", "0.9", "--method", "enumerate"), "--method cannot be combined with --least"),
-        (("--utility", "0.9", "--classes", "3"), "--classes cannot be combined with --least"),
-        (("--utility", "0.9", "--plot", "x.svg"), "--plot cannot be combined with --least"),
-        (("--utility", "0.9", "--K", "9001"), "--K: 9001 is not valid: expected what takes at most 10 minutes"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_by_its_option(arguments: tuple[str, ...], text: str) -> None:
-    least = () if "--least" in arguments else ("--least", "m")
-    voters = ("--epsilon", "0.2") if "--K" in arguments else ("--K", "7", "--epsilon", "0.2")
-    assert text in refused("solve", *least, *voters, *arguments)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run, run_json
+from support.darrm_runner import run, run_json
 
 from darrm_opt import Privacy, PrivateVote, Problem, plan
 from darrm_opt.accuracy import disagreement
@@ -145,18 +145,6 @@ def test_a_plan_among_classes_names_its_prior_and_says_what_is_useless() -> None
     assert f"below --least-accuracy {right + 0.1:.2f}" in run(*two, "--least-accuracy", f"{right + 0.1:.2f}").stdout
 
 
-def test_what_all_mechanisms_share_is_said_once_and_the_prior_is_named() -> None:
-    budget = ("--queries", "3", "--total-epsilon", "1", "--total-delta", "1e-5")
-    text = run("plan", "--K", "5", "--epsilon", "0.5", "--affected", "3", *budget).stdout
-    assert text.count("answer with the same randomness every time") == 1
-    assert "under the prior rectangular (the default; --votes FILE" in text
-
-
-def test_a_prior_that_has_no_measure_is_named_by_its_own_option() -> None:
-    question = ("--K", "11", "--epsilon", "inf", "--affected", "1", "--queries", "5", "--total-epsilon", "1")
-    assert refused("plan", *question, "--prior", "uniform(lower=0.3)").startswith("Error: --prior: 0.3 is not valid")
-
-
 PROFILE = ("--K", "5", "--queries", "3", "--total-epsilon", "2", "--total-delta", "1e-3", "--profile")
 
 
@@ -183,29 +171,3 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
     assert (best["mechanism"], best["account"], best["queries"]) == ("majority", "post-processing", None)
     assert best["spent"]["epsilon"] <= most
     assert "needs neither noise nor a limit of queries" in told["advice"]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--epsilon", "0.1"), "--epsilon cannot be combined with --profile"),
-        (("--Delta", "0.1"), "--voter-delta cannot be combined with --profile"),
-        (("--profile-points", "0"), "points"),
-        (("--group", "K=3,epsilon=1"), "cannot be combined with --group"),
-    ],
-)
-def test_what_does_not_go_with_a_profile_is_refused(options: tuple[str, ...], said: str) -> None:
-    asked = PROFILE[2:] if "--group" in options else PROFILE
-    assert said in refused("plan", *asked, "gaussian(1)", *options)
-
-
-def test_a_default_prior_asks_for_votes(tmp_path: Path) -> None:
-    of_classes = ("--K", "5", "--classes", "3", "--affected", "1", "--total-epsilon", "2")
-    of_a_majority = ("--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "2", "--total-epsilon", "2")
-    asks = "the default; --votes FILE judges by past votes of your own"
-    for options in (of_classes, of_a_majority):
-        assert asks in run("plan", *options).stdout
-    file = tmp_path / "votes.csv"
-    file.write_text("0,1,2,0,0\n")
-    for told in (("--prior", "dirichlet(0.5)"), ("--votes", str(file))):
-        assert asks not in run("plan", *of_classes, *told).stdout

@@ -42,13 +42,6 @@ def test_the_values_of_one_release() -> None:
     }
 
 
-def test_in_words() -> None:
-    result = run(*SMALL, "--abstention", "--price", "2")
-    assert result.exit_code == 0
-    assert "no private table has a utility above" in result.stdout
-    assert "confident gnmax" in result.stdout
-
-
 def test_a_rule_is_written_and_reads_back() -> None:
     run_json(*SMALL, "--output", "rule.json")
     problem, _, certificate = table_from_record(json.loads(Path("rule.json").read_text()))
@@ -125,38 +118,6 @@ def test_every_option_within_a_total_by_past_votes() -> None:
     assert "written    optimal" in told
     written("bad.csv", np.array([[0, 0, 0, 3, 1]]))
     assert "Line 1" in refused(*SMALL, "--votes", "bad.csv")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("solve", *VOTERS), "--target-epsilon is missing"),
-        (("solve", "--target-epsilon", "1", "--classes", "3", "--affected", "1"), "--K is missing"),
-        (("solve", "--K", "5", "--classes", "3", "--target-epsilon", "1"), "--affected is missing"),
-        ((*SMALL, "--prior", "nothing"), "objective = 'nothing'"),
-        ((*SMALL, "--prior", "favoured(0.1)"), "objective = 0.1"),
-        ((*SMALL, "--ties", "some"), "--ties: 'some'"),
-        ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--votes cannot be combined with --prior"),
-        ((*SMALL, "--shape", "monotone"), "--shape cannot be combined with groups"),
-        ((*SMALL, "--method", "enumerate"), "--method cannot be combined with groups"),
-        (("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--price", "1"), "--price is for tables"),
-        ((*SMALL, "--affected", "6"), "--affected: 6"),
-        (
-            ("solve", "--K", "100", "--classes", "5", "--affected", "1", "--target-epsilon", "1", "--output", "r.json"),
-            "46,262",
-        ),
-        ((*SMALL, "--prior", "dirichlet(nan)"), "objective = nan"),
-        ((*SMALL, "--prior", "favoured(nan)"), "objective = nan"),
-        ((*SMALL, "--classes", "1"), "--classes: 1"),
-        ((*SMALL, "--classes", "0"), "--classes: 0"),
-        ((*SMALL, "--classes", "1000000"), "--classes: 1000000"),
-        ((*SMALL, "--K", "1000001"), "--K: 1000001"),
-        ((*SMALL, "--target-epsilon", "nan"), "--target-epsilon: nan"),
-        ((*SMALL, "--target-epsilon", "inf"), "--target-epsilon: inf"),
-    ],
-)
-def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
-    assert message in refused(*arguments)
 
 
 def test_beyond_all_tables_the_mechanisms_that_need_none() -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -86,28 +85,6 @@ def test_prompts_that_rotate_through_the_data() -> None:
     sampling = Sampling(5452, scheme="random-allocation", among=136, times=2)
     assert found["sampling"] == sampling.record()
     assert found["epsilon"] == mechanism_class("permute_and_flip").of(10, 4, 1.5).cost(500, 1e-5, sampling).epsilon
-
-
-@pytest.mark.parametrize("verb", [("cost", "gnmax"), ("plan",), ("plan", "--compare")])
-@pytest.mark.parametrize(
-    ("drawn", "option", "said"),
-    [
-        (("--sample", "4"), "sample", "needs --records"),
-        (("--sampling", "poisson"), "sampling", "needs --records"),
-        (("--records", "10"), "sample", "a number of records"),
-        (("--records", "10", "--sample", "11"), "sample", "11 is not valid"),
-        ((*DRAWN, "--sampling", "similarity"), "sampling", "account for it without sampling"),
-        ((*DRAWN, "--sampling", "poisson,neighbours=all"), "sampling", "'all' is not valid"),
-        ((*DRAWN, "--sampling", "poisson,labels=0"), "sampling", "0 is not valid"),
-        (("--records", "5452", "--sampling", "random-allocation"), "sampling", "spread"),
-        ((*DRAWN, "--sampling", "random-allocation,among=9"), "sample", "Say among and times"),
-        ((*DRAWN, "--sampling", "poisson,tokens=2"), "sampling", "neighbours and labels"),
-    ],
-)
-def test_what_is_refused(verb: Any, drawn: Any, option: str, said: str) -> None:
-    told = refused(*verb, *SHAPE, *TOTAL, *drawn)
-    assert f"--{option}" in told
-    assert said in told
 
 
 def test_private_voters_that_draw_their_own_records() -> None:

@@ -1,0 +1,190 @@
+"""Invalid options: each verb refuses them in one line that names the option at fault, with exit code 2."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import refused
+
+CLASSES = "--K 5 --classes 3 --affected 1"
+TOTAL = "--total-epsilon 3 --total-delta 1e-5"
+TABLE = f"solve {CLASSES} --target-epsilon 1 --delta 1e-3"
+POINTS = "--profile 0:0.02,0.1:0.004,0.3:0"
+TWENTY = "--K 11 --queries 20"
+HUGE = "9" * 23
+
+INVALID: dict[str, dict[str, list[str]]] = {
+    "solve": {
+        "--K": ["", "--classes 3 --affected 1 --target-epsilon 1"],
+        "--epsilon": ["--K 5"],
+        "--m": ["--K 5 --epsilon 1", "--K 5 --epsilon inf --m 2", "--K 5 --epsilon 1 --m 2 --target-epsilon 1"],
+        "--target-epsilon": ["--K 5 --epsilon inf", CLASSES, "--group K=6,epsilon=0.1"],
+        "--affected": ["--K 5 --classes 3 --target-epsilon 1"],
+        "46,262": ["--K 100 --classes 5 --affected 1 --target-epsilon 1 --output r.json"],
+    },
+    "solve --K 5 --m 2 --epsilon 0.5": {
+        "--K": ["0", "-3", "2.5", "a", "1_1", "١١"],
+        "--epsilon": ["-0.1", "nan", "much", "1e400"],
+        "--voter-delta": ["--voter-delta 1", "--Delta -1e-9", "--Delta x", "--Delta 1e-400"],
+        "--delta": ["1.0", "-0.5"],
+        "--m": ["0", "-2", "inf"],
+        "--affected": ["6", "0"],
+        "--backend": ["cplex"],
+        "--shape": ["round"],
+        "--method": ["magic"],
+        "--prior": ["fun", "uniform(lower=2)", "minimax(points=1)", "histogram(1,2,3)"],
+        "--time-limit": ["soon", "0"],
+        "--plot": ["gamma.gif"],
+        "--price": ["1"],
+    },
+    TABLE: {
+        "objective": ["--prior nothing", "--prior favoured(0.1)", "--prior dirichlet(nan)", "--prior favoured(nan)"],
+        "--prior": ["dirichlet(-1)"],
+        "--ties": ["some"],
+        "--votes": ["--votes past.csv --prior beta(2,1)"],
+        "--shape": ["monotone"],
+        "--method": ["enumerate"],
+        "--affected": ["6"],
+        "--classes": ["0", "1", "1000000"],
+        "--K": ["1000001"],
+        "--target-epsilon": ["nan", "inf", "-1"],
+    },
+    "solve --target-epsilon 1": {
+        "--group": [
+            *("K=6", "K=6,profile=0.1", "K=6,profile=", "K=6,epsilon=1,profile=0:0.1"),
+            *("K=6,profile=0:0.1,weight=2", "K=3,epsilon=0.5,Delta=x"),
+        ],
+        "--K": ["--group K=6,epsilon=0.1 --K 3"],
+    },
+    "solve --classes 3 --K 5 --epsilon 0.5 --m 2": {"--plot": ["x.png"], "objective": ["--prior what"]},
+    f"solve --K 5 {POINTS}": {
+        "--epsilon": ["0.3 --target-epsilon 0.2"],
+        "--m": ["1"],
+        "--least": ["m --utility 0.9"],
+        "--profile": [f"{bad} --target-epsilon 0.2" for bad in ("0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,")],
+    },
+    f"solve --least target_epsilon --utility 0.9 --K 5 {POINTS}": {
+        "--epsilon": ["0.3"],
+        "--target-epsilon": ["0.1"],
+        "--profile": ["0", "0:2", "gaussian(x)"],
+    },
+    "solve --least m --K 7 --epsilon 0.2": {
+        "--utility": ["", "2", "nan"],
+        "--target-epsilon": ["--utility 0.9 --target-epsilon 1"],
+        "--least": ["--utility 0.9 --least x"],
+        "--digits": ["--utility 0.9 --digits many"],
+        "--method": ["--utility 0.9 --method enumerate"],
+        "--classes": ["--utility 0.9 --classes 3"],
+        "--plot": ["--utility 0.9 --plot x.svg"],
+        "--K": ["--utility 0.9 --K 9001"],
+    },
+    "curve --K 5 --epsilon 0.5 --no-cache": {
+        "--over": ["--m 2 --over q"],
+        "--points": [
+            *("--m 2 --points 1", "--m 2 --points many", "--m 2 --points 99999999999999999"),
+            *("--m 2 --over epsilon --points 10000000000", "--m 2 --over epsilon --points 1"),
+        ],
+        "--m": ["--m 2 --over m"],
+        "--target-epsilon": ["--target-epsilon 2 --over m"],
+        "--at": [
+            *("--over m --at 1,x", "--over m --at 1,-1", "--over m --at 1,,3"),
+            *("--m 3 --at 1,2", "--m 2 --over epsilon --at 0,much"),
+        ],
+        "--prior": ["--over m --prior minimax"],
+        "--voter-delta": ["--over m --Delta 2"],
+        "--plot": ["--m 2 --plot x.txt"],
+    },
+    f"curve --K 5 {POINTS}": {
+        "--epsilon": ["0.3 --target-epsilon 0.2"],
+        "--m": ["1"],
+        "--profile": ["0 --target-epsilon 0.2", "0:2 --target-epsilon 0.2"],
+    },
+    f"cost noise {TWENTY}": {"NAME": [""]},
+    f"cost gnmax {TWENTY}": {
+        "--total-epsilon": ["", f"--sigma 9 {TOTAL}", "1e-300 --total-delta 1e-300"],
+        "--rate": ["1"],
+        "--delta": ["--sigma 9"],
+        "--sigma": ["--sigma -9 --delta 1e-5", "1e300 --delta 0", "1e-300 --delta 1e-5", "1e400 --delta 1e-5"],
+        "--check": [f"sigma=9 {TOTAL}"],
+        "--queries": [f"{HUGE} --sigma 3 --delta 0"],
+    },
+    f"cost laplace {TWENTY}": {
+        "--scale": ["1e300 --delta 1e-5"],
+        "--check": ["cap=9 --scale 2 --delta 0"],
+        "--classes": [f"1 {TOTAL}"],
+        "--queries": [f"0 {TOTAL}"],
+    },
+    "cost subsampling --K 5 --voters 2 --delta 0": {"--classes": ["3"]},
+    "cost bagging": {
+        "--bags": [
+            "",
+            *(f"--bags {bags}" for bags in ("n=10,size=2,n=3", "n=10", "size=2", "n=10,size=2,draw=often", "k=3")),
+            *("--bags n=10,size=10,draw=disjoint", "--K 5 --bags n=10,size=3,draw=disjoint"),
+        ],
+        "--K": ["--bags n=10,size=2 --K 0", f"--bags n=10000,size=20 --K {HUGE}"],
+        "--queries": ["--bags n=10,size=2 --queries 3"],
+        "--sigma": ["--bags n=10,size=2 --sigma 3"],
+    },
+    "plan": {
+        "--affected": [f"--K 5 --classes 3 {TOTAL}"],
+        "--prior": [f"--K 11 --epsilon inf --affected 1 --queries 5 {TOTAL} --prior uniform(lower=0.3)"],
+        "--total-epsilon": [f"{CLASSES} --total-epsilon 501"],
+    },
+    f"plan --fresh --K 5 --queries 3 {TOTAL} {POINTS}": {
+        "--epsilon": ["0.1"],
+        "--voter-delta": ["--Delta 0.1"],
+        "points": ["--profile gaussian(1) --profile-points 0"],
+        "--group": ["K=3,epsilon=1"],
+        "--profile": ["0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,"],
+    },
+    f"plan --compare --fresh --K 5 {TOTAL} {POINTS}": {
+        "--epsilon": ["0.3"],
+        "--voter-delta": ["--Delta 0.1"],
+        "--profile": ["0", "0:2", "gaussian(x)"],
+    },
+    "cache ls": {"--K": [HUGE]},
+    "serve": {"--workers": ["0", "0 --show-settings"], "--host": ["--host="]},
+    "audit --total-epsilon 1": {"SUBJECT": [""]},
+    "audit no_module_of_this_name:vote --total-epsilon 1 --K 3": {"SUBJECT": [""]},
+    "audit laplace --K 3": {"--scale": ["--total-epsilon 1"], "--total-epsilon": ["--scale 1"]},
+    "audit a.json --total-epsilon 1": {"--scale": ["1"]},
+    "audit permute_and_flip --K 3 --rate 1 --total-epsilon 1": {"--neighbours": ["x"]},
+    "audit os:getcwd --K 3 --total-epsilon 1": {"--pairs": ["/dev/null"]},
+}
+"""The words of a command, and by option its invalid values, or the words after which it is at fault."""
+
+TOTALS = {
+    "--total-epsilon": ("--total-epsilon=-1", "--total-epsilon=inf", "--total-epsilon=many", "--total-epsilon=0"),
+    "--total-delta": ("--total-epsilon=1 --total-delta=1", "--total-epsilon=1 --total-delta=little"),
+}
+SAMPLES = {
+    "--sample": [
+        "4",
+        "--records 10",
+        "--records 10 --sample 11",
+        "40 --records 5452 --sampling random-allocation,among=9",
+    ],
+    "--sampling": [
+        *("poisson", "random-allocation --records 5452"),
+        *(f"{scheme} --records 5452 --sample 40" for scheme in ("similarity", "poisson,neighbours=all")),
+        *(f"{scheme} --records 5452 --sample 40" for scheme in ("poisson,labels=0", "poisson,tokens=2")),
+    ],
+}
+for verb, of in product(("plan", "plan --compare"), ("--K 5 --epsilon 0.5", CLASSES)):
+    INVALID[f"{verb} {of}"] = {option: [*texts] for option, texts in TOTALS.items()}
+for verb in ("cost gnmax", "plan", "plan --compare"):
+    INVALID[f"{verb} --K 10 --classes 4 --queries 500 {TOTAL}"] = SAMPLES
+
+
+@pytest.mark.parametrize("command", INVALID)
+def test_an_invalid_option_is_named(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for option, texts in INVALID[command].items():
+        for text in texts:
+            is_value = text and not text.startswith("--")
+            message = refused(*command.split(), *([option] if is_value else []), *text.split())
+            assert option in message, (text, message)
+            assert message.startswith("Error: ")
+    assert not [*tmp_path.iterdir()]

@@ -475,6 +475,29 @@ def test_the_first_steps_state_what_their_commands_print() -> None:
         assert 0.95 * target.delta < float(delta) <= target.delta
 
 
+def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
+    from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
+    from darrm_opt.planning.question import MAX_EXACT_QUERIES
+    from darrm_opt.planning.ranking import MIN_ACCURACY
+    from darrm_opt.problem import MAX_GROUP_CLASSES
+    from darrm_opt.tables.corners import MAX_CORNERS
+    from darrm_opt.tables.problem import MAX_PARTITIONS
+
+    stated = {
+        "classes": (
+            f"more than {MAX_PARTITIONS:,} partitions, or of groups with more than {MAX_CORNERS // 10**6} million",
+            f"tables of up to {MAX_RULE_PARTITIONS} partitions",
+            f"| 2 to {MAX_GROUP_CLASSES} |",
+        ),
+        "planning": (
+            f"for up to {MAX_EXACT_QUERIES} of them",
+            f"which is {MIN_ACCURACY} between two classes and {(MIN_ACCURACY - 0.5) * 2 * 0.9 + 0.1:.2f} among ten",
+        ),
+    }
+    pages = {name: " ".join(DOCUMENTS[f"docs/{name}.md"].split()) for name in stated}
+    assert [text for name, texts in stated.items() for text in texts if text not in pages[name]] == []
+
+
 def test_every_example_is_listed() -> None:
     folder = ROOT / "examples"
     files = {

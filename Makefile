@@ -125,9 +125,10 @@ formal: ## check the Coq proof of the certificate, and build its checker (needs 
 docs: $(READY) ## build the site into site/, strictly: the pages, the references, openapi.json and the licences
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --quiet $(ARGS)
 
-build: $(READY) ## build the wheel and the source archive into dist/
+build: $(READY) ## build the wheels and the source archive into dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
+	cd papers && $(abspath $(BIN))/python -m hatchling build -t wheel -d ../dist
 
 release: $(READY) ## make a release in dist/release/, from what is committed (docs/releasing.md)
 	$(BIN)/python -m tools.release $(ARGS)

@@ -1,6 +1,6 @@
 """``make release``: a version, made in a local folder from what is committed, and checked. Nothing is uploaded.
 
-    wheel, source archive     built twice from the commit, and equal both times
+    wheels, source archive    built twice from the commit, and equal both times; the second wheel is the papers'
     sbom.cdx.json             what a user installs (`tools.sbom`)
     SHA256SUMS                of all of these
 
@@ -28,8 +28,11 @@ from pathlib import Path
 from tools import sbom
 from tools.locked import ROOT
 
-PACKAGES = {"darrm", "darrm_client", "darrm_opt", "solver_cache"}
-"""What a wheel holds, beside its own metadata; `api` is inside `darrm`."""
+PACKAGES = {
+    "darrm_opt": {"darrm", "darrm_client", "darrm_opt", "solver_cache"},
+    "darrm_papers": {"darrm_papers"},
+}
+"""Packages that the wheel of each distribution holds, beside its metadata; `api` is inside `darrm`."""
 
 PLACEHOLDER = "https://repository.invalid"
 """The repository's address, as long as nobody says where it is published; `.invalid` is reserved and leads nowhere."""
@@ -167,7 +170,8 @@ def check_archive(path: Path, version: str) -> None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
-        foreign = {name.split("/")[0] for name in names if ".dist-info/" not in name} - PACKAGES
+        ours = PACKAGES[path.name.partition("-")[0]]
+        foreign = {name.split("/")[0] for name in names if ".dist-info/" not in name} - ours
         if foreign:
             raise Refused(f"{path.name} holds {', '.join(sorted(foreign))}, which is no package of ours")
     else:
@@ -191,10 +195,14 @@ def _unpack(commit: str, source: Path) -> None:
 
 def _build(commit: str, source: Path, folder: Path) -> list[Path]:
     epoch = _git("log", "-1", "--format=%ct", commit).strip()  # the archives' only time
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    subprocess.run(  # noqa: S603 - a fixed command
-        command, cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, check=True, capture_output=True
-    )
+    for project, targets in ((source, []), (source / "papers", ["-t", "wheel"])):  # the archive has both sources
+        subprocess.run(  # noqa: S603 - a fixed command
+            [sys.executable, "-m", "hatchling", "build", "-d", str(folder), *targets],
+            cwd=project,
+            env={**os.environ, "SOURCE_DATE_EPOCH": epoch},
+            check=True,
+            capture_output=True,
+        )
     return sorted(folder.iterdir())
 
 

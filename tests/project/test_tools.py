@@ -137,17 +137,18 @@ def test_a_changelog_that_fits_is_not() -> None:
 
 
 @pytest.mark.parametrize("stated", ["1.2", "", "1.2.3-beta", "v1.2.3"])
-def test_what_is_no_version_is_refused(stated: str, tmp_path: Path) -> None:
+def test_invalid_versions_are_refused(stated: str, tmp_path: Path) -> None:
     (tmp_path / "darrm_opt").mkdir()
     (tmp_path / "darrm_opt" / "_version.py").write_text(f'__version__ = "{stated}"\n')
     with pytest.raises(release.Refused, match="no version like"):
         release.version_of(tmp_path)
 
 
-def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_archives_of_other_content_are_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "darrm_opt-1.2.3-py3-none-any.whl"
+    papers = tmp_path / "darrm_papers-1.2.3-py3-none-any.whl"
 
-    def written(version: str, *names: str) -> None:
+    def written(version: str, *names: str, wheel: Path = wheel) -> None:
         with zipfile.ZipFile(wheel, "w") as archive:
             archive.writestr("darrm_opt-1.2.3.dist-info/METADATA", f"Name: darrm-opt\nVersion: {version}\n")
             for name in names:
@@ -161,6 +162,11 @@ def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
     written("1.2.3", "tests/a.py")
     with pytest.raises(release.Refused, match="holds tests, which is no package of ours"):
         release.check_archive(wheel, "1.2.3")
+    written("1.2.3", "darrm_papers/a.py", wheel=papers)
+    release.check_archive(papers, "1.2.3")
+    written("1.2.3", "darrm_papers/a.py", "darrm_opt/a.py", wheel=papers)
+    with pytest.raises(release.Refused, match="holds darrm_opt, which"):
+        release.check_archive(papers, "1.2.3")
 
 
 @IN_A_CHECKOUT
@@ -180,6 +186,7 @@ def test_a_release_is_rehearsed(tmp_path: Path) -> None:
     assert re.fullmatch(rf"darrm_opt-{re.escape(version)}-py3-none-(any|manylinux_2_\d+_\w+)\.whl", wheel)
     assert others == [
         f"darrm_opt-{version}.tar.gz",
+        f"darrm_papers-{version}-py3-none-any.whl",
         "sbom.cdx.json",
         "SHA256SUMS",
     ]
@@ -210,7 +217,7 @@ def test_without_an_address_no_placeholder_is_published(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("repository", ["", "forge.example/a", "http://forge.example/a", "https://forge.example/a b"])
-def test_what_is_no_address_is_refused(repository: str, tmp_path: Path) -> None:
+def test_invalid_addresses_are_refused(repository: str, tmp_path: Path) -> None:
     with pytest.raises(release.Refused, match="should be an address like https://host/owner/name"):
         release.fill_addresses(addressed(tmp_path), repository)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from itertools import combinations, takewhile
@@ -33,7 +33,7 @@ from darrm_opt.planning.question import end_of, remaining, stop_at
 from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.search import bracket, largest_fitting, largest_fitting_from
 from darrm_opt.tables.certificate import certify_table
-from darrm_opt.tables.corners import corners_of
+from darrm_opt.tables.corners import Corners, corners_of, likely_corners
 from darrm_opt.tables.groups import cells_of, compositions, group_cells
 from darrm_opt.tables.objective import (
     PluralityObjective,
@@ -221,50 +221,73 @@ def _largest_edge_rate(problem: Problem, law: TableLaw, precision: float) -> flo
 
 
 def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
-    counted = group_cells(problem)
+    counted, corners, likely = group_cells(problem), corners_of(problem), likely_corners(problem)
     worth = goal.worth(counted)
     cells = histograms(problem.K, problem.classes, 1, abstention=False)
     stop = stop_at(end)
 
-    def baseline(name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
+    def baseline(name: str, chances: Array, parameter: str = "", rate: float | None = None) -> tuple[Baseline, bool]:
+        """Return a mechanism, and whether its table is private as the likely corners say."""
         values = np.zeros(len(counted.owners))
         np.maximum.at(values, counted.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
-        table = _certified(problem, values)
-        return Baseline(name, table, expected(table, worth), parameter, rate)
+        asked = Table.normalised(counted, values)
+        kept = _private_share(likely, asked.chances, errors=2)
+        if kept < 1:
+            asked = Table(counted, asked.values * min(kept, 1 - 2e-12))
+        table = certify_table(problem, asked)[0]
+        return Baseline(name, table, expected(table, worth), parameter, rate), table is asked
+
+    def best(name: str, search: Callable[[Sequence[Corners]], Iterable[tuple[Any, ...]]]) -> Baseline:
+        """Return the most useful one that a search of a mechanism's parameter finds; of all corners where it must."""
+        for some in dict.fromkeys((likely, corners)):
+            found = [baseline(name, *one) for one in search(some)]
+            if stop() or all(as_asked for _, as_asked in found):
+                break
+        return max((one for one, _ in found), key=lambda one: one.utility)
 
     def subsample(m: int) -> Array:
         return _of_totals(problem, cells, subsampled(cells, m))
 
+    def subsamples(some: Sequence[Corners]) -> Iterable[tuple[Any, ...]]:
+        yield subsample(1), "1 voter"
+        for m in takewhile(lambda _: not stop(), _best_subsamples(problem.K, worth, subsample, some, stop)):
+            yield subsample(m), f"{m} voters"
+
     # One voter drawn is a mechanism that people know by that name.
-    found = [baseline("one_voter", subsample(1))]
-    subsamplings = [replace(found[0], name="subsampling", parameter="1 voter")]
-    subsamplings += [
-        baseline("subsampling", subsample(m), f"{m} voters")
-        for m in takewhile(lambda _: not stop(), _best_subsamples(problem, worth, subsample, stop))
-    ]
-    found.append(max(subsamplings, key=lambda one: one.utility))
+    found = [baseline("one_voter", subsample(1))[0], best("subsampling", subsamples)]
     if not stop():
-        found.append(baseline("randomized_response", subsample(problem.K)))
+        found.append(baseline("randomized_response", subsample(problem.K))[0])
     for name, law in takewhile(lambda _: not stop(), tables().items()):
 
-        def chances(rate: float, law: Any = law) -> Array:
-            return _of_totals(problem, cells, law(cells, rate))
+        def rates(some: Sequence[Corners], law: TableLaw = law) -> Iterable[tuple[Any, ...]]:
+            rate = _largest_rate(lambda rate: _of_totals(problem, cells, law(cells, rate)), some, stop)
+            yield _of_totals(problem, cells, law(cells, rate)), f"rate {rate:.4g}", rate
 
-        rate = _largest_rate(problem, chances, stop)
-        found.append(baseline(name, chances(rate), f"rate {rate:.4g}", rate))
+        found.append(best(name, rates))
     for name, make in (("worst_group", _worst_group), ("best_subset", _best_subset)):
         if len(problem.groups) > 1 and not stop() and (made := make(problem, goal, end)) is not None:
-            found.append(baseline(name, *made))
+            found.append(baseline(name, *made)[0])
     return tuple(sorted(found, key=lambda one: -one.utility))
 
 
+def _private_share(corners: Sequence[Corners], chances: Array, errors: int = 0) -> float:
+    """Return by what a table is to be multiplied to be private at some corners, with so many errors of a sweep."""
+    return min(
+        one.private_share(one.violations(chances, math.inf, 1).largest + errors * one.error) for one in corners
+    )
+
+
 def _best_subsamples(
-    problem: Problem, worth: Array, subsample: Callable[[int], Array], stop: Callable[[], bool]
+    K: int,
+    worth: Array,
+    subsample: Callable[[int], Array],
+    corners: Sequence[Corners],
+    stop: Callable[[], bool],
 ) -> list[int]:
     """Return the numbers of voters, 2 or more, whose tables are the most useful once private, but for rounding."""
-    corners, uniform = corners_of(problem), float(worth.mean(axis=1).sum())
+    uniform = float(worth.mean(axis=1).sum())
     utilities: dict[int, float] = {}
-    low, high = 1, problem.K
+    low, high = 1, K
     while True:
         step = -(-(high - low) // MAX_SUBSAMPLES) or 1
         # A proof of each takes far longer than its utility, which is within rounding of that of the table proved.
@@ -274,12 +297,12 @@ def _best_subsamples(
             if utilities and stop():
                 break
             chances = subsample(m)
-            kept = min(one.private_share(one.violations(chances, math.inf, 1).largest) for one in corners)
+            kept = _private_share(corners, chances)
             utilities[m] = uniform + kept * (float((worth * chances).sum()) - uniform)
         best = max(utilities, key=lambda m: utilities[m])
         if step == 1 or stop():
             return sorted(m for m, utility in utilities.items() if m > 1 and utility >= utilities[best] - NEARLY)
-        low, high = max(best - step, 1), min(best + step, problem.K)
+        low, high = max(best - step, 1), min(best + step, K)
 
 
 @lru_cache(maxsize=1)
@@ -331,9 +354,8 @@ def _of_totals(problem: Problem, cells: Histograms, values: Array) -> Array:
     return np.column_stack([chances, np.zeros(len(chances))]) if problem.abstention else chances
 
 
-def _largest_rate(problem: Problem, chances: Any, stop: Callable[[], bool]) -> float:
+def _largest_rate(chances: Callable[[float], Array], corners: Sequence[Corners], stop: Callable[[], bool]) -> float:
     """Return the largest rate at which the table is private but for rounding; 0, or a smaller one, once ``stop`` is."""
-    corners = corners_of(problem)
 
     def fits(rate: float) -> bool:
         table = chances(rate)

@@ -157,7 +157,7 @@ def certify_table(problem: Problem, table: Table) -> tuple[Table, TableCertifica
     return uniform, verify_table(problem, uniform)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _excess(problem: Problem, table: Table) -> Excess[Any]:
     """Return the largest excess of a table; the last are kept, as what a solve has proved is proved as it is used."""
     check_arithmetic()
@@ -379,24 +379,25 @@ def exact_chances(
     chances = table.numerators[table.cells.layout[:, list(released)]].sum(axis=1).tolist()
     answers = []
     for side in ("before", "after"):
-        laws = []
+        # In whole numbers: fractions would be reduced at every step.
+        joint, denominator = [1], table.denominator
         for corners, chosen in zip(maps, multisets, strict=True):
-            law = {(0,) * problem.classes: Fraction(1)}
-            for place in chosen:
+            rows = [getattr(corners, side)[place] for place in chosen]
+            unit = math.lcm(*(chance.denominator for row in rows for chance in row))
+            law = {(0,) * problem.classes: 1}
+            for row in rows:
                 # Convolved voter by voter, without symmetry and without doubles: the refutation must stand on its own.
-                grown: dict[tuple[int, ...], Fraction] = {}
-                for votes, mass in law.items():
-                    for c, chance in enumerate(getattr(corners, side)[place]):
-                        if chance:
-                            key = (*votes[:c], votes[c] + 1, *votes[c + 1 :])
-                            grown[key] = grown.get(key, Fraction(0)) + mass * chance
+                grown: dict[tuple[int, ...], int] = {}
+                for c, chance in enumerate(row):
+                    numerator = chance.numerator * (unit // chance.denominator)
+                    for votes, mass in law.items() if numerator else ():
+                        key = (*votes[:c], votes[c] + 1, *votes[c + 1 :])
+                        grown[key] = grown.get(key, 0) + mass * numerator
                 law = grown
-            # In the order of the table's counts, as the product of the groups below is.
+            # In the order of the table's counts, as the product of the groups is.
             ways = compositions(len(chosen), problem.classes).tolist()
-            laws.append([law.get(tuple(way), Fraction(0)) for way in ways])
-        joint = [Fraction(1)]
-        for one in laws:
-            joint = [a * b for a in joint for b in one]
-        parts = (mass * chance for mass, chance in zip(joint, chances, strict=True) if mass)
-        answers.append(sum(parts, Fraction(0)) / table.denominator)
+            joint = [mass * law.get(tuple(way), 0) for mass in joint for way in ways]
+            denominator *= unit ** len(chosen)
+        total = sum(mass * chance for mass, chance in zip(joint, chances, strict=True))
+        answers.append(Fraction(total, denominator))
     return answers[0], answers[1]

@@ -24,7 +24,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 from darrm_opt.rounding import UNIT_ROUNDOFF
-from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, corners_of
+from darrm_opt.tables.corners import CompletedCorners, Corners, Violations, corners_of, likely_corners
 from darrm_opt.tables.edge_program import STEP_INWARD, VIOLATION, Optimum
 from darrm_opt.tables.group_laws import laws_at, voter_maps
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
@@ -35,13 +35,13 @@ from darrm_opt.tables.table import Table
 CANONICAL_WEIGHT = 1e-9
 """Share of the objective that asks for the leading class everywhere, also where the prior gives little weight."""
 
-NEAR = 1e-3
+NEAR = 1e-5
 """Utility below the program's from which on cuts are sought at its own answer."""
 
 MAX_NEW_ROWS = 400
 """Most rows of one round."""
 
-ROWS_PER_VARIABLE, IDLE_ROUNDS = 4, 3
+ROWS_PER_VARIABLE, IDLE_ROUNDS = 2, 3
 """Above so many rows for each variable, those that have not bound for so many rounds are dropped."""
 
 CORNER_SECONDS = 4e-8
@@ -192,7 +192,9 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
     worth = goal.worth(cells)
     weights, constant = _cell_weights(worth, cells)
     asked = (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * _everywhere(cells)
-    corners = corners_of(problem)
+    corners, likely = corners_of(problem), likely_corners(problem)
+    # Where a sweep of all takes long, one comes at the end and proves; cuts are sought among the likely corners.
+    is_quick = likely is corners and not isinstance(corners[0], CompletedCorners)
     program = _Program(problem, corners, backend)
     x = inside = np.zeros(weights.size)
     multipliers = np.zeros(0)
@@ -215,17 +217,21 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
         while True:
             point = share * inside + (1 - share) * x
             chances, places = _chances(point, cells), program.places
-            cuts = [_cuts(one, chances, places, complete=share == 0.0) for one in corners]
+            cuts = [_likely_cuts(one, chances, places) for one in likely]
+            added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
+            if not (added or is_quick) and share == 0.0:
+                cuts = [one.violations(chances, VIOLATION, MAX_NEW_ROWS) for one in corners]
+                added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
             private = point * min(_private_share(corners, cuts, 2), 1 - 2e-12)
             if asked @ private > asked @ inside:
                 inside = private
-            added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
             if added or share == 0.0 or time.perf_counter() > deadline:
                 break
             share = 0.0 if share < 0.3 else share / 2
         if not added:  # nothing is violated, or nothing that is not known already
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
-            x = _as_proved(x, corners, cuts)
+            if not is_quick:  # as it will be proved: a repair takes one more sweep
+                x = x * min(_private_share(corners, cuts, 2), 1 - 2e-12)
             break
     # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
     bound = program.bound(weights, multipliers) + constant
@@ -237,26 +243,18 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
     return Optimum(candidates, score, 0.0, bound, status, len(program), rounds, iterations)
 
 
-def _cuts(corners: Corners, chances: Array, known: Index, *, complete: bool) -> Violations:
-    """Return violated corners; of a complete search none if there are none."""
-    if isinstance(corners, CompletedCorners):  # sweeps take seconds: the last one is for the proof
-        found = corners.climb(chances, corners.starts(known))
-        if found.largest > VIOLATION or not complete:
-            new = (found.excesses > VIOLATION).nonzero()[0][:MAX_NEW_ROWS]
-            return Violations(found.places[new], found.sets[new], found.excesses[new], found.largest)
-    return corners.violations(chances, VIOLATION, MAX_NEW_ROWS)
+def _likely_cuts(corners: Corners, chances: Array, known: Index) -> Violations:
+    """Return violated corners, if any is found."""
+    if not isinstance(corners, CompletedCorners):
+        return corners.violations(chances, VIOLATION, MAX_NEW_ROWS)
+    found = corners.climb(chances, corners.starts(known))
+    new = (found.excesses > VIOLATION).nonzero()[0][:MAX_NEW_ROWS]
+    return Violations(found.places[new], found.sets[new], found.excesses[new], found.largest)
 
 
 def _private_share(corners: Sequence[Corners], cuts: Sequence[Violations], errors: int = 0) -> float:
     """Return by what x is to be multiplied so that no target's excess is above 0, with so many errors of a sweep."""
     return min(one.private_share(found.largest + errors * one.error) for one, found in zip(corners, cuts, strict=True))
-
-
-def _as_proved(x: Array, corners: Sequence[Corners], cuts: Sequence[Violations]) -> Array:
-    """Return x as it will be proved where a sweep takes seconds: a repair takes one more."""
-    if not isinstance(corners[0], CompletedCorners):
-        return x
-    return x * min(_private_share(corners, cuts, 2), 1 - 2e-12)
 
 
 def _chances(x: Array, cells: GroupCells) -> Array:

@@ -65,6 +65,9 @@ COMPLETED_BLOCK = 16_000
 PRODUCT_TERMS = 250_000
 """Products of one call of BLAS: above 262,144 OpenBLAS starts threads of its own, beside those of the sweep."""
 
+MIN_LIKELY_STEPS, LIKELY_SHARE = 10**6, 4
+"""Steps of a sweep from which on few corners are searched first, and how many times as few they must be."""
+
 MAX_CLIMBS, CLIMB = 8, 1e-13
 """Most rounds over all voters in which maps are exchanged, and what makes another worth while."""
 
@@ -132,7 +135,12 @@ class Violations:
 
 
 class Corners:
-    """Every corner of a problem, one of each orbit, as laws; with ``moving`` those where these groups alone move."""
+    """Every corner of a problem, one of each orbit, as laws.
+
+    ``moving``: those where these groups alone move. ``alike``: those where all voters of a group that move send the
+    outcome that is likeliest before to one class; where many voters are between two classes, the worst is nearly always
+    one of these few.
+    """
 
     def __init__(
         self,
@@ -141,8 +149,10 @@ class Corners:
         target: Privacy,
         *,
         moving: Collection[int] | None = None,
+        alike: bool = False,
     ) -> None:
         check_reach(problem)
+        self._alike = alike
         self._set(problem, voters, target)
         self._list(moving)
 
@@ -193,6 +203,7 @@ class Corners:
                 problem.classes,
                 problem.affected if moving is None or g in moving else 0,
                 reduced=g == self.reduced,
+                alike=self._alike,
             )
             for g, (side, group) in enumerate(zip(self.maps, problem.groups, strict=True))
         ]
@@ -611,6 +622,21 @@ def corners_of(problem: Problem) -> tuple[Corners, ...]:
     strictest = problem.strictest
     first, *others = strictest.targets
     corners = (CompletedCorners if check_reach(problem).completed else Corners)(problem, strictest.voters, first)
+    return (corners, *(corners.at(target) for target in others))
+
+
+@lru_cache(maxsize=1)
+def likely_corners(problem: Problem) -> tuple[Corners, ...]:
+    """Return the corners to search first for each target: those that are alike where these are few, else all."""
+    reach, strictest = check_reach(problem), problem.strictest
+    numbers = []
+    for group, voter in zip(problem.groups, strictest.voters, strict=True):
+        moving = int(voter_maps(voter, problem.classes).moves.sum()) // problem.classes
+        numbers.append(problem.classes * math.comb(group.K + moving + problem.classes - 1, group.K))
+    if reach.steps < MIN_LIKELY_STEPS or math.prod(numbers) > reach.steps / LIKELY_SHARE:
+        return corners_of(problem)
+    first, *others = strictest.targets
+    corners = Corners(problem, strictest.voters, first, alike=True)
     return (corners, *(corners.at(target) for target in others))
 
 

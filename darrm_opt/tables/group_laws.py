@@ -157,10 +157,13 @@ class GroupLaws:
     after: Array  # the same on the neighbouring data set
 
 
-def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced: bool) -> GroupLaws:
+def group_laws(
+    sides: VoterMaps, K: int, classes: int, affected: int, *, reduced: bool, alike: bool = False
+) -> GroupLaws:
     """Return the laws of a group.
 
-    ``reduced``: one multiset of each orbit under relabelling the classes.
+    ``reduced``: one multiset of each orbit under relabelling the classes. ``alike``: only those in which all voters
+    that move send the outcome that is likeliest before to one class.
 
     Guarantees: With ``reduced`` each orbit's first multiset, in lexicographic order. The first of an orbit without its
     largest map is the first of its own orbit, so each is found by adding a map to one that is.
@@ -170,6 +173,8 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
     p, q = sides.laws
     chosen = np.empty((1, 0), dtype=np.int16)
     moved = np.zeros(1, dtype=np.intp)
+    first_class = np.array([chosen[0] for chosen in sides.maps])
+    towards = np.full(1, -1)  # the class to which the voters that move go first; −1 while none does
     before = after = np.ones((1, 1))
     # One voter at a time, no map before the last one's: each multiset is made once, from one parent, and its law is the
     # parent's convolved with one voter's. A multiset that is not the first of its orbit is dropped at once: none that
@@ -181,12 +186,15 @@ def group_laws(sides: VoterMaps, K: int, classes: int, affected: int, *, reduced
         new = np.arange(len(parent)) - np.repeat(np.cumsum(more) - more - last, more)
         count = moved[parent] + sides.moves[new].astype(np.intp)
         keep = count <= affected
+        if alike:
+            keep &= (sides.moves[new] == 0) | (towards[parent] < 0) | (towards[parent] == first_class[new])
         parent, new, count = parent[keep], new[keep], count[keep]
         rows = max(1, KEY_BLOCK // len(orders))
         blocks = [slice(start, start + rows) for start in range(0, len(new), rows)]
         first = [_is_first(digits, chosen[parent[block]].astype(np.intp), new[block]) for block in blocks]
         keep = np.concatenate(first) if first else np.zeros(0, dtype=bool)
         parent, new, moved = parent[keep], new[keep], count[keep]
+        towards = np.where(sides.moves[new] > 0, first_class[new], towards[parent])
         places, width = next_places(k, classes)
         before = convolved(before, parent, p[new], places, width)
         after = convolved(after, parent, q[new], places, width)

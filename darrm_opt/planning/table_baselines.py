@@ -220,61 +220,78 @@ def _largest_edge_rate(problem: Problem, law: TableLaw, precision: float) -> flo
             return rate
 
 
-def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
-    counted, corners, likely = group_cells(problem), corners_of(problem), likely_corners(problem)
-    worth = goal.worth(counted)
-    cells = histograms(problem.K, problem.classes, 1, abstention=False)
-    stop = stop_at(end)
+class _GroupSearch:
+    """Mechanisms of groups as tables, at the parameters that are private, and the most useful."""
 
-    def baseline(name: str, chances: Array, parameter: str = "", rate: float | None = None) -> tuple[Baseline, bool]:
+    def __init__(self, problem: Problem, goal: TableObjective, stop: Callable[[], bool]) -> None:
+        self._cells, self._totals = group_cells(problem), histograms(problem.K, problem.classes, 1, abstention=False)
+        self._problem, self._worth, self._stop = problem, goal.worth(self._cells), stop
+        self._corners, self._likely = corners_of(problem), likely_corners(problem)
+
+    def baseline(self, name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
+        return self._proved(name, chances, parameter, rate)[0]
+
+    def _proved(
+        self, name: str, chances: Array, parameter: str = "", rate: float | None = None
+    ) -> tuple[Baseline, bool]:
         """Return a mechanism, and whether its table is private as the likely corners say."""
-        values = np.zeros(len(counted.owners))
-        np.maximum.at(values, counted.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
-        asked = Table.normalised(counted, values)
-        kept = _private_share(likely, asked.chances, errors=2)
+        values = np.zeros(len(self._cells.owners))
+        np.maximum.at(values, self._cells.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
+        asked = Table.normalised(self._cells, values)
+        kept = _private_share(self._likely, asked.chances, errors=2)
         if kept < 1:
-            asked = Table(counted, asked.values * min(kept, 1 - 2e-12))
-        table = certify_table(problem, asked)[0]
-        return Baseline(name, table, expected(table, worth), parameter, rate), table is asked
+            asked = Table(self._cells, asked.values * min(kept, 1 - 2e-12))
+        table = certify_table(self._problem, asked)[0]
+        return Baseline(name, table, expected(table, self._worth), parameter, rate), table is asked
 
-    def best(name: str, search: Callable[[Sequence[Corners]], Iterable[tuple[Any, ...]]]) -> Baseline:
-        """Return the most useful one that a search of a mechanism's parameter finds; of all corners where it must."""
-        for some in dict.fromkeys((likely, corners)):
-            found = [baseline(name, *one) for one in search(some)]
-            if stop() or all(as_asked for _, as_asked in found):
+    def _best(self, name: str, search: Callable[[Sequence[Corners]], Iterable[tuple[Any, ...]]]) -> Baseline:
+        """Return the most useful that a search for a parameter finds: among the likely corners, or all if it must."""
+        for corners in dict.fromkeys((self._likely, self._corners)):
+            found = [self._proved(name, *one) for one in search(corners)]
+            if self._stop() or all(as_asked for _, as_asked in found):
                 break
         return max((one for one, _ in found), key=lambda one: one.utility)
 
-    def subsample(m: int) -> Array:
-        return _of_totals(problem, cells, subsampled(cells, m))
+    def subsample(self, m: int) -> Array:
+        return _of_totals(self._problem, self._totals, subsampled(self._totals, m))
 
-    def subsamples(some: Sequence[Corners]) -> Iterable[tuple[Any, ...]]:
-        yield subsample(1), "1 voter"
-        for m in takewhile(lambda _: not stop(), _best_subsamples(problem.K, worth, subsample, some, stop)):
-            yield subsample(m), f"{m} voters"
+    def subsampling(self) -> Baseline:
+        def some(corners: Sequence[Corners]) -> Iterable[tuple[Any, ...]]:
+            yield self.subsample(1), "1 voter"
+            best = _best_subsamples(self._problem.K, self._worth, self.subsample, corners, self._stop)
+            for m in takewhile(lambda _: not self._stop(), best):
+                yield self.subsample(m), f"{m} voters"
 
+        return self._best("subsampling", some)
+
+    def mechanism(self, name: str, law: TableLaw) -> Baseline:
+        def chances(rate: float) -> Array:
+            return _of_totals(self._problem, self._totals, law(self._totals, rate))
+
+        def largest(corners: Sequence[Corners]) -> Iterable[tuple[Any, ...]]:
+            rate = _largest_rate(chances, corners, self._stop)
+            yield chances(rate), f"rate {rate:.4g}", rate
+
+        return self._best(name, largest)
+
+
+def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
+    stop = stop_at(end)
+    search = _GroupSearch(problem, goal, stop)
     # One voter drawn is a mechanism that people know by that name.
-    found = [baseline("one_voter", subsample(1))[0], best("subsampling", subsamples)]
+    found = [search.baseline("one_voter", search.subsample(1)), search.subsampling()]
     if not stop():
-        found.append(baseline("randomized_response", subsample(problem.K))[0])
-    for name, law in takewhile(lambda _: not stop(), tables().items()):
-
-        def rates(some: Sequence[Corners], law: TableLaw = law) -> Iterable[tuple[Any, ...]]:
-            rate = _largest_rate(lambda rate: _of_totals(problem, cells, law(cells, rate)), some, stop)
-            yield _of_totals(problem, cells, law(cells, rate)), f"rate {rate:.4g}", rate
-
-        found.append(best(name, rates))
+        found.append(search.baseline("randomized_response", search.subsample(problem.K)))
+    found += [search.mechanism(name, law) for name, law in takewhile(lambda _: not stop(), tables().items())]
     for name, make in (("worst_group", _worst_group), ("best_subset", _best_subset)):
         if len(problem.groups) > 1 and not stop() and (made := make(problem, goal, end)) is not None:
-            found.append(baseline(name, *made)[0])
+            found.append(search.baseline(name, *made))
     return tuple(sorted(found, key=lambda one: -one.utility))
 
 
 def _private_share(corners: Sequence[Corners], chances: Array, errors: int = 0) -> float:
     """Return by what a table is to be multiplied to be private at some corners, with so many errors of a sweep."""
-    return min(
-        one.private_share(one.violations(chances, math.inf, 1).largest + errors * one.error) for one in corners
-    )
+    return min(one.private_share(one.violations(chances, math.inf, 1).largest + errors * one.error) for one in corners)
 
 
 def _best_subsamples(

@@ -57,12 +57,14 @@ MAX_ROUNDS = 400
 class _Program:
     """The rows, as the backend and the dual bound see them."""
 
-    def __init__(self, problem: Problem, corners: Sequence[Corners], backend: str) -> None:
+    def __init__(self, problem: Problem, corners: Sequence[Corners], likely: Sequence[Corners], backend: str) -> None:
         from scipy import sparse  # reading and proving a table takes none
 
         cells = group_cells(problem)
         count = len(cells.owners)
-        self.problem, self.cells, self.corners = problem, cells, corners
+        self.problem, self.cells, self.corners, self.likely = problem, cells, corners, likely
+        # Where a sweep of all corners takes long, one comes at the end and proves.
+        self.is_quick = likely is corners and not isinstance(corners[0], CompletedCorners)
         self.to_cells = [
             sparse.csr_array(
                 (np.ones(len(cells.layout)), (np.arange(len(cells.layout)), cells.layout[:, o])),
@@ -111,6 +113,19 @@ class _Program:
                 rows, limits = 2 * rows, limits + rows.sum(axis=1)
             self.backend.add(rows, limits)
         return len(self) - before_adding
+
+    def cut(self, chances: Array, *, complete: bool) -> tuple[int, list[Violations]]:
+        """Add rows that a table violates; return how many are new, and the corners.
+
+        ``complete``: if no row of the likely corners is new, of all corners.
+        """
+        places = self.places
+        cuts = [_likely_cuts(one, chances, places) for one in self.likely]
+        added = sum(self.add(found.places, found.sets, number) for number, found in enumerate(cuts))
+        if complete and not (added or self.is_quick):
+            cuts = [one.violations(chances, VIOLATION, MAX_NEW_ROWS) for one in self.corners]
+            added = sum(self.add(found.places, found.sets, number) for number, found in enumerate(cuts))
+        return added, cuts
 
     def solve(self, weights: Array, seconds: float | None) -> Outcome:
         """Return the backend's outcome, with x in place of its variables."""
@@ -193,9 +208,7 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
     weights, constant = _cell_weights(worth, cells)
     asked = (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * _everywhere(cells)
     corners, likely = corners_of(problem), likely_corners(problem)
-    # Where a sweep of all takes long, one comes at the end and proves; cuts are sought among the likely corners.
-    is_quick = likely is corners and not isinstance(corners[0], CompletedCorners)
-    program = _Program(problem, corners, backend)
+    program = _Program(problem, corners, likely, backend)
     x = inside = np.zeros(weights.size)
     multipliers = np.zeros(0)
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
@@ -216,12 +229,8 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
         share = STEP_INWARD if float(asked @ (x - inside)) > NEAR else 0.0
         while True:
             point = share * inside + (1 - share) * x
-            chances, places = _chances(point, cells), program.places
-            cuts = [_likely_cuts(one, chances, places) for one in likely]
-            added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
-            if not (added or is_quick) and share == 0.0:
-                cuts = [one.violations(chances, VIOLATION, MAX_NEW_ROWS) for one in corners]
-                added = sum(program.add(found.places, found.sets, number) for number, found in enumerate(cuts))
+            chances = _chances(point, cells)
+            added, cuts = program.cut(chances, complete=share == 0.0)
             private = point * min(_private_share(corners, cuts, 2), 1 - 2e-12)
             if asked @ private > asked @ inside:
                 inside = private
@@ -230,7 +239,7 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
             share = 0.0 if share < 0.3 else share / 2
         if not added:  # nothing is violated, or nothing that is not known already
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
-            if not is_quick:  # as it will be proved: a repair takes one more sweep
+            if not program.is_quick:  # as it will be proved: a repair takes one more sweep
                 x = x * min(_private_share(corners, cuts, 2), 1 - 2e-12)
             break
     # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.

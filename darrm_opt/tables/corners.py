@@ -46,6 +46,9 @@ MAX_CORNERS = 400_000_000
 MAX_LISTED = 20_000_000
 """Most corners that are listed where one voter's map can be left open instead."""
 
+STEP_LOSSES = 1
+"""Listed losses that take no longer than a step with one voter's map left open: with few maps that saves nothing."""
+
 MAX_STEPS = 10**10
 """Most steps of a sweep that leaves one voter's map open, a maximum at an outcome each: some twenty seconds."""
 
@@ -569,7 +572,13 @@ def check_reach(problem: Problem) -> Reach:
         numbers = _probabilities(problem, left, {lead: K - 2})
         keys_left = _key_count(problem, lead, K - 2)
         open_steps = multisets * others * sets
-        if 48 * numbers + 16 * multisets <= MAX_LAW_BYTES and keys_left <= MAX_KEYS and open_steps <= MAX_STEPS:
+        pays = not fits or corners * problem.outputs > STEP_LOSSES * open_steps
+        if (
+            pays
+            and 48 * numbers + 16 * multisets <= MAX_LAW_BYTES
+            and keys_left <= MAX_KEYS
+            and open_steps <= MAX_STEPS
+        ):
             return Reach(completed=True, probabilities=numbers, keys=keys_left, steps=open_steps)
     if fits:
         return listed._replace(steps=corner_count(problem, swept=True) * problem.outputs)

@@ -23,6 +23,8 @@ from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.table_baselines import subsampled, table_baselines
 from darrm_opt.problem import Problem, as_group
 from darrm_opt.search import largest_fitting_from
+from darrm_opt.tables.certificate import verify_table
+from darrm_opt.tables.corners import Corners, corners_of, likely_corners
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
 from darrm_opt.tables.problem import Histograms, histograms, partition_cells
@@ -56,6 +58,41 @@ def test_known_answers() -> None:
     assert utilities["best_subset"] > utilities["worst_group"]
     weighted = table_baselines(two, PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0)))
     assert "worst_group" not in {one.name for one in weighted}
+
+
+@for_each(
+    ("groups", "classes"), [([(5, 0.1), (4, 0.5)], 2), ([(3, 0.2), (2, 0.5, 1e-3)], 2), ([(2, 0.1), (2, 0.5)], 3)]
+)
+def test_likely_corners_first_find_what_all_corners_find(groups: list[tuple[float, ...]], classes: int) -> None:
+    problem = Problem(groups=groups, target=Privacy(0.6, 1e-3), classes=classes)
+    solution, known = solve_table(problem), {one.name: one for one in table_baselines(problem)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("darrm_opt.tables.corners.MIN_LIKELY_STEPS", 0)
+        patch.setattr("darrm_opt.tables.corners.LIKELY_SHARE", 1e-6)
+        likely_corners.cache_clear()
+        (few,) = likely_corners(problem)
+        assert len(few) < len(corners_of(problem)[0])
+        again, found = solve_table(problem), {one.name: one for one in table_baselines(problem)}
+    likely_corners.cache_clear()
+    assert again.utility == pytest.approx(solution.utility, abs=1e-8)
+    assert again.utility <= again.upper_bound <= again.utility + 1e-8
+    assert found.keys() == known.keys()
+    for name, one in found.items():
+        assert one.utility == pytest.approx(known[name].utility, abs=1e-8)
+        assert one.parameter == known[name].parameter
+        assert verify_table(problem, one.table).margin >= 0
+
+
+def test_likely_corners_are_those_whose_voters_move_alike() -> None:
+    problem = Problem(groups=[(3, 0.3), (2, 0.5, 1e-2)], target=Privacy(0.6))
+    (every,) = corners_of(problem)
+    few = Corners(problem, problem.strictest.voters, problem.target, alike=True)
+    for all_laws, laws, side in zip(every.laws, few.laws, every.maps, strict=True):
+        towards = [{side.maps[place][0] for place in row if side.moves[place]} for row in all_laws.multisets.tolist()]
+        alike = [len(classes) <= 1 for classes in towards]
+        assert laws.multisets.tolist() == all_laws.multisets[alike].tolist()
+        assert np.array_equal(laws.before, all_laws.before[alike])
+        assert np.array_equal(laws.after, all_laws.after[alike])
 
 
 def test_rates_are_the_largest_that_are_private(monkeypatch: pytest.MonkeyPatch) -> None:

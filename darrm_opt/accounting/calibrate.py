@@ -28,6 +28,9 @@ MAX_STEPS = 60
 MAX_CHORD_COST = 2.0
 """A chord is drawn only to a cost within this multiple of the budget."""
 
+MIN_CHORD = 1e-3
+"""Share of an interval that a chord's point is from its ends at least."""
+
 FREE_GROWTH = 1.1
 """Least growth of a value that fits, where nothing is known of the guess."""
 
@@ -208,7 +211,7 @@ def _next_value(lower: Calibration[T], upper: tuple[float, float], aim: float, *
     low, high = lower.value, upper[0]
     share = 0.5  # also where the cost jumps: a chord would hardly leave ``low``
     if not halve and lower.cost < upper[1] <= MAX_CHORD_COST * aim:
-        share = min(0.95, max(0.05, (aim - lower.cost) / (upper[1] - lower.cost)))
+        share = min(1 - MIN_CHORD, max(MIN_CHORD, (aim - lower.cost) / (upper[1] - lower.cost)))
     return low + share * (high - low)
 
 

@@ -62,6 +62,9 @@ MAX_ADVERSARY_WORK = STATED.updates / 10
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
 """Grid points of an estimate by likely pairs; coarser where it would take more updates than this."""
 
+ESTIMATE_STRIDE = 3
+"""Stride of the Gaussian comparison in an estimate: ε is 1e-4 larger."""
+
 HIGH_CHANCE = 0.1
 """Chance of a record to be in a sample from which the accounts that ignore sampling are asked too."""
 
@@ -304,7 +307,7 @@ def estimated_epsilon(parts: Releases, delta: float) -> float | None:
             except DeltaTooSmall:
                 epsilon = math.inf
         elif delta and kinds and len(stated) == len(kinds):
-            epsilon = composed_epsilon(stated, delta).epsilon
+            epsilon = composed_epsilon(stated, delta, stride=ESTIMATE_STRIDE).epsilon
         elif delta and 0 < (shift := estimated_shift(parts) or 0.0) < math.inf:
             epsilon = gaussian_epsilon(shift, delta)
     return epsilon

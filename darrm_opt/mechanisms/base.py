@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting.accounts import SEARCHED, Effort
 from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value, never_stop
+from darrm_opt.accounting.gaussian import gaussian_epsilon
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
@@ -51,6 +52,9 @@ CUT = 1e-18
 
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
+
+LABEL_SHARE = 0.64
+"""Share of μ² of noisy counts that a noisy label costs, about."""
 
 MANY_RELEASES = 50
 """Releases from which a calibration starts from an estimate."""
@@ -439,10 +443,14 @@ class VoteMechanism(ABC):
                 return estimate(mechanism)
             return estimated_epsilon(mechanism.bounds(releases), total.delta)
 
-        # A noisy label shows less of r moved votes than its noisy counts do, whose μ is √2·r/σ, and μ of a total is
-        # about half of its ε or less.
-        guess = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / (math.sqrt(2 * releases) * affected)
-        return near_value(about, total.epsilon, most, guess=min(most / 2, 1.25 * guess))
+        # Of r moved votes a noisy label shows about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ.
+        shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
+        first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
+        as_counts = near_value(
+            lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first
+        )
+        guess = first if as_counts is None else as_counts[0]
+        return near_value(about, total.epsilon, most, guess=min(most / 2, guess))
 
     @property
     def value(self) -> float:

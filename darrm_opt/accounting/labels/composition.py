@@ -64,12 +64,13 @@ class EpsilonBound:
         object.__setattr__(self, "epsilon", float(upper_bound(self.epsilon)))
 
 
-def composed_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
+def composed_epsilon(parts: DivergenceReleases, delta: float, *, stride: int = 1) -> EpsilonBound:
     """Return the least ε at ``delta`` that either account proves for releases in any adaptive order.
 
     Args:
         parts: (bound, count) of each kind of release.
         delta: δ of all together [probability], in (0, 1).
+        stride: of the Gaussian comparison's grid: a larger one takes less time, and costs little more.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -78,7 +79,7 @@ def composed_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
     >>> round(composed_epsilon([(table, 100)], 1e-6).epsilon, 1)
     2.4
     """
-    return min(compared_epsilon(parts, delta), renyi_epsilon(parts, delta), key=lambda account: account.epsilon)
+    return min(compared_epsilon(parts, delta, stride), renyi_epsilon(parts, delta), key=lambda account: account.epsilon)
 
 
 def renyi_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
@@ -91,7 +92,7 @@ def renyi_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
     return EpsilonBound(epsilon, "Rényi divergences of what is released")
 
 
-def compared_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
+def compared_epsilon(parts: DivergenceReleases, delta: float, stride: int = 1) -> EpsilonBound:
     """Return ε at ``delta`` by the Gaussian comparison; inf where it has none."""
     kinds, delta = _nonempty(parts), positive_delta(delta)
     if not kinds:
@@ -99,7 +100,7 @@ def compared_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
     slack = SLACK_SHARE * delta / sum(count for _, count in kinds)
     if not slack:
         return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ is below every double
-    costs = [gaussian_cost(bound, count, slack) for bound, count in kinds]
+    costs = [gaussian_cost(bound, count, slack, stride) for bound, count in kinds]
     rounding = 1 + 8 * len(kinds) * ULP
     variance = sum(cost.variance for cost in costs) * rounding
     delta_left = (delta - sum(cost.slack for cost in costs) * rounding) * (1 - ULP)

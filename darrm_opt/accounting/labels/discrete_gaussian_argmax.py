@@ -67,6 +67,9 @@ COARSE_END = 11.0
 """Noise on it is summed to this many standard deviations beyond all means: what lies beyond is below 1e-14 of every
 probability in the triangle."""
 
+BENT_END = 8.0
+"""The same for second derivatives, which are not relative to a probability: what lies beyond is below 1e-13."""
+
 COARSE_TOLERANCE = 2e-5
 """Relative distance from the largest value found to which boxes are refined."""
 
@@ -332,7 +335,7 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
     """
     (x, at_x), (y, at_y), first, last = _coordinates(i, j, scale)
     # Many means share a coordinate: cumulative sums are made once for each of them, and every pair is a product.
-    at, up_to = zip(*(_translated(means, scale, first, last) for means in (x, y)), strict=True)
+    at, up_to = zip(*(_translated(means, scale, first, last)[0] for means in (x, y)), strict=True)
 
     def wins(mine: int, other: int) -> tuple[Array, Array, Array]:
         """Return Pr[u ≥ 0 and u ≥ v], Pr[u ≥ 0 and u ≥ v + 1] and Pr[u ≥ 1 and u ≥ v + 1]."""
@@ -360,10 +363,8 @@ def real_laws(scale: float, i: Array, j: Array) -> list[Array]:
 
 def real_bends(scale: float, i: Array, j: Array) -> list[tuple[Array, Array]]:
     """Return the second derivatives of the first two of `real_laws`, by i/scale and by j/scale, shape (n, 3) each."""
-    (x, at_x), (y, at_y), first, last = _coordinates(i, j, scale)
-    (u, bent_u), (v, bent_v) = (
-        [_translated(means, scale, first, last, bent=bent) for bent in (False, True)] for means in (x, y)
-    )
+    (x, at_x), (y, at_y), first, last = _coordinates(i, j, scale, BENT_END)
+    (u, bent_u), (v, bent_v) = (_translated(means, scale, first, last, bent=True) for means in (x, y))
     a_first, b_first = [], []
     for (u_at, u_up_to), (v_at, v_up_to) in ((bent_u, v), (u, bent_v)):
         tied_a = (u_at[:, 1:] @ v_up_to[:, 1:].T)[at_x, at_y]
@@ -405,33 +406,32 @@ def _below(threshold: float, means: Array, scale: float) -> Array:
     return np.asarray(masses[places_of])
 
 
-def _coordinates(i: Array, j: Array, scale: float) -> tuple[Any, Any, int, int]:
+def _coordinates(i: Array, j: Array, scale: float, noise_end: float = COARSE_END) -> tuple[Any, Any, int, int]:
     """Return the different means, each with the places of i or j in it, and the ends of the sums."""
     x, y = (np.unique(_on_fine_grid(means), return_inverse=True) for means in (i, j))
-    end = math.ceil(COARSE_END * scale)
+    end = math.ceil(noise_end * scale)
     first, last = (min(x[0][0], y[0][0]), max(x[0][-1], y[0][-1]))
     return x, y, math.floor(first) - end, math.ceil(last) + end + 1
 
 
-def _translated(means: Array, scale: float, first: int, last: int, *, bent: bool = False) -> tuple[Array, Array]:
+def _translated(means: Array, scale: float, first: int, last: int, *, bent: bool = False) -> list[tuple[Array, Array]]:
     """Return the mass at each whole number from −1 to ``last``, and from ``first`` up to it, of each mean.
 
-    Shape (n, numbers) each. ``bent``: second derivatives by the mean, in units of ``scale``.
+    Shape (n, numbers) each. ``bent``: and then second derivatives of them by the mean, in units of ``scale``.
     """
     whole = np.floor(means)
     fractions, at_fraction = np.unique(means - whole, return_inverse=True)
     low, high = int(whole.min()), int(whole.max())
-    distances = np.arange(first - high, last - low + 1) - fractions[:, np.newaxis]
-    masses = normal_density(distances, scale)
-    if bent:
-        masses *= (distances / scale) ** 2 - 1
+    distances = (np.arange(first - high, last - low + 1) - fractions[:, np.newaxis]) / scale
+    masses = normal_density(distances) / scale
     starts = high - first - 1 - whole.astype(np.intp)
 
     def of_each_mean(table: Array) -> Array:
         windows = np.lib.stride_tricks.sliding_window_view(table, last + 2, axis=1)
         return np.asarray(windows[at_fraction, starts])
 
-    return of_each_mean(masses), of_each_mean(np.cumsum(masses, axis=1))
+    tables = [masses, masses * (distances * distances - 1)] if bent else [masses]
+    return [(of_each_mean(table), of_each_mean(np.cumsum(table, axis=1))) for table in tables]
 
 
 def _on_fine_grid(means: Array) -> Array:

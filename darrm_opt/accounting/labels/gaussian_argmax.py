@@ -140,6 +140,7 @@ class Boxes:
     j: IntArray
     side: float  # length of a side
     bounds: Array  # upper bounds on H_a on each box, shape (n, orders)
+    part: IntArray  # places of these orders among all
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,45 +172,57 @@ def covering_boxes(
     family: CellFamily | None = None,
     *,
     least: Array | float = 0.0,
+    groups: int = 1,
 ) -> list[Boxes]:
-    """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order.
+    """Return boxes with their bounds that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, for each group.
 
     ``tolerance``: relative distance from the largest value found to which they are refined, at small (a − ½)·μ.
     ``family``: of laws; None for Gaussian noise. ``least``: of a bound: boxes that are within it are not refined.
+    ``groups``: of neighbouring orders, each with boxes of its own.
     """
     family = family or gaussian_cells(sigma)
     h = 1 / sigma
     # At large (a − ½)μ orders hardly count in the conversion to ε, and their boxes are the most: looser there.
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
-    side, start = family.side, family.least
+    side, start, least = family.side, family.least, np.broadcast_to(least, orders.shape)
     i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * start) / side),) * 2))
     within = 2 * start + (i + j) * side <= MAX_SUM
     i, j = i[within], j[within]
     largest, covering = np.zeros(orders.size), list[Boxes]()
-    while True:
-        values, bounds = _boxes(i, j, side, h, orders, family)
-        largest = np.maximum(largest, values.max(axis=0))
-        # Only against what was found so far: a box is kept once it cannot raise the bound by more than that.
-        wide = np.any(bounds > np.maximum(largest * (1 + distance), least), axis=1)
-        # Coarser boxes are as valid, and only the bound is larger: so the time is bounded, not the proof.
-        if 4 * np.count_nonzero(wide) > MAX_BOXES:
-            wide[:] = False
-        covering.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))
-        if not wide.any():
-            return covering
+    parts = np.array_split(np.arange(orders.size), groups)
+    wanted = np.ones((groups, i.size), dtype=bool)
+    while i.size:
+        laws = _BoxLaws(i, j, side, h, family)
+        wide = np.zeros(wanted.shape, dtype=bool)
+        for part, asked, refined in zip(parts, wanted, wide, strict=True):
+            rows = np.flatnonzero(asked)
+            values, bounds = laws.divergences(rows, orders[part])
+            largest[part] = np.maximum(largest[part], values.max(axis=0, initial=0.0))
+            # Only against what was found so far: a box is kept once it cannot raise the bound by more than that.
+            limit = np.maximum(largest[part] * (1 + distance[part]), least[part])
+            refined[rows] = np.any(bounds > limit, axis=1)
+            # Coarser boxes are as valid, and only the bound is larger: so the time is bounded, not the proof.
+            if 4 * np.count_nonzero(refined) > MAX_BOXES:
+                refined[:] = False
+            done = ~refined[rows]
+            covering.append(Boxes(i[rows][done], j[rows][done], side, bounds[done], part))
         side /= 2
-        i, j = (np.concatenate([2 * index[wide] + half[axis] for half in CORNERS]) for axis, index in enumerate((i, j)))
+        halved = wide.any(axis=0)
+        wanted = np.tile(wide[:, halved], len(CORNERS))
+        i, j = (
+            np.concatenate([2 * index[halved] + half[axis] for half in CORNERS]) for axis, index in enumerate((i, j))
+        )
+    return covering
 
 
 def largest_in_boxes(
     sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None, *, least: Array
 ) -> Array:
     """Return an upper bound on H_a inside the triangle, or ``least``, at each order, shape (n,)."""
-    found = []
-    for group, at in zip(*(np.array_split(values, ORDER_GROUPS) for values in (orders, least)), strict=True):
-        covering = covering_boxes(sigma, group, tolerance, family, least=at)
-        found.append(np.max([at, *(boxes.bounds.max(axis=0, initial=0.0) for boxes in covering)], axis=0))
-    return np.concatenate(found)
+    found = least.copy()
+    for boxes in covering_boxes(sigma, orders, tolerance, family, least=least, groups=ORDER_GROUPS):
+        found[boxes.part] = np.maximum(found[boxes.part], boxes.bounds.max(axis=0, initial=0.0))
+    return found
 
 
 def least_mean(sigma: float) -> float:
@@ -217,34 +230,52 @@ def least_mean(sigma: float) -> float:
     return MIN_MEAN + max(0.0, 1 / sigma - 0.5)
 
 
-def _boxes(i: IntArray, j: IntArray, side: float, h: float, orders: Array, family: CellFamily) -> tuple[Array, Array]:
-    """Return the largest H_a at the corners of boxes and upper bounds on the boxes, shape (boxes, orders) each."""
-    width = int(max(i.max(), j.max())) + 2
-    corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
-    at = dict(zip(CORNERS, places.reshape(len(CORNERS), -1), strict=True))
-    alpha, beta = (family.least + side * index for index in np.divmod(corners, width))
-    values, largest_p = np.zeros((i.size, orders.size)), np.zeros((i.size, 3))
-    low, high = np.full((i.size, 3), math.inf), np.full((i.size, 3), -math.inf)
-    another = family.another(alpha - h, beta)[at[0, 0]]
-    laws = (family.bounds(*means) for means in ((alpha, beta), (alpha - h, beta + h)))
-    for (p_least, p), (q_least, q) in zip(*laws, strict=True):
-        losses = np.log(q_least / p), np.log(q / p_least)
-        points = np.zeros((corners.size, orders.size))
-        for cell in range(3):
-            points += p[:, [cell]] * largest_loss_term(losses[0][:, [cell]], losses[1][:, [cell]], orders)
-        values = np.max([values, *(points[place] for place in at.values())], axis=0)
-        # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner
-        # (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
-        low, high = np.minimum(low, losses[0][at[0, 1]]), np.maximum(high, losses[1][at[1, 0]])
-        largest_p = np.maximum(largest_p, np.stack([p[at[1, 0], 0], q[at[0, 1], 1], another], axis=1))
-    slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ rises and falls but for this
-    x, y = (np.asarray(family.least + side * (index + 0.5), np.float64) for index in (i, j))
-    both = list(zip(family.bends(x, y), family.bends(x - h, y + h), strict=True))
-    bends = [[(on_data[axis] - bent[axis], bent[axis]) for on_data, bent in both] for axis in range(2)]
-    norms = side * h * math.sqrt(13), side * math.sqrt(2)
-    weights = largest_p * (1 + family.charge)
-    bend = curvature_bound(low - slack, high + slack, weights, orders, norms, bends, BEND_ERROR)
-    return values, (values + side**2 / 8 * (1 + family.charge) * bend) * (1 + 16 * ULP)
+class _BoxLaws:
+    """Laws of the three cells at the corners of boxes and within them."""
+
+    def __init__(self, i: IntArray, j: IntArray, side: float, h: float, family: CellFamily) -> None:
+        self.side, self.family = side, family
+        width = int(max(i.max(), j.max())) + 2
+        corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
+        self.places = places.reshape(len(CORNERS), -1)
+        at = dict(zip(CORNERS, self.places, strict=True))
+        alpha, beta = (family.least + side * index for index in np.divmod(corners, width))
+        self.largest_p = np.zeros((i.size, 3))
+        self.low, self.high = np.full((i.size, 3), math.inf), np.full((i.size, 3), -math.inf)
+        another = family.another(alpha - h, beta)[at[0, 0]]
+        laws = (family.bounds(*means) for means in ((alpha, beta), (alpha - h, beta + h)))
+        self.corners = []  # of each way of breaking ties: probabilities, and the ends of their losses
+        for (p_least, p), (q_least, q) in zip(*laws, strict=True):
+            losses = np.log(q_least / p), np.log(q / p_least)
+            self.corners.append((p, *losses))
+            # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the
+            # corner (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from (0, 0).
+            self.low = np.minimum(self.low, losses[0][at[0, 1]])
+            self.high = np.maximum(self.high, losses[1][at[1, 0]])
+            self.largest_p = np.maximum(self.largest_p, np.stack([p[at[1, 0], 0], q[at[0, 1], 1], another], axis=1))
+        slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ rises and falls but for this
+        self.low -= slack
+        self.high += slack
+        x, y = (np.asarray(family.least + side * (index + 0.5), np.float64) for index in (i, j))
+        both = list(zip(family.bends(x, y), family.bends(x - h, y + h), strict=True))
+        self.bends = [[(on_data[axis] - bent[axis], bent[axis]) for on_data, bent in both] for axis in range(2)]
+        self.norms = side * h * math.sqrt(13), side * math.sqrt(2)
+
+    def divergences(self, rows: IntArray, orders: Array) -> tuple[Array, Array]:
+        """Return the largest H_a at the corners of some boxes and upper bounds on the boxes, shape (rows, orders)."""
+        values, charge = np.zeros((rows.size, orders.size), order="F"), 1 + self.family.charge
+        corners, places = np.unique(self.places[:, rows], return_inverse=True)
+        for p, low, high in self.corners:
+            points = np.zeros((corners.size, orders.size), order="F")
+            for cell in range(3):
+                terms = largest_loss_term(low[corners, cell, np.newaxis], high[corners, cell, np.newaxis], orders)
+                points += p[corners, cell, np.newaxis] * terms
+            for place in places.reshape(len(CORNERS), -1):
+                values = np.maximum(values, points.T[:, place].T)
+        bends = [[(first[rows], second[rows]) for first, second in families] for families in self.bends]
+        low, high, weights = self.low[rows], self.high[rows], self.largest_p[rows] * charge
+        bend = curvature_bound(low, high, weights, orders, self.norms, bends, BEND_ERROR)
+        return values, (values + self.side**2 / 8 * charge * bend) * (1 + 16 * ULP)
 
 
 def _gaussian_bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:

@@ -21,7 +21,6 @@ Proofs: docs/proofs.md, "What labels cost".
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,10 +44,11 @@ HEAD_STARTS = (14, 22, 31, 38)
 ORDER_INTERVALS = 400
 """Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
 
-SHIFT_INTERVALS = 16
-"""Intervals of the integral J."""
+MIN_INTERVALS, SHIFT_INTERVALS, INTERVALS_OF_SHIFT = 3, 16, 200
+"""Fewest and most intervals of the integral J, and their number as a multiple of t/s: its exponents grow with that."""
 
-_ENDS = np.arange(SHIFT_INTERVALS + 1.0)
+MAX_EXPONENT = 600.0
+"""A larger exponent counts as this one, which only lowers J."""
 
 PRECISION, MAX_STEPS = 1e-6, 24
 """Relative distance of an increment from the least one, and most steps towards it; two are usual."""
@@ -72,11 +72,11 @@ class GaussianCost:
 
 
 @lru_cache(maxsize=256)
-def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> GaussianCost:
+def gaussian_cost(release: PowerDivergence, releases: int, slack: float, stride: int = 1) -> GaussianCost:
     """Return the Gaussian mechanism that bounds ``releases`` adaptive releases, among any others; inf where none does.
 
     ``release`` bounds a family closed under swapping the neighbours. ``slack``: η of one release, > 0: tails of that
-    size are not looked at.
+    size are not looked at. ``stride``: grid points from one that is used to the next at least; more cost little more.
 
     Guarantees: Costs of several kinds add up, in whatever order the releases are made, the order being adaptive too:
     increments fall with s, and s is never less than what this kind alone has added to it.
@@ -85,7 +85,7 @@ def gaussian_cost(release: PowerDivergence, releases: int, slack: float) -> Gaus
         return GaussianCost(0.0, 0.0)
     if not release.shift < math.inf:
         return GaussianCost(math.inf, 0.0)
-    increments = _Increments(release, slack)
+    increments = _Increments(release, slack, stride)
     # A function of noisy counts costs at most what the counts do, μ² each: that needs no proof, and s = 0 to begin
     # with.
     if release.within_gaussian:
@@ -106,11 +106,11 @@ class _Increments:
     Where they hardly fall, most grid points are left out: an increment holds at every larger s.
     """
 
-    def __init__(self, release: PowerDivergence, slack: float) -> None:
-        self.release, self.slack = release, slack
+    def __init__(self, release: PowerDivergence, slack: float, stride: int) -> None:
+        self.release, self.slack, self.least_stride = release, slack, stride
         self._at: dict[int, tuple[float, float]] = {}
         self._knots: list[int] = []
-        self._stride = 1
+        self._stride = stride
 
     def at(self, position: int) -> tuple[float, float]:
         """Return a grid point s and t(s)."""
@@ -132,11 +132,11 @@ class _Increments:
             self._knots.append(first)
             return
         last, stride = self._knots[-1], self._stride
-        while stride > 1 and self._fall(last, stride) > 2 * DROP:  # it began to fall, or falls faster
+        while stride > self.least_stride and self._fall(last, stride) > 2 * DROP:  # it began to fall, or falls faster
             stride //= 2
         fall = self._fall(last, stride)
         self._knots.append(last + stride)
-        self._stride = max(1, int(min(2 * stride, stride * DROP / fall))) if fall > 0 else 2 * stride
+        self._stride = max(self.least_stride, int(min(2 * stride, stride * DROP / fall))) if fall > 0 else 2 * stride
 
     def _fall(self, position: int, stride: int) -> float:
         """Return the share by which increments fall from a grid point to another."""
@@ -179,17 +179,18 @@ def last_order(unit: float, s: float, slack: float) -> float:
 def gaussian_increase(s: float, t: float, orders: Array) -> Array:
     """Return J(s, t, a) at each order, rounded down.
 
-    On each of `SHIFT_INTERVALS` the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The
+    On each of a few intervals the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The
     first is bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear
     function is at least its value in the middle.
     """
-    r = _ENDS * (t / SHIFT_INTERVALS)
+    intervals = max(MIN_INTERVALS, min(SHIFT_INTERVALS, math.ceil(INTERVALS_OF_SHIFT * t / s)))
+    r = np.arange(intervals + 1.0) * (t / intervals)
     middle, bend = (r[1:] + r[:-1]) / 2, s * r / (s + r)
     exponent = np.multiply.outer((orders - 0.5) ** 2, (bend[1:] + bend[:-1]) / 4)
     exponent -= middle / 8
-    with np.errstate(over="ignore"):
-        sums = np.exp(exponent, out=exponent) @ (t / SHIFT_INTERVALS / 2 / np.sqrt(1 + middle / s))
-    return np.asarray(np.minimum(sums * (1 - ROUNDING), sys.float_info.max))  # an overflow must not pass for infinite
+    np.minimum(exponent, MAX_EXPONENT, out=exponent)
+    sums = np.exp(exponent, out=exponent) @ (t / intervals / 2 / np.sqrt(1 + middle / s))
+    return np.asarray(sums * (1 - ROUNDING))
 
 
 def _increment(release: PowerDivergence, s: float, slack: float) -> float:

@@ -45,6 +45,9 @@ MIN_SHIFT, MAX_SHIFT = 1e-6, 3.0
 GRID_STEP = 0.01
 """Distance of grid points in u: their bound exceeds the maximum by about 1e-4 of it."""
 
+LONG_INTERVAL = 8
+"""Grid steps of the intervals that are looked at first."""
+
 GRID_END = MAX_SCALED_ORDER + 6
 """Largest |u| on the grid; what lies beyond is bounded in closed form."""
 
@@ -109,17 +112,29 @@ def values_on_grid(
     ``p``, ``q``: both answers at each point and on the neighbour, where z is smaller by ``mu``, with relative error
     ``error``. ``slack``: what a loss may be off by where it does not rise with z. ``charge``: for sums for integrals.
     """
-    losses = np.log(q / p)  # both rise with z
-    margin = error + 4 * ULP * (1 + np.abs(losses))
-    low, high = losses - margin, losses + margin
-    at_points = np.zeros((len(p), orders.size))
-    for cell in range(2):
-        terms = largest_loss_term(low[:, [cell]], high[:, [cell]], orders)
-        at_points += (p[:, [cell]] * (1 + error)) * terms
-    # Between two points ℓ ranges from its value at the left one to that at the right one.
-    largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + error + charge)
-    bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, (mu * math.sqrt(6), math.sqrt(2)))
-    return np.asarray((np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * (1 + charge) * bend).max(axis=0))
+
+    def of_intervals(places: Any, step: float) -> tuple[Array, Array]:
+        """Return H_a at some of the points, and bounds between them, which are ``step`` apart at most."""
+        on_data, on_neighbour = p[places], q[places]
+        losses = np.log(on_neighbour / on_data)  # both rise with z
+        margin = error + 4 * ULP * (1 + np.abs(losses))
+        low, high = losses - margin, losses + margin
+        at_points = np.zeros((len(on_data), orders.size), order="F")
+        for cell in range(2):
+            terms = largest_loss_term(low[:, [cell]], high[:, [cell]], orders)
+            at_points += (on_data[:, [cell]] * (1 + error)) * terms
+        # Between two points ℓ ranges from its value at the left one to that at the right one.
+        rarer = np.maximum(on_data[:-1, 1], on_neighbour[:-1, 1])
+        largest_p = np.stack([on_data[1:, 0], rarer], axis=1) * (1 + error + charge)
+        norms = mu * math.sqrt(6), math.sqrt(2)
+        bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, norms)
+        return at_points, np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * (1 + charge) * bend
+
+    # Long intervals first: where they are below a value that is attained, no short one is looked at.
+    ends = np.append(np.arange(0, len(p) - 1, LONG_INTERVAL), len(p) - 1)
+    attained, bounds = of_intervals(ends, LONG_INTERVAL * step)
+    within = np.flatnonzero(~np.all(bounds < attained.max(axis=0), axis=1))
+    return np.asarray(of_intervals(slice(ends[within[0]], ends[within[-1] + 1] + 1), step)[1].max(axis=0))
 
 
 IntArray = NDArray[np.int64]
@@ -146,8 +161,9 @@ def curvature_bound(
     Source: docs/proofs.md, "What labels cost", Lemma 2.
     """
     cells, shape = low.shape[1], (low.shape[0], orders.size)
-    squared_first, squared_sum, largest_sum, uncertain = np.zeros((4, *shape))
-    known = [[np.zeros(shape) for _ in families] for families in bends]
+    # As losses and their gradients are laid out, order by order.
+    squared_first, squared_sum, largest_sum, uncertain = (np.zeros(shape, order="F") for _ in range(4))
+    known = [[np.zeros(shape, order="F") for _ in families] for families in bends]
     with np.errstate(over="ignore", invalid="ignore"):
         for cell in range(cells):
             ends = [loss_gradients(bound[:, cell, np.newaxis], orders) for bound in (low, high)]

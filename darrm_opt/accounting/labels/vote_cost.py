@@ -41,7 +41,7 @@ from darrm_opt.accounting.labels.discrete_gaussian_argmax import (
     lattice_label_divergence,
 )
 from darrm_opt.accounting.labels.gaussian_argmax import label_divergence
-from darrm_opt.accounting.labels.noisy_bit import bit_divergence
+from darrm_opt.accounting.labels.noisy_bit import bit_divergence, normal_cdf
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_counts
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.arguments import real_number, whole_number
@@ -215,7 +215,17 @@ MAX_WORK = 10**8
 """Chords that are looked at for one bound, a second."""
 
 MAX_STEPS = 10**6
-"""Most values of noise that are listed for one bound: σ up to some 20,000."""
+"""Most values of noise that are listed for one bound: σ up to some 20,000; beyond, there are blocks of them."""
+
+MIN_WIDE_SIGMA, MAX_WIDE_SIGMA, MAX_WIDE_VOTERS = 1000.0, 1e12, 100
+"""Range of σ [votes], and most voters as a multiple of it, for blocks of noisy counts, of which some 60,000 are added
+up at most."""
+
+WIDE_BLOCKS, WIDE_START = 512, 8
+"""Blocks of one standard deviation, and standard deviations below which weights, of the least losses, are left out."""
+
+WIDE_ERROR = 2.0**-40
+"""Relative error of exp, Φ and of a few operations."""
 
 MANY_STEPS = 10_000
 """Values from which they are summed at once; the errors of their exponents are within those of as many steps."""
@@ -233,14 +243,38 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
 
     None where it is of no use, or takes too long. Ties are broken at random.
     """
+    wide = _wide_loss(sigma, K, classes, affected)
     end = math.ceil(END * sigma) + 2
     steps = K + 4 * end
     if steps > MAX_STEPS or affected * K * (K + 2 * end) > MAX_WORK or steps > MAX_EXPONENT * sigma * sigma:
-        return None
+        return wide
     growths = _growths(sigma, -K - 2 * end, K + end + 2)
     # The votes that are moved go to o one after the other: it has had ``own`` of them before.
     total = sum(_step(sigma, K - own, classes, own, growths, end) for own in range(affected))
-    return up(total, affected) if is_within(total, sys.float_info.max) else None
+    if not is_within(total, sys.float_info.max):
+        return wide
+    return up(total, affected) if wide is None else min(wide, up(total, affected))
+
+
+def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | None:
+    """Return such a bound for a large σ, by blocks of noisy counts; None for another."""
+    if not (MIN_WIDE_SIGMA <= sigma <= MAX_WIDE_SIGMA and MAX_WIDE_VOTERS * sigma >= K):
+        return None
+    many = math.ceil(sigma / WIDE_BLOCKS)
+    x = many * np.arange(-math.ceil(WIDE_START * sigma / many), math.ceil((K + END * sigma) / many) + 2.0)
+    t = x / sigma
+    p, below = np.exp(-t * t / 2), sigma * math.sqrt(2 * math.pi) * normal_cdf(t) - (x > 0)  # p, and less than G
+    below *= 1 - WIDE_ERROR
+    growths = (classes - 1) * np.log1p(many * np.maximum(p[:-1], p[1:]) / below[:-1] * (1 + WIDE_ERROR))
+    falls = many * (2 * x[:-1] + (many + 2 - 2 * K)) / (2 * sigma * sigma)
+    logs = np.cumsum(growths - falls)  # of the weights of blocks, the second one first
+    # At the far end of each of them, where ρ is largest.
+    losses = ((x[1:] + K) / (sigma * sigma) - np.log1p(-p[1:] / below[1:] * (1 + WIDE_ERROR)))[1:]
+    terms = logs[:-1] + np.log(np.expm1(losses))
+    beyond = terms[-1] - math.log(-math.expm1(-(END - 1) * many / sigma))  # each block adds less, by that factor
+    rounding = WIDE_ERROR + 4 * x.size * ULP * float(np.abs(growths).sum() + np.abs(falls).sum())
+    mean = np.logaddexp(np.logaddexp.reduce(terms), beyond) - np.logaddexp.reduce(logs[:-1]) + 2 * rounding
+    return up(affected * math.exp(mean), 4)
 
 
 def _growths(sigma: float, low: int, high: int) -> Array:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -70,9 +71,36 @@ def test_never_below_any_vote_count_and_close(sigma: float, K: int, classes: int
     assert exact * (1 - 1e-12) <= found <= exact * (1 + share)
 
 
-def test_what_is_of_no_use_or_takes_long_has_none() -> None:
+@for_each(
+    ("sigma", "K", "classes", "affected", "share"),
+    [(8.0, 6, 3, 1, 0.8), (20.0, 4, 3, 2, 0.3), (30.0, 3, 4, 1, 0.2), (60.0, 2, 2, 1, 0.07), (60.0, 1, 3, 1, 0.06)],
+)
+def test_blocks_of_wide_noise_are_never_below_any_vote_count(
+    sigma: float, K: int, classes: int, affected: int, share: float
+) -> None:
+    module = sys.modules[label_loss.__module__]
+    exact = largest_loss(sigma, K, classes, affected)
+    with patch.object(module, "MIN_WIDE_SIGMA", 1.0):
+        assert exact < module._wide_loss(sigma, K, classes, affected) < exact * (1 + share)
+
+
+@for_each(("K", "classes"), [(1, 2), (5, 3), (250, 10), (3, 2**20)])
+def test_noise_of_any_width_has_a_loss_that_falls_with_it(K: int, classes: int) -> None:
+    """Beyond σ = 20,000 there was none."""
+    widths = [1e3, 1.9e4, 2.1e4, 1e5, 1e7, 1e10, 1e12]
+    losses = [label_loss(sigma, K, classes, 1) or 0.0 for sigma in widths]
+    assert all(more > less > 0 for more, less in pairwise(losses))
+    # The mean of x + φ(x)/Φ(x) under the density of the largest of C, where one vote is nothing.
+    x = np.linspace(-9, 9, 40_001)
+    below = np.cumsum(np.exp(-x * x / 2))
+    weights = np.exp(-x * x / 2 + (classes - 1) * np.log(below / below[-1]))
+    limit = np.average(x + np.exp(-x * x / 2) / below / (x[1] - x[0]), weights=weights)
+    assert limit < losses[-1] * widths[-1] < limit * 1.01
+
+
+def test_what_is_of_no_use_has_none() -> None:
     assert label_loss(0.3, 250, 3, 1) is None
-    assert label_loss(1e9, 250, 3, 1) is None
+    assert label_loss(1e9, 10**12, 3, 1) is None
     wide = label_loss(1e4, 5, 3, 1)
     assert wide is not None
     assert wide < 3 / 1e4
@@ -105,4 +133,3 @@ def test_growths_that_are_summed_at_once_are_those_of_the_recursion(
     steps = module._growths(sigma, -5 - 2 * end, 7 + end)
     assert at_once.size > 10_000
     assert np.abs(at_once / steps - 1).max() < at_once.size * 2.0**-53
-    assert label_loss(1e5, 2, 5, 1) is None  # listed in minutes, and worth nothing

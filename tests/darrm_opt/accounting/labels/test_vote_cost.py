@@ -599,7 +599,7 @@ def test_curvature_of_boxes_bounds_second_differences(order: float) -> None:
 
         for side in (0.4, 0.05):
             i, j = RNG.integers(0, int(3 / side), (2, 40))
-            values, bounds = gaussian_argmax._boxes(i, j, side, 1 / sigma, orders, family)
+            values, bounds = gaussian_argmax._BoxLaws(i, j, side, 1 / sigma, family).divergences(np.arange(40), orders)
             bend = (bounds - values)[:, 0] * 8 / side**2  # of both coordinates
             alpha, beta = (family.least + side * (index + RNG.uniform(0.05, 0.95, 40)) for index in (i, j))
             here = at(alpha, beta)

@@ -207,17 +207,18 @@ def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLoss
 def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
     """Return the first and the last cell of a k-fold convolution outside which it has at most `TRUNCATION`."""
     # Source: Chernoff's bound of each tail, at a few orders.
-    masses = np.abs(masses)  # those that a transform made may be a little below 0, which would hide what others have
-    cells, log = np.arange(masses.size), math.log(2 / TRUNCATION)
+    # Those that a transform made may be a little below 0, which would hide what others have; most laws are a few atoms.
+    size, cells = masses.size, np.flatnonzero(masses)
+    masses, log = np.abs(masses[cells]), math.log(2 / TRUNCATION)
     total = float(masses.sum())
     if total <= TRUNCATION:  # all else is an infinite loss
         return 0, 0
     mean = float(masses @ cells) / total
     spread = math.sqrt(k * max(float(masses @ (cells - mean) ** 2) / total, 1e-300))
-    low, high = 0, k * (masses.size - 1)
+    low, high = 0, k * (size - 1)
     # Those that are best for a normal law, and those at which the largest loss, however rare, hardly counts.
-    orders = np.concatenate([NORMAL_ORDERS * math.sqrt(2 * log) / spread, np.arange(1, 21) / masses.size])
-    for order in orders[orders * masses.size <= MAX_EXPONENT].tolist():
+    orders = np.concatenate([NORMAL_ORDERS * math.sqrt(2 * log) / spread, np.arange(1, 21) / size])
+    for order in orders[orders * size <= MAX_EXPONENT].tolist():
         growth = np.exp(order * (cells - mean))
         high = min(high, math.ceil(k * mean + (k * math.log(float(masses @ growth)) + log) / order))
         low = max(low, math.floor(k * mean - (k * math.log(float(masses @ (1 / growth))) + log) / order))

@@ -126,6 +126,15 @@ class AffectedQuestion(Question):
 
     affected: int | None = question_field(None)
 
+    @property
+    def _reaches_all(self) -> bool:
+        """Whether a record that is said to reach this many voters reaches all, which is what None says."""
+        return self.affected == self.voters
+
+    def argument(self) -> dict[str, Any]:
+        """Return the same for all voters, said or left out: one question has one job."""
+        return super().argument() | ({"affected": None} if self._reaches_all else {})
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateVotersQuestion(AffectedQuestion):

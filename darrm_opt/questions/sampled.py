@@ -50,6 +50,11 @@ class SampledTotalQuestion(TotalQuestion, SampledQuestion):
         longest=None,
     )
 
+    @property
+    def _reaches_all(self) -> bool:
+        """Whether None says the same: of voters that share a sample it says 1."""
+        return self.records is None and super()._reaches_all
+
     def as_sampling(self) -> Sampling | None:
         """Return how records are drawn anew for every query; None where they are not."""
         names = SAMPLING if self.records is not None or self.sampling not in (None, *get_args(Draw)) else _UNNAMED

@@ -118,6 +118,8 @@ class PublicQuestion(AffectedQuestion):
     K: int = question_field()
     affected: int = question_field(1, otherwise="")
 
+    _reaches_all: ClassVar[bool] = False  # None says nothing of them
+
 
 @dataclass(frozen=True, kw_only=True)
 class PublicVotersQuestion(PublicQuestion, PluralityQuestion):

@@ -207,3 +207,28 @@ def test_plan_and_cost_ask_alike_whom_a_record_reaches() -> None:
         return QUESTIONS[path].declared()["affected"].of(otherwise="")
 
     assert asked("plan") == asked("cost") == asked("compare") == asked("error-curve")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("plan", {"K": 5, "epsilon": 0.5, **TOTAL}),
+        ("plan", {"groups": GROUPS, **TOTAL}),
+        ("compare", {"K": 4, "epsilon": 0.5, **TOTAL}),
+        ("table", {"groups": GROUPS, "target_epsilon": 1.0}),
+        ("tradeoff", VOTERS),
+        ("compose", VOTERS),
+    ],
+)
+def test_all_voters_said_or_left_out_are_one_question(path: str, asked: dict[str, Any]) -> None:
+    question = QUESTIONS[path]
+    everyone = question.of(asked).voters
+    assert question.of({**asked, "affected": everyone}).argument() == question.of(asked).argument()
+    assert question.of({**asked, "affected": 1}).argument() != question.of(asked).argument()
+
+
+def test_voters_whom_none_says_nothing_of_keep_what_is_said() -> None:
+    asked = {"K": 1, "mechanism": "laplace", "parameter": 1.0, "delta": 0.0}
+    assert QUESTIONS["cost"].of(asked).argument()["affected"] == 1
+    sampled = {"K": 5, "epsilon": "inf", "records": 100, "sample": 5, "affected": 5, **TOTAL}
+    assert QUESTIONS["plan"].of(sampled).argument()["affected"] == 5

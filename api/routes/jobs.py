@@ -30,10 +30,12 @@ from api.schemas.jobs import (
     job_answer,
     webhook_answer,
 )
+from api.schemas.questions import json_type
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.jobs import JobUpdate, read_task
-from api.tasks.answers import KINDS, answer_model
+from api.tasks.answers import answer_model
 from darrm_opt.questions.design import Design
+from darrm_opt.questions.registry import QUESTIONS
 from solver_cache.database.jobs import DAMAGED_ROW, Job
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ Params = Annotated[ListRequest, Depends(from_query(ListRequest))]
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 
 
-JobResult = Union[GammaAnswer, *(kind.model for kind in KINDS.values())]  # type: ignore[valid-type]  # from the registry
+JobResult = Union[GammaAnswer, *(json_type(kind.answers) for kind in QUESTIONS.values())]  # type: ignore[valid-type]  # from the registry
 """The answer that a job may have, by its kind."""
 
 EVENT_STREAM = "text/event-stream"

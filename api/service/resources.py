@@ -17,10 +17,10 @@ from api.errors.problem_details import ShuttingDown
 from api.service.jobs import JobAdmission, JobEvents, JobWorker, read_task
 from api.service.upkeep import Upkeep
 from api.settings import Settings
-from api.tasks.answers import KINDS
 from api.tasks.design import STORED, DesignTask, load_libraries
 from api.tasks.task import ProgressCallback, RunInThread, Task, TaskContext
 from darrm_opt.errors import SolveFailed
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import canonical_json
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import DAMAGED_ROW, Job, Jobs
@@ -140,7 +140,7 @@ class ServiceResources:
             max_running=settings.max_running_jobs_per_client,
         )
         # who do the jobs
-        every = dict.fromkeys((*KINDS, *designs), partial(self._do_job, self.solvers))
+        every = dict.fromkeys((*QUESTIONS, *designs), partial(self._do_job, self.solvers))
         # A server for the programs of one machine serves one user, who may use all of it.
         self.workers = [worker(every, size=size, shared=settings.keys is not None or settings.public)]
         if settings.short_seconds > 0:

@@ -14,7 +14,7 @@ import itertools
 import json
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
@@ -30,22 +30,12 @@ from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import CORE, canonical_json, digest
 from solver_cache.model import kind_of
 from solver_cache.solve import load_records, save_records
-from solver_cache.task_loop import PoolFunction, Report
+from solver_cache.task_loop import Report
 
 _LOG = logging.getLogger("api.jobs")
 
 MAX_OVERRUN = 2.0
 """Factor by which a job may exceed the most time that is admitted before it is stopped: estimates are rough."""
-
-
-@dataclass(frozen=True)
-class AnswerKind:
-    """Kind of answer that a task computes in a process of the pool."""
-
-    model: Any  # schema of the answer, or several of which it has one
-    compute: PoolFunction  # from the task's argument to its result, both plain data
-    # proves a stored result (second) again for its argument (first), and raises where it is not proved
-    verify: Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def answer_question(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -69,18 +59,11 @@ def verify_stored(question: type[Question], argument: dict[str, Any], result: di
     question.of(argument).verify_stored(result)
 
 
-KINDS: dict[str, AnswerKind] = {
-    path: AnswerKind(json_type(question.answers), partial(answer_question, question), partial(verify_stored, question))
-    for path, question in QUESTIONS.items()
-}
-"""Kinds of computed answers by name, which is their path below /v1; the γ of a problem is `DesignTask`."""
-
-
 @dataclass(frozen=True)
 class AnswerTask:
     """An answer to compute (`api.tasks.task.Task`)."""
 
-    kind: str  # one of `KINDS`
+    kind: str  # its path in `QUESTIONS`; the γ of a problem is `DesignTask`
     argument: dict[str, Any]  # what its computation takes; the answer depends on nothing else
     seconds: float  # how long it is expected to take [s]
     question: dict[str, Any]  # what was asked, as people see it in the job
@@ -105,7 +88,7 @@ class AnswerTask:
         task = cls(
             str(content["kind"]), dict(content["argument"]), float(content["seconds"]), dict(content["question"])
         )
-        if task.kind not in KINDS:
+        if task.kind not in QUESTIONS:
             raise ValueError(f"no such kind of job: {task.kind}")
         _ = task.as_question  # a row may state anything
         return task
@@ -140,7 +123,7 @@ class AnswerTask:
             # What is stored is handed to the process, proved again, and not designed once more.
             known = await context.read(load_records, specs, context.store)
             argument = {**argument, "found": known}
-        work = KINDS[self.kind].compute
+        work = partial(answer_question, QUESTIONS[self.kind])
         result = await context.pool.run(
             work, argument, time_limit=seconds, processor_limit=processor, progress=progress
         )
@@ -164,7 +147,7 @@ class AnswerTask:
     ) -> dict[str, Any] | None:
         """Return the result that its job holds, proved again (`Task.verify`)."""
         answer = dict(result["answer"])
-        proof = KINDS[self.kind].verify, self.argument, answer
+        proof = partial(verify_stored, QUESTIONS[self.kind]), self.argument, answer
         trouble = await context.checkers.run(verify_result, proof)
         if trouble:
             _LOG.warning("job %s: its result does not answer its request and is not used: %s", self.key, trouble)
@@ -184,4 +167,4 @@ def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:
     """Return the answer that the result of a task makes."""
     if not isinstance(task, AnswerTask):
         return GammaAnswer.model_validate(result)
-    return reader_of_answer(KINDS[task.kind].model)(result)
+    return reader_of_answer(json_type(QUESTIONS[task.kind].answers))(result)

@@ -58,7 +58,7 @@ class Task(Protocol):
 
     @property
     def kind(self) -> str:
-        """Name of the kind of answer, in `api.tasks.answers.KINDS`."""
+        """Name of the kind of answer, in `darrm_opt.questions.registry.QUESTIONS`."""
 
     @property
     def key(self) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
-from api.tasks.answers import answer_question
 from api.tasks.design import DesignTask, design_gamma
 from darrm_opt.design.backends import open_backend
 from darrm_opt.errors import InvalidInput
+from darrm_opt.questions.compare import Compare
 from darrm_opt.questions.tradeoff import TradeoffQuestion
 
 Report = Callable[[Any], None]
@@ -174,22 +174,40 @@ def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str,
     return without_solver(argument, report)
 
 
-def endless_answer(_argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Compute for ever, and report so now and then; in place of a task of `api.tasks.answers`."""
+def _endless(report: Report) -> NoReturn:
     while True:
         report(None)
         sum(range(200_000))
 
 
+class EndlessCompare(Compare):
+    """Comparison that never ends, and reports so now and then."""
+
+    def answer(self, report: Report = lambda _: None) -> NoReturn:
+        """Compute for ever."""
+        _endless(report)
+
+
+class EndlessTradeoff(TradeoffQuestion):
+    """Trade-off that never ends, and reports so now and then."""
+
+    def answer(self, report: Report = lambda _: None) -> NoReturn:
+        """Compute for ever."""
+        _endless(report)
+
+
 GATE = "TASKS_GATE"
-"""Variable of the environment with the path of a file for which `gated_tradeoff` waits."""
+"""Variable of the environment with the path of a file for which `GatedTradeoff` waits."""
 
 
-def gated_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Compute once there is a file; in place of `answer_question`."""
-    while not Path(os.environ[GATE]).exists():
-        time.sleep(0.01)
-    return answer_question(TradeoffQuestion, argument, report)
+class GatedTradeoff(TradeoffQuestion):
+    """Trade-off that begins once there is a file."""
+
+    def answer(self, report: Report = lambda _: None) -> Any:
+        """Wait, and answer."""
+        while not Path(os.environ[GATE]).exists():
+            time.sleep(0.01)
+        return super().answer(report)
 
 
 def gamma_of_few_voters(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel
 from api.schemas.questions import model_of_question
 from api.settings import Settings
-from api.tasks.answers import KINDS
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.questions.sampled import SampledQuestion
 from tools import openapi
@@ -300,4 +299,4 @@ def test_the_result_of_a_job_has_a_schema_whatever_its_kind() -> None:
         return list(schema.get("anyOf", [schema]))
 
     described = answers("/v1/jobs/{id}/result", "get")
-    assert [kind for kind in KINDS if not all(one in described for one in answers(f"/v1/{kind}", "post"))] == []
+    assert [kind for kind in QUESTIONS if not all(one in described for one in answers(f"/v1/{kind}", "post"))] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from fastapi.testclient import TestClient
 from support.patient import patient
 
 from api.app import create_app
-from api.tasks.answers import KINDS
+from api.tasks.answers import verify_stored
 from api.tasks.task import verify_result
 from darrm_opt import NotPrivate, Privacy
 from darrm_opt.accounting import Sampling
@@ -25,6 +26,7 @@ from darrm_opt.planning import plan
 from darrm_opt.plurality import PluralityObjective, parse_prior, solve_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.questions.plan import plan_record
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import canonical_json, digest
 from darrm_opt.tables.record import TableSpec, problem_record, table_from_record
 from solver_cache.model import Row
@@ -127,7 +129,7 @@ def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> Non
     with pytest.raises(VerificationFailed, match="500 answers of this mechanism"):
         verify_options({**told, "sampling": None}, problem, 500)
     argument = {"problem": problem_record(problem), "queries": 500, **SAMPLED, "sampling": "without-replacement"}
-    assert verify_result((KINDS["plurality/options"].verify, argument, told), lambda _: None) == ""
+    assert verify_result((partial(verify_stored, QUESTIONS["plurality/options"]), argument, told), lambda _: None) == ""
 
 
 def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
@@ -145,7 +147,9 @@ def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
     """What a job has stored, or an older service says, under names that are no longer in use."""
     told = client.post("/v1/plurality", json=ASKED).json()
     old = {"ways": told.pop("utilities"), **told}
-    assert "lacks utilities" in verify_result((KINDS["plurality"].verify, ASKED, old), lambda _: None)
+    assert "lacks utilities" in verify_result(
+        (partial(verify_stored, QUESTIONS["plurality"]), ASKED, old), lambda _: None
+    )
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     old = {"ways": told.pop("options"), **told}
     with pytest.raises(VerificationFailed, match="lacks options"):

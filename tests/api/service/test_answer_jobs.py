@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,12 @@ from support.waiting import until
 from api.access.keys import create_key
 from api.app import create_app
 from api.settings import Settings
-from api.tasks import answers, design
+from api.tasks import design
 from api.tasks.design import DesignTask, design_gamma
 from darrm_client import DarrmClient, RequestTooLarge
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.mechanisms import mechanism_class
+from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import DesignSpec, problem_from_record
 
 COMPARE = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
@@ -224,8 +224,7 @@ def test_a_result_that_was_tampered_with_is_computed_again(
 
 
 def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = replace(answers.KINDS["compare"], compute=tasks.endless_answer)
-    monkeypatch.setitem(answers.KINDS, "compare", endless)
+    monkeypatch.setitem(QUESTIONS, "compare", tasks.EndlessCompare)
     with client_of(wait_seconds=30.0) as client:
         jobs = []
         for queries in (100, 101, 102):
@@ -246,10 +245,9 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
 def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    endless = replace(answers.KINDS["tradeoff"], compute=tasks.endless_answer)
     with client_of(short_seconds=0.3) as client:
         assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
-        monkeypatch.setitem(answers.KINDS, "tradeoff", endless)
+        monkeypatch.setitem(QUESTIONS, "tradeoff", tasks.EndlessTradeoff)
         resources = client.app.state.service.resources  # type: ignore[attr-defined]
         stopped = {name: resources.pools[name].killed for name in ("compute", "quick")}
         with monkeypatch.context() as meanwhile:
@@ -265,8 +263,7 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
 
 
 def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gated = replace(answers.KINDS["tradeoff"], compute=tasks.gated_tradeoff)
-    monkeypatch.setitem(answers.KINDS, "tradeoff", gated)
+    monkeypatch.setitem(QUESTIONS, "tradeoff", tasks.GatedTradeoff)
     monkeypatch.setenv(tasks.GATE, str(tmp_path / "gate"))
     with client_of(short_seconds=5.0) as client, ThreadPoolExecutor() as threads:
         resources = client.app.state.service.resources  # type: ignore[attr-defined]

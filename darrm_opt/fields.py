@@ -173,7 +173,7 @@ _DECLARED = (
     _field("Delta", "Δ, failure probability of one voter [probability]", "real", "[0, 1)", "Δ", example=1e-5),
     _field(
         "profile",
-        "What one voter states of its privacy, instead of epsilon and Delta: points [ε [nats], δ [probability]] that "
+        "Privacy profile of one voter, instead of epsilon and Delta: points [ε [nats], δ [probability]] that "
         'hold at once, or a curve: {"gaussian": {"mu": μ}}, {"laplace": {"scale": b}}, {"zcdp": {"rho": ρ}}, '
         '{"rdp": [[α, ε], …]} or {"dp_sgd": {"noise_multiplier": σ, "sampling_probability": q, "steps": T}}; as text '
         "0:0.013,0.1:1e-5 or gaussian(0.0325). m has no meaning with it",
@@ -193,7 +193,7 @@ _DECLARED = (
     ),
     _field(
         "m",
-        "Privacy allowance: the release may cost m times one voter's ε. Left out where target_epsilon is given",
+        "Privacy allowance: the release may cost m times one voter's ε. Omit it with target_epsilon",
         "real",
         "(0,)",
         "m",
@@ -202,7 +202,7 @@ _DECLARED = (
     ),
     _field(
         "target_epsilon",
-        "ε of the release [nats]; needed where epsilon is 0 or inf, as m has no meaning there",
+        "ε of the release [nats]; required if epsilon is 0 or inf, for which m is undefined",
         "real",
         f"[0, {MAX_TARGET_EPSILON}]",
         "mε",
@@ -228,12 +228,12 @@ _DECLARED = (
     _field("classes", "Number of classes [classes]", "whole", "[2,)", "C", example=3),
     _field(
         "groups",
-        "The voters, those of equal privacy together",
+        "The voters, in groups of equal privacy",
         "list",
         items=(1, 8),
         says="a list of 1 to 8 groups, each an object with K, epsilon and perhaps Delta",
     ),
-    _field("weight", "Worth of one vote where the plurality is taken [votes]", "real", "(0,)"),
+    _field("weight", "Weight of one vote in the plurality [votes]", "real", "(0,)"),
     # A design.
     _field(
         "objective",
@@ -253,20 +253,21 @@ _DECLARED = (
     ),
     _field(
         "shape",
-        "free: any γ; monotone: one that never falls as the majority grows, for a little less utility",
+        "free: any γ; monotone: γ never decreases as the majority grows, at a small loss of utility",
         "choice",
     ),
-    _field("method", "How to solve, if it is not solved already: same answer", "choice"),
+    _field("method", "Method of the search; the answer is the same", "choice"),
+    _field("backend", "LP solver; the answer is the same", "choice", says="the name of a solver"),
     _field(
-        "backend", "Which LP solver, if it is not solved already: same answer", "choice", says="the name of a solver"
+        "time_limit",
+        "Maximum search time [s]; the best answer found by then is returned, with its proof",
+        "real",
+        "(0,)",
     ),
-    _field(
-        "time_limit", "Longest search [s]: then the answer is the best that was found, all of it proved", "real", "(0,)"
-    ),
-    _field("gap", "Gap within which the solve may end, if it is not solved already", "real", "[0, 1)"),
-    _field("ties", "Votes without a single leader: left out, or any leader is right", "choice"),
-    _field("price", "Cost of a wrong label, in right ones [labels]", "real", "[0,)", example=0.5),
-    _field("abstention", "Whether no class may be released", "flag"),
+    _field("gap", "Gap at which the solve may end", "real", "[0, 1)"),
+    _field("ties", "Votes with tied leaders: excluded, or any leader counts as right", "choice"),
+    _field("price", "Penalty for a wrong label, where a right one counts 1 [labels]", "real", "[0,)", example=0.5),
+    _field("abstention", "Whether the release may withhold the class", "flag"),
     _field(
         "gamma",
         "γ(0..K) [probability]; exactly symmetric, γ(l) = γ(K−l)",
@@ -286,7 +287,7 @@ _DECLARED = (
     _field("slack", "δ′ of the closed form [probability]", "real", "[0, 1)", "δ′"),
     _field(
         "least_accuracy",
-        "Below this an answer is of no use [probability]",
+        "Minimum useful accuracy [probability]",
         "real",
         "(, 1)",
         says="a probability from 1/classes to below 1",
@@ -300,11 +301,11 @@ _DECLARED = (
         says="the name of a mechanism, such as laplace",
         example="laplace",
     ),
-    _field("parameter", "Its parameter: σ or scale of noise in votes, rate of selection in nats a vote, or its like"),
+    _field("parameter", "Its parameter: σ or scale of noise in votes, rate of selection in nats per vote, or similar"),
     _field("threshold", "Least noisy count for which a class is released, with parameter [votes]"),
     _field("check_sigma", "σ of the noise on the count that is checked [votes]", "real", "[0,)", "σ"),
-    _field("cap", "Most classes that are released [labels]", "whole", "[1,)"),
-    _field("curve", "Whether ε over δ and over the number of releases is wanted too: some 20 accounts", "flag"),
+    _field("cap", "Maximum number of released classes [labels]", "whole", "[1,)"),
+    _field("curve", "Whether to return ε over δ and over the number of releases too: about 20 accounts", "flag"),
     # Voters that are trained on random subsamples.
     _field(
         "n",
@@ -314,12 +315,14 @@ _DECLARED = (
         "n",
     ),
     _field("subsample_size", "Records drawn for one model, with n [records]", "whole", "[1,)"),
-    _field("replacement", "Whether a record can be drawn twice within a subsample", "flag"),
+    _field("replacement", "Whether a subsample may contain a record twice", "flag"),
     # Records that are drawn anew for every query.
-    _field("records", "Records of which every query has a fresh, secret sample [records]", "whole", "[1,)", "n"),
+    _field(
+        "records", "Number of records; every query uses a fresh, secret sample of them [records]", "whole", "[1,)", "n"
+    ),
     _field(
         "sample",
-        "Records drawn for one query, or by each voter with each-voter [records]",
+        "Sample size of one query, or of each voter with each-voter [records]",
         "whole",
         "[1,)",
         "s",
@@ -333,12 +336,19 @@ _DECLARED = (
         longest=100,
         says="'add-remove' with poisson, or 'replace-one'",
     ),
-    _field("labels", "Labels that one sample serves [labels]: tokens of a text", "whole", "[1,)", "T"),
+    _field("labels", "Labels per sample [labels], such as the tokens of a text", "whole", "[1,)", "T"),
     _field("among", "Queries in a row that share each record, with random-allocation [releases]", "whole", "[1,)", "t"),
-    _field("times", "In how many of those it is [releases]; by default 1", "whole", "[1,)", "k", at_most="among"),
+    _field(
+        "times",
+        "Number of those queries that use the record [releases]; by default 1",
+        "whole",
+        "[1,)",
+        "k",
+        at_most="among",
+    ),
     # Curves, and the inverse question.
     _field("points", "Number of points, evenly spaced [points]", "whole", f"[2, {MAX_POINTS}]"),
-    _field("baselines", "What γ_opt is compared with", "list", items=(0, 20), says="a list of names of baselines"),
+    _field("baselines", "Baselines to compare γ_opt with", "list", items=(0, 20), says="a list of names of baselines"),
     _field(
         "ms",
         "Privacy allowances, each above 0",
@@ -353,7 +363,7 @@ _DECLARED = (
     ),
     _field(
         "m_points",
-        "How many allowances a range has, evenly spaced",
+        "Number of allowances in the range, evenly spaced",
         "whole",
         f"[1, {MAX_ALLOWANCES}]",
         noun="a whole number of allowances",
@@ -368,18 +378,18 @@ _DECLARED = (
     ),
     _field(
         "epsilons",
-        "Where δ is wanted, of either sign [nats]; instead of points",
+        "Values of ε at which to compute δ, of either sign [nats]; instead of points",
         "list",
         f"[-{MAX_TARGET_EPSILON}, {MAX_TARGET_EPSILON}]",
         "ε′",
         items=(1, MAX_POINTS),
         says=f"a list of 1 to {MAX_POINTS} numbers of nats within ±{MAX_TARGET_EPSILON:g}",
     ),
-    _field("utility", "Wanted share of the noiseless utility; or give agreement", "real", "(0, 1]", noun="a share"),
+    _field("utility", "Target share of the noiseless utility; or give agreement", "real", "(0, 1]", noun="a share"),
     _field(
         "agreement",
-        "Wanted chance that the released bit is the majority [probability], under the prior; the objective "
-        "is then taken with that measure",
+        "Target probability that the released bit is the majority [probability], under the prior; "
+        "it is then the measure of the objective",
         "real",
         "(0.5, 1]",
     ),

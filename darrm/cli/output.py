@@ -42,14 +42,15 @@ class ExitCode(enum.IntEnum):
 
 _MEANING = {
     ExitCode.DONE: "done",
-    ExitCode.NOT_PRIVATE: "the γ given is not private, or cannot be shown to be",
-    ExitCode.BAD_INPUT: "an option or a file is not what is accepted",
-    ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped short of the optimum (its gap says how far)",
-    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here, or a budget is spent",
-    ExitCode.SOME_FAILED: "some problems could not be solved, or some rows were refused: they are listed",
+    ExitCode.NOT_PRIVATE: "the γ is not private, or its privacy cannot be proved",
+    ExitCode.BAD_INPUT: "an option or a file is invalid",
+    ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped before the optimum (the gap bounds the "
+    "difference)",
+    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port is not available, or a budget is spent",
+    ExitCode.SOME_FAILED: "some problems were not solved, or some rows were rejected; the output lists them",
     ExitCode.INTERNAL_ERROR: "an error in darrm itself; please report it, with the lines on stderr",
-    ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
-    ExitCode.PIPE_CLOSED: "whoever read the answer closed the pipe before its end, as `head` and `grep -q` do",
+    ExitCode.INTERRUPTED: "interrupted; no partial output is left",
+    ExitCode.PIPE_CLOSED: "the reader closed the pipe early, as `head` and `grep -q` do",
 }
 
 EXIT_CODES = "\n".join(["Exit codes:", *(f"  {code:>3d}  {code.meaning}" for code in ExitCode)])

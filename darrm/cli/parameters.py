@@ -67,8 +67,9 @@ MissingVotes = Annotated[
     str | None,
     CommandOption(
         "--missing",
-        "What a missing vote (an empty cell, NaN, null) becomes: evenly, a vote for each class in turn, or class, "
-        "one for the last class, which is then the mechanism's class for none; with ,value=-1 for -1 too.",
+        "How a missing vote (an empty cell, NaN, null) counts: evenly, for each class in turn; or "
+        "class, for the last class, which then means no vote. Add ,value=-1 if -1 is a missing vote "
+        "too.",
         "evenly|class[,value=N]",
         ADVANCED,
         "refused",
@@ -78,13 +79,13 @@ MissingVotes = Annotated[
 StoreUrl = Annotated[
     str | None,
     CommandOption(
-        "--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"
+        "--url", "URL of the store, as in DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"
     ),
 ]
 
 TableFormat = Annotated[
     str | None,
-    CommandOption("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends"),
+    CommandOption("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="by the file's extension"),
 ]
 
 
@@ -139,7 +140,7 @@ class VoterOptions:
         str | None,
         CommandOption(
             "--profile",
-            "What one voter states of its privacy, instead of --epsilon and --voter-delta: points ε:δ such as "
+            "Privacy profile of one voter, instead of --epsilon and --voter-delta: points ε:δ such as "
             "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
             "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
             "POINTS|CURVE|FILE",
@@ -150,7 +151,7 @@ class VoterOptions:
         str | None,
         CommandOption(
             "--profile-points",
-            "How many points are chosen from a curve.",
+            "Number of points taken from a curve.",
             "COUNT",
             ADVANCED,
             "5, and 9 where several queries are asked of models trained once",
@@ -269,7 +270,10 @@ class DesignOptions:
     """What is designed, and how, as typed; and whether the cache is used."""
 
     prior: Annotated[
-        str, CommandOption("--prior", lambda: f"How votes fall, as γ is best for: {objectives()}.", "TEXT", _DESIGN)
+        str,
+        CommandOption(
+            "--prior", lambda: f"Distribution of votes for which γ is optimal: {objectives()}.", "TEXT", _DESIGN
+        ),
     ] = "rectangular"
     shape: Annotated[str, declared_option("shape", ADVANCED, values=shapes)] = "free"
     backend: Annotated[str, declared_option("backend", ADVANCED, values=backends)] = "highs"
@@ -278,9 +282,9 @@ class DesignOptions:
         bool | None,
         CommandOption(
             "--cache/--no-cache",
-            "Store answers, and look them up.",
+            "Store answers and look them up.",
             panel=ADVANCED,
-            otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
+            otherwise="if DARRM_CACHE_URL is set, or solving takes longer than a lookup",
         ),
     ] = None
 
@@ -294,11 +298,11 @@ BagsOption = Annotated[
     str | None,
     CommandOption(
         "--bags",
-        "Where each voter is a model trained on a random subsample: records and how many are drawn for one model, as "
-        "in n=10000,size=20; perhaps draw=without-replacement or draw=disjoint.",
+        "For voters that are models trained on random subsamples: number of records and sample "
+        "size, as in n=10000,size=20; optionally draw=without-replacement or draw=disjoint.",
         "n=…,size=…",
         ADVANCED,
-        "every voter sees what it sees for certain",
+        "no subsampling",
     ),
 ]
 
@@ -363,8 +367,8 @@ def sampling_page() -> str:
 _SAMPLING = """--sampling SCHEME[,NAME=VALUE,…] says how the --records of every query are drawn: --sample of them, anew.
 
 neighbours   add-remove (the default where each record has a coin of its own) or replace-one
-labels       how many labels one sample serves, such as the tokens of a text: poisson,labels=20
-among,times  with random-allocation, in place of --sample: random-allocation,among=100,times=1
+labels labels per sample, such as the tokens of a text: poisson,labels=20 among,times  with random-allocation, in
+place of --sample: random-allocation,among=100,times=1
 
 Schemes:
 """
@@ -374,13 +378,11 @@ Schemes:
 class SampleOptions:
     """How the records of every query are drawn anew, as typed."""
 
-    records: Annotated[str | None, declared_option("records", ADVANCED, "every record is in every query")] = None
+    records: Annotated[str | None, declared_option("records", ADVANCED, "no sampling")] = None
     sample: Annotated[str | None, declared_option("sample", ADVANCED)] = None
     sampling: Annotated[
         str | None,
-        CommandOption(
-            "--sampling", "How they are drawn: see `darrm help sampling`.", "SCHEME[,…]", ADVANCED, "poisson"
-        ),
+        CommandOption("--sampling", "Sampling scheme: see `darrm help sampling`.", "SCHEME[,…]", ADVANCED, "poisson"),
     ] = None
 
     def as_sampling(self) -> Sampling | None:
@@ -432,8 +434,8 @@ class WorthOptions:
         str | None,
         CommandOption(
             "--votes",
-            "How votes fell, instead of --prior: a .csv, .npy or .parquet file, a row of K votes a query. What is "
-            "computed from private votes is as private as they are.",
+            "Observed votes, instead of --prior: a .csv, .npy or .parquet file with one row of K votes "
+            "per query. Results computed from private votes are as sensitive as the votes.",
             "FILE",
             VOTES,
         ),
@@ -452,7 +454,7 @@ class VoteOptions(WorthOptions):
         CommandOption(
             "--prior",
             lambda: (
-                f"How votes fall between two classes: {priors()}; among any number: favoured(a,…), beta(a,b), "
+                f"Distribution of votes between two classes: {priors()}; among any number: favoured(a,…), beta(a,b), "
                 "dirichlet(a) or histogram(…)."
             ),
             "TEXT",
@@ -470,8 +472,8 @@ class GroupOptions:
         tuple[str, ...],
         CommandOption(
             "--group",
-            "Voters that are alike, such as K=5,epsilon=0.5,Delta=1e-4 or K=5,profile=0:0.02,0.1:1e-5; again for each "
-            "group, in place of --K.",
+            "A group of identical voters, such as K=5,epsilon=0.5,Delta=1e-4 or K=5,profile=0:0.02,0.1:1e-5; "
+            "repeat for each group, instead of --K.",
             "K=…,epsilon=…",
             PROBLEM,
             "one group",
@@ -528,9 +530,9 @@ class TableOptions(WorthOptions, GroupOptions):
     """What makes a design a table: groups of voters, more classes, abstention; as typed."""
 
     classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
-    abstention: Annotated[bool, CommandOption("--abstention", "Allow that no class is released.", panel=ADVANCED)] = (
-        False
-    )
+    abstention: Annotated[
+        bool, CommandOption("--abstention", "Allow the release to withhold the class.", panel=ADVANCED)
+    ] = False
 
 
 @dataclass(frozen=True)

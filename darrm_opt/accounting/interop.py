@@ -74,8 +74,7 @@ def as_pld(
             answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private,
             also for a single release. Of a γ only.
         discretisation: h [nats], > 0: the ``value_discretization_interval`` of what it will be composed with.
-        sampling: how the records are drawn anew for every query, one label a sample; None: every record is in every
-            query.
+        sampling: how the records are drawn anew for every query, one label a sample; None: no sampling.
 
     Guarantees:
         Dominates the releases, rounding included, up to what the library's own later arithmetic rounds. Labels of more

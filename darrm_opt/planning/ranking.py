@@ -86,7 +86,7 @@ def plan(
             own; neighbours replace one record, the voters' (ε, Δ) must hold with the subsample given, and ``affected``
             is not given.
         sampling: how records are drawn anew for every query (`darrm_opt.accounting.Sampling`), by voters that are not
-            private, or by fresh private ones with the scheme "each-voter"; None: every record is in every query.
+            private, or by fresh private ones with the scheme "each-voter"; None: no sampling.
         time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
             later ones are left out, and a warning says so. None: no limit.
         progress: called with each option as soon as it is known.

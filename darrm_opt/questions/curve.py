@@ -25,7 +25,7 @@ MAX_GRID_POINTS = 100_001
 """Most points of a curve that is computed here."""
 
 BASELINE_WORDS = {
-    "words": "What γ_opt is compared with, each in the form that is proved private for the problem",
+    "words": "Baselines to compare γ_opt with, each in the form that is proved private for the problem",
     "otherwise": f"by default {', '.join(BASELINES)}",
 }
 

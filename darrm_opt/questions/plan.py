@@ -98,7 +98,7 @@ class PlanAnswer(Answer):
     queries: int = answer_field("Answers wanted [releases].")
     total: EachAnswer = answer_field("(ε, δ) of all answers together.")
     prior: str = answer_field("How votes fall.")
-    least_accuracy: float = answer_field("Below this an answer is of no use [probability].")
+    least_accuracy: float = answer_field("Minimum useful accuracy [probability].")
     verdict: Verdict = answer_field("plain majority: this mechanism is not needed; none: no option is of use.")
     advice: str = answer_field("What to do and why, in words.")
     options: list[OptionAnswer] = answer_field(

@@ -59,7 +59,7 @@ class PluralityProblemAnswer(Answer):
     target_epsilon: float = answer_field("ε of one release [nats].")
     delta: float = answer_field("δ of one release [probability].")
     affected: int = answer_field("How many votes one record can move [votes].")
-    abstention: bool = answer_field("Whether no class may be released.")
+    abstention: bool = answer_field("Whether the release may withhold the class.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class TableDesignAnswer(CertifiedAnswer):
     delta: float = answer_field("δ of the release [probability].")
     targets: list[list[float]] | None = answer_field(TARGETS_WORDS, None, omitted=True)
     affected: int = answer_field("How many votes one record can move [votes].")
-    abstention: bool = answer_field("Whether no class may be released.")
+    abstention: bool = answer_field("Whether the release may withhold the class.")
     objective: str = answer_field("What was maximised.")
     ties: Ties = answer_field("What a vote without a single leader counts as.", "excluded")
     weights: list[float] | None = answer_field("Worth of one vote of each group; null: all alike.", None)

@@ -158,7 +158,7 @@ class DrawAnswer(Answer):
 
     n: int = answer_field("Records in the dataset [records].")
     subsample_size: int = answer_field("Records drawn for one model [records].")
-    replacement: bool = answer_field("Whether a record can be drawn twice within a subsample.")
+    replacement: bool = answer_field("Whether a subsample may contain a record twice.")
     sampling: str = answer_field("independent or disjoint.")
     chance: float = answer_field("That one record is in one subsample [probability].")
     reached: float = answer_field("Voters that one record reaches on average [voters].")

@@ -165,10 +165,10 @@ class ReleaseLog:
                 (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another
                 log. Voters that are not private: no difference.
             first: how many are about to be released: a log that allows fewer is not created.
-            sampling: how the records are drawn anew for every query; None: every record is in every query. Such a log
-                releases for samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
-            proposal: test of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log
-                releases all labels of the batch at once if the test passes, and else nothing, ever.
+            sampling: how the records are drawn anew for every query; None: no sampling. Such a log releases for
+            samples of an `EnsembleSampler` alone, each once, and its total is that of such releases. proposal: test
+            of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log releases all
+            labels of the batch at once if the test passes, and else nothing, ever.
 
         Returns:
             The log, on disk.
@@ -288,7 +288,7 @@ class ReleaseLog:
 
     @property
     def sampling(self) -> Sampling | None:
-        """How the records of a query are drawn anew; None: every record is in every query."""
+        """How the records of a query are drawn anew; None: no sampling."""
         return self._sampling
 
     @property

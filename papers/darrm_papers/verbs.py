@@ -38,19 +38,17 @@ def reproduce(
             otherwise="digits alone",
         ),
     ] = None,
-    seed: Annotated[
-        str, CommandOption("--seed", "Of all that is drawn; the same seed, the same numbers.", "NUMBER")
-    ] = "0",
+    seed: Annotated[str, CommandOption("--seed", "Seed of all random draws.", "NUMBER")] = "0",
     *,
-    every: Annotated[bool, CommandOption("--all", "Reproduce all of them.")] = False,
-    listed: Annotated[bool, CommandOption("--list", "Say what there is, and in what sense it is reproduced.")] = False,
-    quick: Annotated[bool, CommandOption("--quick", "A small part of it, to see that it works.")] = False,
+    every: Annotated[bool, CommandOption("--all", "Reproduce all items.")] = False,
+    listed: Annotated[bool, CommandOption("--list", "List the items and how each is reproduced.")] = False,
+    quick: Annotated[bool, CommandOption("--quick", "Run a small part, as a quick test.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Compute figures and tables of the DaRRM paper and its companions again, the paper's numbers beside ours.
+    """Recompute figures and tables of the DaRRM paper and its companions, and compare the numbers.
 
-    Where a number of the paper is not at hand the output says "not printed here". Experiments run on public data with
-    seeded noise: they measure accuracy, and release nothing.
+    Numbers of the paper that are not at hand are marked "not printed here". Experiments use public data and seeded noise:
+    they measure accuracy and release nothing.
     """
     from darrm_opt.design.report import columns
     from darrm_opt.errors import InvalidInput

@@ -25,17 +25,17 @@ def audit(
         str | None,
         Argument(
             "SUBJECT",
-            "A mechanism's name, with its parameter; a file: a mechanism that darrm wrote, or a CSV table with the "
-            "columns votes_0, …, chance_0, … (and chance_none); - is stdin; or module:function, from vote counts to an "
-            "answer.",
+            "A mechanism's name, with its parameter; a file written by darrm, or a CSV table with the "
+            "columns votes_0, …, chance_0, … (and chance_none); - is stdin; or module:function, a "
+            "Python function from vote counts to an answer.",
         ),
     ] = None,
     command: Annotated[
         str | None,
         CommandOption(
             "--command",
-            "In place of SUBJECT: a program that reads vote counts, 3,0,8 a line, and writes an answer a line, each "
-            "with random numbers of its own.",
+            "Instead of SUBJECT: a program that reads vote counts, such as 3,0,8, one per line, and "
+            "writes one independent random answer per line.",
             "TEXT",
             BLACK_BOX,
         ),
@@ -45,35 +45,34 @@ def audit(
     affected: Annotated[str | None, declared_option("affected", otherwise="1")] = None,
     neighbours: Annotated[
         str,
-        CommandOption(
-            "--neighbours", "A record moves votes, or its votes come and go with it.", "replace-one|add-remove"
-        ),
+        CommandOption("--neighbours", "Neighbours replace a record, or add or remove it.", "replace-one|add-remove"),
     ] = "replace-one",
     pairs: Annotated[
         str | None,
         CommandOption(
             "--pairs",
-            "A JSON list of pairs of neighbouring inputs of a black box, such as data sets, in place of vote counts.",
+            "A JSON list of pairs of neighbouring inputs of the black box, such as data sets, instead of vote counts.",
             "FILE",
             BLACK_BOX,
             "all vote counts, or many",
         ),
     ] = None,
-    samples: Annotated[str, CommandOption("--samples", "Answers to draw.", "COUNT", BLACK_BOX)] = "200000",
+    samples: Annotated[str, CommandOption("--samples", "Number of answers to draw.", "COUNT", BLACK_BOX)] = "200000",
     confidence: Annotated[
-        str, CommandOption("--confidence", "Chance that the bound is true.", "PROBABILITY", BLACK_BOX)
+        str, CommandOption("--confidence", "Confidence of the bound.", "PROBABILITY", BLACK_BOX)
     ] = "0.99",
     *,
     json: AsJson = False,
 ) -> None:
-    """Prove a claim about a vote, or refute it: anyone's vote.
+    """Prove or refute a privacy claim about any voting mechanism.
 
-    The claim: so many queries are (ε, δ)-private together (--total-epsilon, --total-delta). Of a mechanism and of a
-    table the answer is a proof, or two neighbouring vote counts and an event that is too likely on one of them. A
-    black box is sampled: the worst neighbours and event are searched for, and then ε is bounded from below by samples
-    of their own, with a confidence. The exit code is 1 where the claim is false, or is of a mechanism or a table and
-    not proved; of a black box no proof is possible, and it is 0 where nothing was shown against it. The claim holds
-    whatever the votes are: how private voters are themselves, and so their --profile, has no part in it.
+    The claim: this many queries are (ε, δ)-private together (--total-epsilon, --total-delta). For a mechanism or a
+    table, the answer is a proof, or a counterexample: two neighbouring vote counts and an event that is too likely on
+    one of them. A black box is sampled: the worst neighbours and event are searched for, then ε is bounded from below
+    with fresh samples, at a stated confidence. The exit code is 1 if the claim is false, or if the claim about a
+    mechanism or a table is not proved. A claim about a black box cannot be proved: the exit code is 0 if it is not
+    refuted. The claim must hold for any votes, so the privacy of the voters themselves, and their --profile, does not
+    matter.
     """
     from darrm_opt.audit import Claim, command_draws
     from darrm_opt.audit import audit as find
@@ -224,9 +223,7 @@ def _text(audit: Audit) -> str:
 
 
 def statement(
-    file: Annotated[
-        str, Argument("FILE", "A release log, or a γ, plan, table or mechanism that darrm wrote; - is stdin.")
-    ],
+    file: Annotated[str, Argument("FILE", "A release log, γ, plan, table or mechanism written by darrm; - is stdin.")],
     *,
     json: AsJson = False,
 ) -> None:

@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 def cache_ls(
     url: StoreUrl = None,
-    limit: Annotated[str, CommandOption("--limit", "At most so many.", "COUNT")] = "50",
-    after: Annotated[str, CommandOption("--after", "Continue behind this id.", "ID", otherwise="the start")] = "",
-    K: Annotated[str | None, CommandOption("--K", "Only for so many voters.", "COUNT")] = None,
-    epsilon: Annotated[str | None, CommandOption("--epsilon", "Only for voters with this ε.", "NATS")] = None,
-    m: Annotated[str | None, CommandOption("--m", "Only with this allowance.", "NUMBER")] = None,
-    tag: Annotated[str | None, CommandOption("--tag", "Only with this tag.", "TAG")] = None,
+    limit: Annotated[str, CommandOption("--limit", "Maximum number of answers.", "COUNT")] = "50",
+    after: Annotated[str, CommandOption("--after", "Start after this id.", "ID", otherwise="the start")] = "",
+    K: Annotated[str | None, CommandOption("--K", "Only answers for this number of voters.", "COUNT")] = None,
+    epsilon: Annotated[str | None, CommandOption("--epsilon", "Only answers for voters with this ε.", "NATS")] = None,
+    m: Annotated[str | None, CommandOption("--m", "Only answers with this allowance.", "NUMBER")] = None,
+    tag: Annotated[str | None, CommandOption("--tag", "Only answers with this tag.", "TAG")] = None,
     *,
-    newest: Annotated[bool, CommandOption("--newest", "The newest first; else in the order of ids.")] = False,
-    count: Annotated[bool, CommandOption("--count", "Count answers and jobs, with their size, instead.")] = False,
+    newest: Annotated[bool, CommandOption("--newest", "Newest first, instead of in the order of ids.")] = False,
+    count: Annotated[
+        bool, CommandOption("--count", "Print the numbers of answers and jobs, and their size, instead.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """List or count stored answers; nothing is written and nothing is proved.
+    """List or count stored answers, without verifying or changing them.
 
-    With --newest, or any choice of which, only answers of this version are listed, the newest first.
+    With --newest or any filter, lists answers of this version only, newest first.
     """
     from darrm_opt.errors import InvalidInput, Rule
     from solver_cache.database.designs import DesignFilter
@@ -56,14 +58,14 @@ def cache_ls(
 
 
 def cache_tag(
-    id: Annotated[str, Argument("ID", "An answer, as `darrm cache ls` lists it.")],
+    id: Annotated[str, Argument("ID", "Id of an answer, as listed by `darrm cache ls`.")],
     tag: Annotated[str, Argument("TAG", "1 to 64 letters, digits, dots, hyphens and underscores.")],
     url: StoreUrl = None,
     *,
-    remove: Annotated[bool, CommandOption("--remove", "Take the tag away.")] = False,
+    remove: Annotated[bool, CommandOption("--remove", "Remove the tag.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Give a stored answer a tag; everyone who uses the store sees it. The answer itself is not touched."""
+    """Tag a stored answer, for all users of the store. The answer itself does not change."""
     from darrm_opt.errors import InvalidInput
 
     with closing(open_cache(url, reading=False)) as store:
@@ -78,11 +80,11 @@ def cache_check(
     *,
     migrate: Annotated[
         bool,
-        CommandOption("--migrate", "First bring tables of an earlier version up to date, as any writing use does."),
+        CommandOption("--migrate", "First migrate the tables of an earlier version, as any writing command does."),
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Prove every stored answer again; the exit code says whether anything is wrong."""
+    """Verify every stored answer; the exit code is 0 only if all of them pass."""
     from solver_cache import check
 
     with closing(open_cache(url, reading=not migrate)) as store, ProgressDisplay("proving stored answers"):
@@ -97,30 +99,37 @@ def cache_check(
 
 
 def cache_rm(
-    id: Annotated[str | None, Argument("ID", "An answer, as `darrm cache ls` lists it.")] = None,
+    id: Annotated[str | None, Argument("ID", "Id of an answer, as listed by `darrm cache ls`.")] = None,
     url: StoreUrl = None,
     megabytes: Annotated[
         str | None,
-        CommandOption("--megabytes", "Remove the least recently read until the records take at most this.", "MB"),
+        CommandOption(
+            "--megabytes", "Remove the least recently read answers until the records take at most this.", "MB"
+        ),
     ] = None,
     days: Annotated[
         str | None,
-        CommandOption("--days", "Remove answers that were not read, with --defective jobs that ended, before.", "DAYS"),
+        CommandOption(
+            "--days", "Remove answers not read for this many days; with --defective, jobs that ended before.", "DAYS"
+        ),
     ] = None,
     *,
     defective: Annotated[
-        bool, CommandOption("--defective", "Remove answers that would be misses anyway, and jobs of 30 or --days days.")
+        bool,
+        CommandOption(
+            "--defective", "Remove answers that a lookup would reject, and jobs older than 30 or --days days."
+        ),
     ] = False,
     prove: Annotated[
-        bool, CommandOption("--prove", "With --defective: prove every answer again, to find those that fail.")
+        bool, CommandOption("--prove", "With --defective: verify every answer, to find those that fail.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Remove stored answers: one, defective ones, or the least recently read beyond a size or an age.
 
-    Of a size or an age, answers with a tag stay. To be stored counts as a read. A service does the same by
-    DARRM_MAX_STORED_BYTES and DARRM_MAX_STORED_DAYS. What is removed can be solved again. A SQLite file keeps its size,
-    and fills the room again.
+    Limits of size and age keep tagged answers; storing counts as reading. A service does the same with
+    DARRM_MAX_STORED_BYTES and DARRM_MAX_STORED_DAYS. Removed answers can be solved again. A SQLite file keeps its
+    size and reuses the space.
     """
     from darrm_opt.errors import InvalidInput, Rule
     from solver_cache.database.designs import not_since
@@ -197,16 +206,16 @@ def _plain(value: Any) -> str:
 
 
 def export(
-    output: Annotated[str | None, CommandOption("--output", "The table to be written.", "FILE")] = None,
+    output: Annotated[str | None, CommandOption("--output", "The output file.", "FILE")] = None,
     format: TableFormat = None,  # noqa: A002 — the option's name
     url: StoreUrl = None,
     *,
     json: AsJson = False,
 ) -> None:
-    """Write every stored answer to one file, with its certificate, to be shipped beside the jobs that use it.
+    """Export every stored answer, with its certificate, to one file that jobs can read offline.
 
-    The same answers make the same file, byte for byte. A job reads it by DarrmClient("file:///…"), proving each answer
-    when it is used; `darrm import` brings it into another store. Rows of another version are left out.
+    The same answers produce the same file, byte for byte. A job reads it with DarrmClient("file:///…"), which
+    verifies each answer on use; `darrm import` loads it into another store. Rows of another version are left out.
     """
     from darrm.cli.files import check_writable
     from darrm_opt.errors import InvalidInput
@@ -232,16 +241,15 @@ def export(
 
 
 def import_(
-    file: Annotated[str, Argument("FILE", "A table that `darrm export` wrote.")],
+    file: Annotated[str, Argument("FILE", "A file written by `darrm export`.")],
     format: TableFormat = None,  # noqa: A002 — the option's name
     url: StoreUrl = None,
     *,
     json: AsJson = False,
 ) -> None:
-    """Bring a table into the store: every row is proved again, and each that is not is refused with its reason.
+    """Import a table into the store. Every row is verified; rejected rows are listed with the reason.
 
-    An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code
-    says so.
+    Answers that are already stored are kept. If a row is rejected, the others are stored and the exit code is 5.
     """
     import os
 

@@ -54,21 +54,22 @@ class ParameterOptions:
     scale: Annotated[
         str | None, CommandOption("--scale", lambda: f"Scale of noise on each count: {_whose('scale')}.", "VOTES")
     ] = None
-    rate: Annotated[str | None, CommandOption("--rate", lambda: f"Nats a vote: {_whose('rate')}.", "NUMBER")] = None
+    rate: Annotated[str | None, CommandOption("--rate", lambda: f"Nats per vote: {_whose('rate')}.", "NUMBER")] = None
     voters: Annotated[
         str | None, CommandOption("--voters", lambda: f"Mean number of voters drawn: {_whose('voters')}.", "NUMBER")
     ] = None
     share: Annotated[
-        str | None, CommandOption("--share", lambda: f"γ, the same for every vote: {_whose('share')}.", "PROBABILITY")
+        str | None, CommandOption("--share", lambda: f"γ, the same for all votes: {_whose('share')}.", "PROBABILITY")
     ] = None
     value: Annotated[
-        str | None, CommandOption("--value", "The parameter of a mechanism that a package brings.", "NUMBER", ADVANCED)
+        str | None, CommandOption("--value", "Parameter of a mechanism from an add-on package.", "NUMBER", ADVANCED)
     ] = None
     check: Annotated[
         str | None,
         CommandOption(
             "--check",
-            "A class leaves only if the largest count, with its own noise, reaches the threshold; at most cap do.",
+            "Release a class only if the largest count, with its own noise, reaches the threshold; at "
+            "most cap classes are released.",
             "sigma=VOTES,threshold=VOTES,cap=COUNT",
             ADVANCED,
             "none",
@@ -133,7 +134,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
     classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
     slack: Annotated[str, declared_option("slack", ADVANCED)] = "1e-4"
     solution: Annotated[
-        str | None, CommandOption("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
+        str | None, CommandOption("--solution", "Output of `darrm solve`, instead of a problem; - is stdin.", "FILE")
     ] = None
     fresh: Fresh = False
     bags: BagsOption = None
@@ -153,17 +154,18 @@ class BatchOptions:
 
     votes: Annotated[
         str | None,
-        CommandOption("--votes", "Votes of a fixed batch, a row for each query: say what these cost.", "FILE", VOTES),
+        CommandOption("--votes", "Votes of a fixed batch, one row per query: report what they reveal.", "FILE", VOTES),
     ] = None
     missing: MissingVotes = None
     leader_share: Annotated[
         str,
-        CommandOption(
-            "--leader-share", "Mean share of the voters that agree, as expected beforehand.", "SHARE", ADVANCED
-        ),
+        CommandOption("--leader-share", "Expected mean share of agreeing voters, fixed beforehand.", "SHARE", ADVANCED),
     ] = "0.9"
     unpublished: Annotated[
-        bool, CommandOption("--unpublished", "Also say the ε by the votes that is NOT for publication.", panel=ADVANCED)
+        bool,
+        CommandOption(
+            "--unpublished", "Also print the ε computed from the votes, which must NOT be published.", panel=ADVANCED
+        ),
     ] = False
 
     def refuse(self) -> None:
@@ -185,31 +187,32 @@ def cost(
         str | None,
         CommandOption(
             "--output",
-            "Write the mechanism to this file, for `darrm label`; to a .csv, ε over δ and over the number of releases.",
+            "Write the mechanism to this file, for `darrm label`; or, to a .csv, ε over δ and over the "
+            "number of releases.",
             "FILE",
         ),
     ] = None,
     plot: Annotated[
         str | None,
-        CommandOption("--plot", "Draw ε over δ and over the number of releases: .png, .svg or .pdf.", "FILE"),
+        CommandOption("--plot", "Plot ε over δ and over the number of releases: .png, .svg or .pdf.", "FILE"),
     ] = None,
     *,
     json: AsJson = False,
 ) -> None:
-    """Say what releases cost together, or which parameter of a mechanism fits in a total.
+    """Compute the total privacy of releases, or the parameter of a mechanism that fits a total.
 
-    With NAME, a parameter and --delta: the least ε that any account proves, for votes of voters that are not private.
-    With NAME, --total-epsilon and --total-delta: the most useful parameter within the total. What is accounted for is
-    what `darrm label` draws. With --records, every query has a fresh and secret sample of the records, and
-    costs less. With --votes, what noisy labels reveal about these votes is said too, itself made private; adaptive
-    queries have no such account.
+    With NAME, a parameter and --delta: the least ε that any account proves, for voters that are not private. With
+    NAME, --total-epsilon and --total-delta: the most useful parameter within the total. The account covers exactly
+    what `darrm label` draws. With --records, every query uses a fresh, secret sample of the records, and costs less.
+    With --votes, also prints how much noisy labels reveal about these votes, itself made private; this account does
+    not exist for adaptive queries.
 
-    Without NAME: what many releases of a γ (--solution, or the best for --K and --m or --target-epsilon) cost, by every
-    sound account; the least of all is the best. Without --K and --solution, --epsilon and --delta are those of one
-    release. Voters that were trained once (no --fresh) are taken as not private, and what their models cost together is
-    an account beside the others.
+    Without NAME: the total of many releases of a γ (--solution, or the best for --K and --m or --target-epsilon), by
+    every sound account; the least is the result. Without --K and --solution, --epsilon and --delta are those of one
+    release. Voters that were trained once (no --fresh) count as not private; the total of their models is one more
+    account.
 
-    With the name bagging: how private models are that see nothing but their own subsample (--bags, and --K of them).
+    With the name bagging: the privacy of --K models, each trained on its own subsample alone (--bags).
     """
     from darrm_opt.errors import InvalidInput, Rule
 

@@ -49,11 +49,11 @@ def curve(
         str | None,
         CommandOption("--solution", "With --over epsilon, an answer of `darrm solve`, or - for stdin.", "FILE"),
     ] = None,
-    plot: Annotated[str | None, CommandOption("--plot", "Draw the curves: .png, .svg or .pdf.", "FILE")] = None,
+    plot: Annotated[str | None, CommandOption("--plot", "Plot the curves: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
-    """Tabulate γ_opt: its error beside the baselines over p or m, or its privacy profile over ε.
+    """Tabulate γ_opt: its error and the baselines' over p or m, or its privacy profile over ε.
 
     tv error: how far the released bit's distribution is from the majority's. Disagreement: how often the bit is not
     the majority that was voted. Every curve has the same privacy.

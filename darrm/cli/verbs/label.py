@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
 
-_BUDGET = "The budget, where the release log is new"
+_BUDGET = "The budget of a new release log"
 
 TRIALS = 3
 """Queries of a dry run."""
@@ -39,25 +39,28 @@ TRIALS = 3
 def label(
     drawn: SampleOptions,
     votes_file: Annotated[
-        str | None, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
+        str | None, Argument("VOTES", "A .csv, .parquet or .npy file with one row per label and one column per voter.")
     ] = None,
-    votes: Annotated[str | None, CommandOption("--votes", "The same file, by an option.", "FILE")] = None,
+    votes: Annotated[str | None, CommandOption("--votes", "The same file, as an option.", "FILE")] = None,
     solution: Annotated[
-        str | None, CommandOption("--solution", "An answer of `darrm solve`, `plan` or `cost`.", "FILE")
+        str | None, CommandOption("--solution", "Output of `darrm solve`, `plan` or `cost`.", "FILE")
     ] = None,
     release_log: Annotated[
         str | None,
-        CommandOption("--release-log", "What was released so far; created if there is no such file.", "FILE"),
+        CommandOption("--release-log", "Log of past releases; created if it does not exist.", "FILE"),
     ] = None,
     output: Annotated[
-        str | None, CommandOption("--output", "Where the labels go: .csv, .parquet or .npy.", "FILE")
+        str | None, CommandOption("--output", "Output file for the labels: .csv, .parquet or .npy.", "FILE")
     ] = None,
     queries: Annotated[
-        str | None, CommandOption("--queries", "Releases that the release log allows in all.", "COUNT", _BUDGET)
+        str | None,
+        CommandOption("--queries", "Total number of releases that the release log allows.", "COUNT", _BUDGET),
     ] = None,
     total_epsilon: Annotated[
         str | None,
-        CommandOption("--total-epsilon", "Or ε of all releases together; as many as fit are allowed.", "NATS", _BUDGET),
+        CommandOption(
+            "--total-epsilon", "Or ε of all releases together; the log allows as many as fit.", "NATS", _BUDGET
+        ),
     ] = None,
     total_delta: Annotated[
         str | None,
@@ -75,9 +78,7 @@ def label(
     ] = None,
     leader_share: Annotated[
         str,
-        CommandOption(
-            "--leader-share", "With --ptr: mean share of the voters that agree, as expected.", "SHARE", _BUDGET
-        ),
+        CommandOption("--leader-share", "With --ptr: expected mean share of agreeing voters.", "SHARE", _BUDGET),
     ] = "0.9",
     release_id: Annotated[
         str | None,
@@ -90,43 +91,43 @@ def label(
     ] = None,
     status: Annotated[
         str | None,
-        CommandOption("--status", "Only say what is spent of this release log, what is left, and its ε so far.", "LOG"),
+        CommandOption(
+            "--status", "Print what this release log has spent, what is left, and its ε so far; release nothing.", "LOG"
+        ),
     ] = None,
     ask: Annotated[
         str | None,
         CommandOption(
             "--ask",
-            "With --records, or a mechanism that was planned so: the command that answers samples, instead of VOTES.",
+            "With --records, or a mechanism planned for them: the command that votes on samples, instead of VOTES.",
             "COMMAND",
         ),
     ] = None,
     missing: MissingVotes = None,
-    block: Annotated[str, CommandOption("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
+    block: Annotated[str, CommandOption("--block", "Rows charged and released together.", "COUNT")] = "65536",
     *,
     fresh: Annotated[bool, CommandOption("--fresh", meaning_of_fresh, panel=_BUDGET)] = False,
     dry_run: Annotated[
         bool,
-        CommandOption(
-            "--dry-run", "With --ask: only ask the command three questions about made-up shares; charge nothing."
-        ),
+        CommandOption("--dry-run", "With --ask: test the command with three made-up samples; charge nothing."),
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Release a private label for each row of votes, within a budget that lasts.
+    """Release a private label for each row of votes, within a persistent budget.
 
-    Each label is charged to the release log before it leaves. After ctrl-C or a crash, the same command goes on where
-    it stopped: what was released is not charged again. Votes are never printed or logged. The voters' own privacy,
-    (ε, Δ) or a profile, is that of the file: its γ or table is proved for it, and its releases are charged by it.
+    Each label is charged to the release log before it is released. After ctrl-C or a crash, the same command resumes;
+    labels already released are not charged again. Votes are never printed or logged. The file states the voters' own
+    privacy, (ε, Δ) or a profile, for which its γ or table is proved and its releases are charged.
 
-    With --ask, each query has a fresh and secret sample of the records, drawn here. The command reads a line of JSON
-    with the query's number and the numbers of the records of each voter, such as {"query": 0, "shares": [[12, 7], [3]]}
-    for two voters, and writes and flushes a line with their votes, a JSON list of K classes, such as [2, 0]. Where a
-    sample serves the labels of a text, it is asked for each of them in turn, with the "labels" so far. It is tried once
-    before anything is charged ("trial": true). A query for which it fails is spent, and has -2 in the output.
+    With --ask, each query uses a fresh, secret sample of the records, drawn here. The command reads a line of JSON
+    with the query's number and the numbers of the records of each voter, such as {"query": 0, "shares": [[12, 7],
+    [3]]} for two voters, and writes and flushes a line with their votes, a JSON list of K classes, such as [2, 0].
+    If one sample serves all labels of a text, the command is asked for each label in turn, given the "labels" so far.
+    It is tested once before anything is charged ("trial": true). A query for which it fails is spent, and its output
+    is -2.
 
-    With --ptr, the file is one fixed batch of queries to a noisy vote (gnmax). The test is chosen before the votes
-    are looked at, and drawn once; its total is spent whatever comes out. Where it does not pass, nothing is released,
-    and the exit code is 4.
+    With --ptr, the file is one fixed batch of queries to a noisy vote (gnmax). The test is fixed before the votes are
+    read, and runs once; its total is spent in any case. If it fails, nothing is released, and the exit code is 4.
     """
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import check_label_files, classes_of_votes, label_file

@@ -44,23 +44,23 @@ def plan(
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,
     plot: Annotated[
-        str | None, CommandOption("--plot", "Draw accuracy and ε of each mechanism: .png, .svg or .pdf.", "FILE")
+        str | None, CommandOption("--plot", "Plot accuracy and ε of each mechanism: .png, .svg or .pdf.", "FILE")
     ] = None,
     *,
     compare: Annotated[
-        bool, CommandOption("--compare", "Compare every mechanism, calibrated to the total, instead of advice.")
+        bool,
+        CommandOption("--compare", "Compare every mechanism, calibrated to the total, instead of recommending one."),
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Recommend the most accurate release within a total (ε, δ), or compare all mechanisms.
 
-    Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the
-    largest target of which all queries fit, a γ made for all of them, tables, and every mechanism of `darrm cost`.
-    Every total is proved, by the account that is named. With --bags chance decides how many voters a record reaches.
-    With --records, every query has a fresh and secret sample of the records, which the voters share, and costs
-    less; a record then reaches one voter.
-    With a prior of classes or a price, the shares of right, wrong and left-out answers are shown. With --group for
-    each group of voters, the table of the groups is weighed against what else its voters can release.
+    Compares the plain majority, fewer voters, γ_opt at the largest target at which all queries fit, a γ designed for
+    the whole sequence, tables, and every mechanism of `darrm cost`. The account that proves each total is shown. With
+    --bags, a random draw decides how many voters a record reaches. With --records, every query uses a fresh, secret
+    sample of the records, divided among the voters, and costs less; a record then reaches one voter. With a prior of
+    classes or a price, the shares of right, wrong and withheld answers are shown. With --group for each group of
+    voters, the table for the groups is compared with every other mechanism that its voters allow.
     """
     if voters.group:
         _plan_groups(options, voters, drawn, number(least_accuracy), number(time_limit), output, plot, json=json)

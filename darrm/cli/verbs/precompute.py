@@ -34,8 +34,8 @@ class Quantities:
         tuple[str, ...],
         CommandOption(
             "--group",
-            "Voters that are alike, a number or a range of them attending: K=0..5,epsilon=0.5,Delta=1e-4 or "
-            "K=0..5,profile=0:0.02,0.1:1e-5; again for each group, in place of --K: tables for every attendance.",
+            "A group of identical voters, with a number or range of attendees: K=0..5,epsilon=0.5,Delta=1e-4 or "
+            "K=0..5,profile=0:0.02,0.1:1e-5; repeat for each group, instead of --K: tables for every attendance.",
             "K=…,epsilon=…",
             _WHAT,
             "none",
@@ -46,7 +46,7 @@ class Quantities:
         str | None,
         CommandOption(
             "--where",
-            "Which combinations count, such as 'm < (K+1)/2'; of groups by K1, K2, …",
+            "Filter of combinations, such as 'm < (K+1)/2'; K1, K2, … are the sizes of the groups.",
             "FORMULA",
             _WHAT,
             "all of them",
@@ -54,7 +54,7 @@ class Quantities:
     ] = None
     classes: Annotated[
         str | None,
-        CommandOption("--classes", "Tables for so many classes, of voters that are not private.", "COUNT,…", _WHAT),
+        CommandOption("--classes", "Numbers of classes: tables for voters that are not private.", "COUNT,…", _WHAT),
     ] = None
     epsilon: Annotated[str | None, CommandOption("--epsilon", "ε of one voter, without classes.", "NATS,…", _WHAT)] = (
         None
@@ -67,7 +67,7 @@ class Quantities:
         str | None,
         CommandOption(
             "--profile",
-            "What a voter states of its privacy, in the place of --epsilon and --voter-delta.",
+            "Privacy profile of one voter, instead of --epsilon and --voter-delta.",
             "TEXT",
             _WHAT,
         ),
@@ -78,7 +78,9 @@ class Quantities:
         None
     )
     delta: Annotated[str | None, declared_option("delta", _WHAT, values="PROBABILITY,…")] = None
-    prior: Annotated[str | None, CommandOption("--prior", "How votes fall, with classes.", "PRIOR", _WHAT)] = None
+    prior: Annotated[str | None, CommandOption("--prior", "Distribution of votes, with classes.", "PRIOR", _WHAT)] = (
+        None
+    )
 
     def content(self) -> dict[str, Any]:
         """Return those that were typed, as a grid file has them."""
@@ -114,14 +116,14 @@ def _values(text: str) -> Any:
 def precompute(
     quantities: Quantities,
     grid: Annotated[
-        str | None, Argument("GRID", "The grid file, .toml or .json: see docs/tables.md. Or give the quantities below.")
+        str | None, Argument("GRID", "The grid file, .toml or .json: see docs/tables.md. Or use the options below.")
     ] = None,
     url: StoreUrl = None,
     output: Annotated[
         str | None,
         CommandOption(
             "--output",
-            "Also write these answers to one file, as `darrm export` does, and show the utility of each.",
+            "Also export these answers to one file, like `darrm export`, and print the utility of each.",
             "FILE",
             otherwise="not written",
         ),
@@ -133,31 +135,36 @@ def precompute(
         str | None,
         CommandOption(
             "--scheduler",
-            "A Dask scheduler whose workers solve, as tcp://HOST:8786; local:COUNT starts one here, with workers.",
+            "Dask scheduler whose workers solve, as in tcp://HOST:8786; local:COUNT starts one here, "
+            "with COUNT workers.",
             "ADDRESS|local[:COUNT]",
             _WHERE,
         ),
     ] = None,
     backend: Annotated[str, declared_option("backend", values=backends)] = "highs",
     time_limit: Annotated[
-        str | None, CommandOption("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
+        str | None,
+        CommandOption("--time-limit", "Time limit of one problem; a problem that exceeds it has failed.", "SECONDS"),
     ] = None,
-    attempts: Annotated[str, CommandOption("--attempts", "Give a problem up after so many losses.", "COUNT")] = "5",
+    attempts: Annotated[str, CommandOption("--attempts", "Attempts per problem.", "COUNT")] = "5",
     lease: Annotated[
-        str, CommandOption("--lease", "What a run that was killed had claimed comes free after this.", "SECONDS")
+        str, CommandOption("--lease", "Seconds until the claims of a killed run expire.", "SECONDS")
     ] = "30",
     *,
     direct: Annotated[
-        bool, CommandOption("--direct", "Workers write to the store themselves; they must reach its URL.", panel=_WHERE)
+        bool,
+        CommandOption(
+            "--direct", "Let workers write to the store themselves; they must be able to reach its URL.", panel=_WHERE
+        ),
     ] = False,
-    dry_run: Annotated[bool, CommandOption("--dry-run", "Say what would be done, and stop.")] = False,
+    dry_run: Annotated[bool, CommandOption("--dry-run", "Print what would be done, and exit.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Design every γ, or every table for several classes, of a grid, on this machine or on a Dask cluster; store them.
+    """Design and store every γ or table of a grid, on this machine or on a Dask cluster.
 
-    A table by attendance: --K 20..35, or --group K=0..5,… for each group, with --output. Says first what there is to
-    do. The store is the state: whatever ends a run, running it again continues, and several runs at once share the
-    work. A problem that keeps failing is listed at the end, with the reason, and the exit code says so.
+    For a table by attendance, use --K 20..35, or --group K=0..5,… for each group, with --output. Prints the work to
+    do first. Progress is kept in the store: an interrupted run continues when it is started again, and concurrent
+    runs share the work. Problems that keep failing are listed at the end with the reason, and the exit code is 5.
     """
     import os
 

@@ -23,22 +23,20 @@ PORT = "8000"
 
 
 def serve(
-    host: Annotated[str, CommandOption("--host", "Address to listen at.", "ADDRESS")] = HOST,
+    host: Annotated[str, CommandOption("--host", "Address to listen on.", "ADDRESS")] = HOST,
     port: Annotated[str, CommandOption("--port", "Port; 0 takes any free one.", "PORT")] = PORT,
     workers: Annotated[
         str | None,
-        CommandOption("--workers", "Processes that answer requests.", "COUNT", otherwise="DARRM_WORKERS, else 1"),
+        CommandOption("--workers", "Number of worker processes.", "COUNT", otherwise="DARRM_WORKERS, else 1"),
     ] = None,
     *,
-    no_keys: Annotated[
-        bool, CommandOption("--no-keys", "Let whoever reaches the address use it, without a key.")
-    ] = False,
+    no_keys: Annotated[bool, CommandOption("--no-keys", "Accept requests without an API key.")] = False,
     show_settings: Annotated[
-        bool, CommandOption("--show-settings", "Print every setting, its value and what it is, and stop.")
+        bool, CommandOption("--show-settings", "Print every setting with its value and meaning, and exit.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Serve γ tables over HTTP.
+    """Serve designs and accounts over HTTP.
 
     Settings are environment variables, DARRM_…; --show-settings lists them. At an address that other machines can reach
     it starts only with API keys (`darrm keys`) or with --no-keys. /openapi.json describes the routes. With --json, one
@@ -96,7 +94,7 @@ KeysFile = Annotated[str | None, CommandOption("--file", "The keys file.", "FILE
 
 
 def keys_add(
-    name: Annotated[str, Argument("NAME", "The client that it is for.")],
+    name: Annotated[str, Argument("NAME", "Name of the client.")],
     file: KeysFile = None,
     role: Annotated[
         str,
@@ -113,7 +111,7 @@ def keys_add(
     *,
     json: AsJson = False,
 ) -> None:
-    """Make an API key of a client for `darrm serve`, and the keys file if there is none.
+    """Create an API key for a client of `darrm serve`, and the keys file if it does not exist.
 
     All keys of one NAME are one client, with the same jobs, webhooks, limits and private designs. To replace a key,
     add another of its client, pass it on, and revoke the old one. A key is shown once, on stdout, when it is made; the
@@ -141,7 +139,7 @@ def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
 
 
 def keys_revoke(
-    key: Annotated[str, Argument("ID", "Its id, as `darrm keys ls` shows it.")],
+    key: Annotated[str, Argument("ID", "Id of the key, as listed by `darrm keys ls`.")],
     file: KeysFile = None,
     *,
     json: AsJson = False,

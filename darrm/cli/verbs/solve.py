@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from darrm_opt.design.solver import Shape
     from darrm_opt.design.sweep import LeastParameter, Parameter
 
-_SEARCH = "The least that reaches a goal"
+_SEARCH = "The smallest parameter that reaches a goal"
 
 
 def solve(
@@ -38,7 +38,7 @@ def solve(
         str | None,
         CommandOption(
             "--least",
-            "The least of these whose γ reaches --utility or --agreement; epsilon of one voter needs --m.",
+            "Find the smallest of these whose γ reaches --utility or --agreement; epsilon (of one voter) needs --m.",
             "m|target_epsilon|epsilon",
             _SEARCH,
         ),
@@ -47,9 +47,9 @@ def solve(
     agreement: Annotated[str | None, declared_option("agreement", _SEARCH)] = None,
     digits: Annotated[str, declared_option("digits", ADVANCED)] = "3",
     output: Annotated[
-        str | None, CommandOption("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
+        str | None, CommandOption("--output", "Write the answer as JSON, for `darrm verify`.", "FILE")
     ] = None,
-    plot: Annotated[str | None, CommandOption("--plot", "Draw γ and its error: .png, .svg or .pdf.", "FILE")] = None,
+    plot: Annotated[str | None, CommandOption("--plot", "Plot γ and its error: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -60,14 +60,14 @@ def solve(
 
     With more classes, abstention, or groups of voters with their own ε and Δ, the answer is a table: the chance of each
     class for every vote count. The objective is then truth(a_1,…,a_G), shared(a,b), dirichlet(a), beta(a,b),
-    favoured(a,…) or histogram(…), and a price of wrong answers counts. Beside the table of voters that are not private
-    (no --epsilon, or inf) stand the mechanisms that people use, each calibrated for the released label alone.
+    favoured(a,…) or histogram(…), and a price of wrong answers counts. For voters that are not private (no --epsilon,
+    or inf), the table is compared with common mechanisms, each calibrated for the released label alone.
 
-    Where every query has a fresh sample of the records (--records), the design depends on the queries and their total:
-    `darrm plan` makes it, and this names the command.
+    If every query uses a fresh sample of the records (--records), the design depends on the queries and their total;
+    use `darrm plan`, whose command is shown.
 
-    With --least, --utility and --agreement are goals. The number next below is printed too, with what it reaches, as a
-    check of the search.
+    With --least, --utility and --agreement are goals. The next smaller value and what it achieves are printed too, to
+    check the search.
     """
     goals = {"utility": utility, "agreement": agreement}
     if least is not None or digits != "3" or any(goals.values()):

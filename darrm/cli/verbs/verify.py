@@ -49,8 +49,8 @@ def verify(
         str,
         Argument(
             "FILE",
-            "An answer, a plan, a mechanism, a table or a release log that darrm wrote, or a JSON list γ(0), …, γ(K); "
-            "- is stdin.",
+            "A solution, plan, mechanism, table or release log written by darrm, or a JSON list γ(0), "
+            "…, γ(K); - is stdin.",
         ),
     ],
     options: ProblemOptions,
@@ -69,11 +69,11 @@ def verify(
     *,
     json: AsJson = False,
 ) -> None:
-    """Prove from the file alone that a release is private, or show where it is not.
+    """Verify a release from its file alone, or show a counterexample.
 
-    A γ and a table of classes are proved again, whatever the file claims; for noise on vote counts, and for a total
-    over many releases, a release log's too, the account is computed again. A file names its problem; for a bare list
-    give the problem's options (--K follows from the list).
+    Verifies a γ or a table from its values alone, whatever the file claims. For noise on vote counts, and for totals
+    over many releases, including those of a release log, recomputes the account. A file states its problem; for a
+    bare list, give the problem's options (K follows from the list).
     """
     from darrm_opt.errors import DarrmError, InvalidInput, Rule
     from darrm_opt.untrusted import UNREADABLE

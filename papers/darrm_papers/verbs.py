@@ -47,8 +47,8 @@ def reproduce(
 ) -> None:
     """Recompute figures and tables of the DaRRM paper and its companions, and compare the numbers.
 
-    Numbers of the paper that are not at hand are marked "not printed here". Experiments use public data and seeded noise:
-    they measure accuracy and release nothing.
+    Numbers of the paper that are not at hand are marked "not printed here". Experiments use public data and seeded
+    noise: they measure accuracy and release nothing.
     """
     from darrm_opt.design.report import columns
     from darrm_opt.errors import InvalidInput

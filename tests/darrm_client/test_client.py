@@ -187,7 +187,7 @@ def test_a_closed_client_says_so() -> None:
         "file://host/table.jsonl",
     ],
 )
-def test_a_url_that_is_none_is_refused(url: str) -> None:
+def test_invalid_urls_are_refused(url: str) -> None:
     with refused_input("url") as refused:
         DarrmClient(url)
     assert "secret" not in str(refused.value)
@@ -219,9 +219,7 @@ def test_a_key_read_from_a_file_loses_its_line_end(around: str) -> None:
     "key", ["", "\n", f"{SECRET}\nX-Other: 1", f"{SECRET}\0", f"a {SECRET}", f"{SECRET}é", f"{SECRET}\x7f"]
 )
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_a_key_that_is_none_is_refused_by_name_and_not_shown(
-    key: str, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_keys_are_refused_by_name_and_not_shown(key: str, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if by == "environment" and (key == "" or "\0" in key):
         return  # which is unset, or cannot be set
     if by == "environment":
@@ -262,7 +260,7 @@ def test_no_secret_is_in_any_message(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "script", [["503"], ["429"], ["502", "504"], ["page"], ["break"], ["late"], ["503", "break", "429"]]
 )
-def test_failures_that_pass_are_outlasted(script: list[str]) -> None:
+def test_transient_failures_are_retried(script: list[str]) -> None:
     app, tries = Flaky(answering(), list(script)), len([what for what in script if what != "late"]) + 1
     with client_of(app, timeout=30, retries=4) as client:
         assert client.gamma(PROBLEM).exact
@@ -278,7 +276,7 @@ def test_failures_that_pass_are_outlasted(script: list[str]) -> None:
         ("break", ServiceUnreachable, "cannot be reached"),
     ],
 )
-def test_failures_that_stay_are_told_as_they_are(what: str, error: type[ClientError], text: str) -> None:
+def test_permanent_failures_are_raised_as_typed_errors(what: str, error: type[ClientError], text: str) -> None:
     app = Flaky(answering(), [what] * 9)
     with client_of(app, timeout=30, retries=2) as client, pytest.raises(error, match=text):
         client.gamma(PROBLEM)
@@ -300,7 +298,7 @@ def test_a_connection_that_is_dropped_is_made_again() -> None:
         assert client.gamma(PROBLEM).exact
 
 
-def test_nobody_there_is_told_after_all_tries() -> None:
+def test_an_unreachable_server_is_reported_after_all_retries() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with DarrmClient(url, retries=1) as client, pytest.raises(ServiceUnreachable, match=re.escape(url)):
@@ -330,7 +328,7 @@ def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         received_from(Ruled(lambda _method, _path, _body: (200, b" " * 100_000)))
 
 
-def test_what_is_not_http_is_told() -> None:
+def test_a_server_that_does_not_speak_http_is_reported() -> None:
     with (
         raw(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH\r\n")) as url,
         DarrmClient(url, retries=0, timeout=20) as client,
@@ -530,7 +528,7 @@ def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
     "body",
     [b"", b"null", b"[]", b"3", b'"text"', b"{}", b"{", b"\xff", b"[" * 100_000, b'{"gamma": NaN}', b"<html></html>"],
 )
-def test_what_is_no_answer_is_refused(body: bytes) -> None:
+def test_invalid_answers_are_refused(body: bytes) -> None:
     with pytest.raises(VerificationFailed):
         received_from(Ruled(lambda _method, _path, _body: (200, body)))
 

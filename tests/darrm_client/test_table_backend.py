@@ -184,7 +184,7 @@ def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
-def test_a_row_that_was_altered_is_no_answer(tmp_path: Path) -> None:
+def test_an_altered_row_is_not_an_answer(tmp_path: Path) -> None:
     record = solution_record(SOLUTIONS[PROBLEM])
     record["gamma"] = [1.0] * 12
     record["utility"] = record["upper_bound"] = 1.0
@@ -200,7 +200,7 @@ def test_a_row_that_was_altered_is_no_answer(tmp_path: Path) -> None:
         client.gamma(PROBLEM)
 
 
-def test_a_line_that_is_no_record_is_left_out_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_lines_are_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "table.jsonl"
     good = json.dumps(solution_record(SOLUTIONS[PROBLEM]))
     other: Any = {**solution_record(SOLUTIONS[PROBLEM]), "format": 99}
@@ -222,7 +222,7 @@ def test_a_line_that_is_no_record_is_left_out_aloud(tmp_path: Path, caplog: pyte
         ("text.sqlite", b"this is no database, and long enough to be read" * 9, CacheError, "not a database"),
     ],
 )
-def test_a_file_that_is_no_table_is_refused(
+def test_invalid_table_files_are_refused(
     tmp_path: Path, name: str, content: bytes | None, error: type[Exception], text: str
 ) -> None:
     path = tmp_path / name

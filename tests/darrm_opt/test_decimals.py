@@ -26,7 +26,7 @@ def test_a_number_is_read(text: str, number: float) -> None:
 
 
 @for_each("text", ["", "a", "1_1", "0_1.5", "١١", ".٣", "1e400", "-1e400", "1e-400", "-2e-324", "9" * 5000])
-def test_what_is_no_number_or_not_that_number_is_not_read(text: str) -> None:
+def test_invalid_or_inexact_numbers_are_not_read(text: str) -> None:
     assert number_in(text) is None
 
 

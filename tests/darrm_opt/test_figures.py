@@ -112,7 +112,7 @@ def test_both_errors_are_drawn_side_by_side(solution: Solution) -> None:
     assert np.all(np.asarray(lines(both)[OPTIMAL][1]) >= np.asarray(lines(tv)[OPTIMAL][1]))
 
 
-def test_errors_are_drawn_over_the_allowance_with_holes_where_there_is_none() -> None:
+def test_errors_are_drawn_over_the_allowance_with_gaps_where_undefined() -> None:
     problem = Problem.from_allowance(K=11, m=1, epsilon=0.1)
     errors = {
         "optimal": {"tv_error": [0.2, 0.1, 0.0], "disagreement": [0.3, 0.2, 0.1]},

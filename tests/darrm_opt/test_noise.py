@@ -95,7 +95,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @for_each(("values", "argument"), WRONG)
-def test_what_is_no_noise_function_is_refused(values: Any, argument: str) -> None:
+def test_invalid_noise_function_is_refused(values: Any, argument: str) -> None:
     with refused(argument):
         NoiseFunction(values)
 

@@ -225,7 +225,7 @@ def test_no_allowance_where_it_means_nothing(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 2e-309])
 @pytest.mark.parametrize("Delta", [0.0, 0.3])
-def test_an_allowance_that_no_double_holds_is_none(epsilon: float, Delta: float) -> None:
+def test_an_allowance_that_no_double_holds_is_absent(epsilon: float, Delta: float) -> None:
     tiny = problem(K=3, m=None, epsilon=epsilon, Delta=Delta, delta=None, target_epsilon=0.6)
     assert (tiny.m, tiny.target.delta) == (None, Delta)
     assert json.loads(canonical_json(problem_record(tiny)))["m"] is None
@@ -278,7 +278,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [  # the argument, and what is chang
 
 
 @for_each(("argument", "changes"), REFUSED)
-def test_what_is_no_problem_is_refused(argument: str, changes: dict[str, Any]) -> None:
+def test_invalid_problem_is_refused(argument: str, changes: dict[str, Any]) -> None:
     with refused(argument) as refusal:
         problem(**changes)
     assert isinstance(refusal.value, DarrmError)
@@ -372,12 +372,12 @@ def test_a_number_may_be_of_any_kind(number: Any) -> None:
     "number",
     [Decimal("nan"), Decimal("sNaN"), Decimal(-1), np.array([0.3]), np.array(True), np.array("0.3"), np.bool_(True)],
 )
-def test_what_is_no_number_is_refused_whatever_holds_it(number: Any) -> None:
+def test_invalid_numbers_are_refused_in_every_container(number: Any) -> None:
     with refused("epsilon"):
         Privacy(number)
 
 
-def test_targets_are_no_privacy_of_a_voter() -> None:
+def test_targets_are_not_the_privacy_of_a_voter() -> None:
     # they were rounded to the stronger guarantee: a voter that has δ = 0.01 + 1e-15 does not have 0.01
     several = TargetProfile([(0.1, 0.01 + 1e-15), (0.4, 1e-5)])
     with refused("voter"):

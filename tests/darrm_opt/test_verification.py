@@ -95,7 +95,7 @@ def test_one_claim_that_does_not_fit_is_enough(change: Callable[[dict[str, Any]]
 
 
 @for_each("content", [None, [], "text", {}, {"format": 1}, 3.0])
-def test_what_is_no_record_is_refused(content: Any) -> None:
+def test_invalid_records_are_refused(content: Any) -> None:
     with pytest.raises(InvalidSolution, match="its record cannot be read"):
         read_solution(content)
 
@@ -146,7 +146,7 @@ def test_the_answer_to_a_looser_question_is_refused() -> None:
         verify_implied(SOLUTION, DesignSpec(Problem(13, Privacy(0.1), Privacy(0.3))))
 
 
-def test_a_stricter_answer_with_dents_is_none_to_a_monotone_question() -> None:
+def test_a_stricter_answer_with_dents_does_not_answer_a_monotone_question() -> None:
     noise = type(SOLUTION.noise)([0.1, 0.2, 0.3, 0.2, 0.1, 0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.1])
     spec = DesignSpec(PROBLEM, shape="monotone")
     utility = spec.objective.linear_goal(11).utility(noise.values[6:])

@@ -51,7 +51,7 @@ def test_a_key_is_256_random_bits_and_the_file_has_its_hash_alone(path: Path) ->
     assert len({create_key(path, "bob")[1] for _ in range(5)}) == 5
 
 
-def test_a_key_that_is_revoked_through_a_link_is_no_key_of_the_file(path: Path, tmp_path: Path) -> None:
+def test_a_key_revoked_through_a_link_is_gone_from_the_file(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(path)
     key, _ = create_key(link, "alice")
@@ -206,7 +206,7 @@ def test_a_key_without_a_role_or_an_expiry_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [{"role": "root"}, {"role": None}, {"expires": "soon"}, {"expires": "2030-01-31"}])
-def test_a_role_or_a_time_that_is_none_makes_the_file_none(path: Path, damage: dict[str, object]) -> None:
+def test_an_invalid_role_or_time_invalidates_the_file(path: Path, damage: dict[str, object]) -> None:
     create_key(path, "alice", "reader", "1h")
     told = json.loads(path.read_text(encoding="utf-8"))
     told["keys"][0] |= damage

@@ -331,7 +331,7 @@ def test_a_place_is_free_again_after_a_failure() -> None:
     assert middleware._in_flight == 0
 
 
-def test_who_asks_too_often_is_told_when_to_come_back() -> None:
+def test_a_client_over_its_rate_gets_a_retry_after() -> None:
     middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": 0.1, "burst": 2}))
     answers = [passed(middleware) for _ in range(3)]
     assert [answer[0] for answer in answers] == [200, 200, 429]

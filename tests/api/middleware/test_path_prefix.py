@@ -70,7 +70,7 @@ def test_a_trusted_proxy_says_the_prefix_and_nobody_else(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("wrong", ["darrm", "/a//b", "/a b", "/../a", "https://example.org", "/a?b"])
-def test_a_prefix_that_is_none_stops_the_start(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+def test_an_invalid_prefix_aborts_the_start(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("DARRM_PATH_PREFIX", wrong)
     assert f"DARRM_PATH_PREFIX: {wrong!r} is not valid: expected the path below which" in refused(
         "serve", "--port", "0"

@@ -64,7 +64,7 @@ def test_who_logs_does_not_wait_for_who_reads_and_the_loss_is_counted() -> None:
     assert len(whole) + lost == written
 
 
-def test_a_reader_that_is_gone_is_no_error() -> None:
+def test_a_reader_that_is_gone_is_not_an_error() -> None:
     out, into = os.pipe()
     os.close(out)
     lines = LogStream(into, log_line)

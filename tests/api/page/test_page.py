@@ -119,7 +119,7 @@ def test_warnings_are_shown(visit: Visit) -> None:
         ("profile", "/etc/hostname", "a curve"),
     ],
 )
-def test_bad_input_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
+def test_invalid_input_is_shown_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
     form.tab.fill(f"#{name}", value)
     form.tab.press(f"#{name}", "Enter")
     assert_error_at(form, name, said)
@@ -512,7 +512,7 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
         ("class_sample", "4", "needs records"),
     ],
 )
-def test_bad_input_of_classes_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
+def test_invalid_input_of_classes_is_shown_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
     ask_classes(form, **{name: value})
     assert_error_at(form, name, said)
     assert form.text("#class-options") == ""
@@ -1225,7 +1225,7 @@ def test_a_link_without_a_tab_opens_the_form_that_it_fills_in(visit: Visit) -> N
         ("group_objective", "x", "prior = 'x'"),
     ],
 )
-def test_bad_input_of_groups_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
+def test_invalid_input_of_groups_is_shown_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
     form.tab.click("#groups-tab")
     form.tab.fill("#group_epsilon", "0.6")
     form.tab.fill("#group_classes", "3")

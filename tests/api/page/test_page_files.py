@@ -85,7 +85,7 @@ def test_head_is_answered(client: TestClient) -> None:
     assert client.head("/").status_code == 200
 
 
-def test_page_is_no_part_of_the_api(client: TestClient) -> None:
+def test_the_page_is_not_part_of_the_api(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert not [path for path in paths if path == "/" or path.startswith("/page")]
 

@@ -380,9 +380,7 @@ def test_a_real_server_answers_over_a_socket(server: str) -> None:
         ("compare", {"K": 0, "epsilon": -1, "total_epsilon": 1, "total_delta": 0.1}, {"K", "epsilon"}),
     ],
 )
-def test_every_field_that_is_not_valid_is_told(
-    client: TestClient, path: str, body: dict[str, Any], fields: set[str]
-) -> None:
+def test_every_invalid_field_is_named(client: TestClient, path: str, body: dict[str, Any], fields: set[str]) -> None:
     answer = client.post(f"/v1/{path}", json=body)
     assert answer.status_code == 422
     assert {error["field"] for error in answer.json()["errors"]} == fields

@@ -123,7 +123,7 @@ def solver_cache_lookups(client: TestClient) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/csv", "application/x-npz"])
-def test_who_has_it_is_told_so(client: TestClient, told: dict[str, Any], accept: str) -> None:
+def test_a_client_that_has_the_answer_gets_304(client: TestClient, told: dict[str, Any], accept: str) -> None:
     by_id, by_question = f"/v1/gamma/{told['id']}", client.build_request("GET", "/v1/gamma", params=SMALL).url
     for address in (by_id, by_question):
         for _ in range(2):  # read from the store, then from what was served lately
@@ -170,7 +170,7 @@ def test_a_form_that_there_is_not(client: TestClient, told: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("by_trade_off", [False, True])
-def test_a_damaged_answer_is_none(tmp_path: Path, told: dict[str, Any], by_trade_off: bool) -> None:
+def test_a_damaged_answer_is_not_used(tmp_path: Path, told: dict[str, Any], by_trade_off: bool) -> None:
     import sqlite3
 
     file = tmp_path / "store.sqlite"

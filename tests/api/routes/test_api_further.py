@@ -248,12 +248,12 @@ def test_a_gamma_neither_proved_nor_refuted_is_refused(client: TestClient) -> No
 @pytest.mark.parametrize(
     "gamma", [None, [], [1], [1, 0], [math.pi] * 6, "1,1,1,1,1,1", [[1]] * 6, {"0": 1}, [True] * 6]
 )
-def test_a_gamma_that_is_none(client: TestClient, gamma: Any) -> None:
+def test_invalid_gammas_are_refused(client: TestClient, gamma: Any) -> None:
     assert problem_of(client.post("/v1/verify", json={**SMALL, "gamma": gamma}), 422)["field"] == "gamma"
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "1e400", "1e308", "-1"])
-def test_an_entry_that_is_no_probability(client: TestClient, literal: str) -> None:
+def test_invalid_probabilities_in_gamma_are_refused(client: TestClient, literal: str) -> None:
     body = json.dumps({**SMALL, "gamma": [1] * 5})[:-2] + f", {literal}]}}"
     answer = client.post("/v1/verify", content=body, headers={"content-type": "application/json"})
     assert problem_of(answer, 422)["field"] == "gamma"

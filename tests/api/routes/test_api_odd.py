@@ -109,7 +109,7 @@ def test_a_list_is_refused_at_its_first_wrong_item(client: TestClient) -> None:
     assert details["detail"] == f"The query has more than {most} entries of lists and objects together."
 
 
-def test_commas_in_texts_are_no_entries(client: TestClient) -> None:
+def test_commas_in_texts_are_not_counted_as_entries(client: TestClient) -> None:
     body = {"K": 3, "m": 1, "epsilon": 0.5, "objective": "shared(" + "," * 19_000 + ")"}
     assert problem_of(client.post("/v1/gamma", json=body), 422)["field"] == "objective"
 
@@ -136,7 +136,7 @@ def test_a_body_is_sent_as_it_is(client: TestClient, coding: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma/", "/v1/jobs/", "/healthz/"])
-def test_a_slash_too_many_is_no_redirect(client: TestClient, path: str) -> None:
+def test_a_trailing_slash_is_not_redirected(client: TestClient, path: str) -> None:
     problem_of(client.get(path, follow_redirects=False), 404)
 
 
@@ -151,7 +151,7 @@ def test_headers_that_come_in_several_lines_are_one(client: TestClient) -> None:
         assert client.get(path, headers=accept).headers["content-type"].startswith("text/csv")
 
 
-def test_work_that_nobody_waits_for_is_stopped() -> None:
+def test_work_is_stopped_when_the_client_disconnects() -> None:
     async def test() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
 

@@ -72,7 +72,7 @@ def test_each_event_is_the_whole_job() -> None:
     assert parsed[1]["progress"]["gap"] == 0.25
 
 
-def test_what_is_no_news_is_not_told() -> None:
+def test_unchanged_states_are_not_reported() -> None:
     assert len(streamed(JobUpdate(job("running", 1)), JobUpdate(job("running", 1)), JobUpdate(job("done", 1)))) == 3
 
 

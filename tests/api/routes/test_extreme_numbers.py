@@ -59,7 +59,7 @@ def test_the_least_total_delta_is_answered(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "route", ["gamma", "estimate", "error-curve", "profile", "compose", "jobs", "tradeoff", "least"]
 )
-def test_half_a_surrogate_pair_is_no_backend(client: TestClient, route: str) -> None:
+def test_half_a_surrogate_pair_is_an_invalid_backend(client: TestClient, route: str) -> None:
     wanted = {"tradeoff": "", "least": '"utility": 0.5,'}.get(route, '"m": 2,')
     body = '{"K": 5, "epsilon": 0.1, %s "backend": "\\ud800"}' % wanted  # noqa: UP031 — braces
     details = problem_of(client.post(f"/v1/{route}", content=body, headers=JSON), 422)

@@ -143,7 +143,7 @@ def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
         assert record is None or verify_options(told, Problem(61, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=12), 1)
 
 
-def test_an_answer_of_another_version_is_no_answer(client: TestClient) -> None:
+def test_an_answer_of_another_version_is_refused(client: TestClient) -> None:
     """What a job has stored, or an older service says, under names that are no longer in use."""
     told = client.post("/v1/plurality", json=ASKED).json()
     old = {"ways": told.pop("utilities"), **told}

@@ -85,7 +85,7 @@ def test_what_stands_around_a_body_is_bounded_as_its_head_is(service: Served, en
         assert received(connection).startswith(b"HTTP/1.1 431 ")
 
 
-def test_trailers_are_no_headers(service: Served) -> None:
+def test_trailers_are_not_headers(service: Served) -> None:
     with service.connect() as connection:
         head = b"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
         body = b'{"K": 5, "m": 2, "epsilon": 0.5}'

@@ -51,7 +51,7 @@ def test_a_mixed_load_gets_what_each_request_calls_for_and_goes_on_from_its_reco
     assert "*server 2*" in told  # each server's memory is told apart
 
 
-def test_an_answer_of_5xx_is_told() -> None:
+def test_an_answer_of_5xx_is_reported() -> None:
     piece = Piece(1, 0, 7, 2, 1.0, {"stored γ": {"200": 1, "503": 1}}, {"stored γ": {"1": 2}}, ["0.1 GET /: 503"])
     assert ": 1 answers of 5xx, 0 broken connections, 0 other" in next(report([piece]))
 

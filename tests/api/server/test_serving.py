@@ -145,7 +145,7 @@ def test_workers_need_a_place_that_they_share(monkeypatch: pytest.MonkeyPatch, p
     assert f"2 is not valid: expected 1 with DARRM_CACHE_URL={place}. Workers share answers and jobs" in told
 
 
-def test_a_number_of_workers_that_is_none_is_refused() -> None:
+def test_invalid_numbers_of_workers_are_refused() -> None:
     assert "--workers: '0' is not valid: expected the worker processes that answer" in refused(
         "serve", "--workers", "0"
     )
@@ -291,12 +291,12 @@ def test_a_body_that_never_ends_is_not_waited_for(guarded: tuple[Served, str, st
     assert b"The body of a request must arrive within 1 s." in found
 
 
-def test_what_is_not_http_is_told_so(guarded: tuple[Served, str, str]) -> None:
+def test_a_request_that_is_not_http_is_answered_as_such(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     assert raw(service, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_body_in_chunks_that_are_none_is_told_so(guarded: tuple[Served, str, str]) -> None:
+def test_an_invalid_chunked_body_is_refused(guarded: tuple[Served, str, str]) -> None:
     service, text, _ = guarded
     head = f"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\nTransfer-Encoding: chunked\r\n\r\n"
     found = raw(service, head.encode(), b"no length\r\n")

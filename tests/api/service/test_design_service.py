@@ -163,7 +163,7 @@ def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
 # ------------------------------------------------------------------------------------------- waiting and watching
 
 
-def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_wait_gets_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:

@@ -186,7 +186,7 @@ def test_clients_have_secrets_of_their_own() -> None:
         "https://example.org/" + "x" * 2000,
     ],
 )
-def test_what_is_no_address_for_webhooks_is_refused_without_repeating_it(text: str) -> None:
+def test_invalid_webhook_addresses_are_refused_and_not_repeated(text: str) -> None:
     with refused_input("url") as refusal:
         parse_webhook_url(text)
     assert "secret" not in str(refusal.value)

@@ -177,7 +177,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
         (("rm", "--days", "1", "--prove"), "--prove needs --defective."),
     ],
 )
-def test_what_cannot_be_asked(words: tuple[str, ...], text: str) -> None:
+def test_invalid_choices_of_answers_are_refused(words: tuple[str, ...], text: str) -> None:
     result = run("cache", *words, "--url", "memory")
     assert (result.exit_code, result.stdout) == (2, "")
     assert text in result.stderr
@@ -218,7 +218,7 @@ def test_tags_on_the_command_line(url: str) -> None:
         (("ls", "--m", "0"), "--m: 0 is not valid"),
     ],
 )
-def test_what_cannot_be_tagged_or_listed_is_refused(url: str, arguments: tuple[str, ...], text: str) -> None:
+def test_invalid_tags_and_lists_are_refused(url: str, arguments: tuple[str, ...], text: str) -> None:
     result = run("cache", *arguments, "--url", url)
     assert result.exit_code == 2
     assert text in result.stderr

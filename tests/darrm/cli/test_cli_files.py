@@ -113,7 +113,7 @@ def test_output_refuses_links_in_a_circle(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ closed and full streams
 
 
-def test_a_closed_stdin_is_told(tmp_path: Path) -> None:
+def test_a_closed_stdin_is_reported(tmp_path: Path) -> None:
     told = processed("verify", "-", cwd=tmp_path, redirection="<&-")
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == "Error: FILE: '-' is not valid: expected a readable file, or - for stdin. Stdin is closed.\n"
@@ -177,7 +177,7 @@ def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("url", ["sqlite:///{folder}/\udcff.sqlite", "postgresql+psycopg://me@\udcff/name"])
 @pytest.mark.parametrize("verb", [("cache", "ls", "--count"), ("cache", "check", "--migrate")])
-def test_a_url_that_is_not_text_is_told(url: str, verb: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_url_that_is_not_text_is_reported(url: str, verb: tuple[str, ...], tmp_path: Path) -> None:
     result = run(*verb, "--url", url.format(folder=tmp_path))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert "cannot be used: this is not a database URL. Set DARRM_CACHE_URL to " in result.stderr

@@ -190,7 +190,7 @@ def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[s
         ("0,1,1,0,1\n0,1,\xff,0,1\n", "CSV as UTF-8 text. Line 2 is not"),
     ],
 )
-def test_what_is_no_vote_is_named_by_its_line_and_not_shown(text: str, said: str) -> None:
+def test_invalid_votes_are_named_by_line_and_not_shown(text: str, said: str) -> None:
     Path("votes.csv").write_bytes(text.encode("latin-1"))
     message = refused("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "9")
     assert message.startswith("Error: VOTES: 'votes.csv' is not valid: expected ")
@@ -221,7 +221,7 @@ def test_classes_of_several_digits_are_read() -> None:
 
 @pytest.mark.parametrize("classes", [None, 300])
 @pytest.mark.parametrize("head", ["NA,NA,NA,NA,NA", ",,,,", "a,,c,d,e", "NA,b,c,d,e", "a,a,b,c,d", "?,b,c,d,e"])
-def test_a_first_line_of_missing_votes_is_no_line_of_names(head: str, classes: int | None) -> None:
+def test_a_first_line_of_missing_votes_is_not_a_header(head: str, classes: int | None) -> None:
     Path("votes.csv").write_text(f"{head}\n0,1,1,0,1\n", encoding="utf-8")
     with pytest.raises(InvalidInput) as refusal:
         count_rows("votes.csv", K, 10, classes)
@@ -304,7 +304,7 @@ def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-def test_each_kind_of_thing_that_is_no_vote_has_its_own_advice(classes: int | None) -> None:
+def test_each_kind_of_invalid_vote_has_its_own_advice(classes: int | None) -> None:
     for cell, said in (("", "--missing evenly"), ("cat", "Number the classes"), ("2020-01-01", "Number the classes")):
         Path("votes.csv").write_text(f"0,1,1,0,1\n0,1,{cell},0,1\n", encoding="utf-8")
         with pytest.raises(InvalidInput, match=rf"Line 2 holds something else\..*{said}") as refusal:
@@ -374,7 +374,7 @@ def test_votes_that_are_missing_are_refused_until_it_is_said_what_they_become() 
 DELTA, KEPT = ("--delta", "1e-5"), ("--output", "m.json")
 
 
-def test_arrays_that_are_no_votes_are_refused() -> None:
+def test_invalid_vote_arrays_are_refused() -> None:
     for table, said in (
         (np.zeros((3, 4)), r"It has shape \(3, 4\) and type float64"),
         (np.zeros(5), r"It has shape \(5,\)"),
@@ -399,7 +399,7 @@ def test_arrays_that_are_no_votes_are_refused() -> None:
         count_rows("votes.npy", K, 10)
 
 
-def test_parquet_that_is_no_votes_is_refused() -> None:
+def test_invalid_parquet_votes_are_refused() -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for columns, said in (
         ({"a": [0, 1]}, "5 columns, one of each voter. It has 1"),

@@ -132,7 +132,7 @@ def test_flags_and_their_opposites() -> None:
         ("-- file --K", r"Got unexpected argument '--K'\."),
     ],
 )
-def test_what_cannot_be_read_is_refused(words: str, said: str) -> None:
+def test_invalid_words_are_refused(words: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse(words.split(), COMMAND.parameters)
 

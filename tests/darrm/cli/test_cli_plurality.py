@@ -226,7 +226,7 @@ def test_noisy_counts_within_a_total() -> None:
 
 
 @pytest.mark.parametrize("bad", ["0,1,2,12", "0,1,2,-1", "0,1,2,x", "0,1,2", "0,1,2,1.5"])
-def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
+def test_invalid_classes_are_refused_by_line(bad: str, rule: str) -> None:
     Path("votes.csv").write_text(f"0,1,2,2\n{bad}\n")
     told = refused(
         "label", "votes.csv", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "out.csv"

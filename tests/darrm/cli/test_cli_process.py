@@ -157,7 +157,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
     opened.close()
 
 
-def test_a_reader_that_goes_away_is_no_error(begin: Begin) -> None:
+def test_a_reader_that_leaves_is_not_an_error(begin: Begin) -> None:
     process = begin("curve", "--K", "11", "--m", "3", "--epsilon", "0.1", "--points", "2000", "--no-cache")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -236,7 +236,7 @@ def test_a_taken_port_is_said_plainly() -> None:
 
 
 @pytest.mark.parametrize("port", ["a", "-1", "65536", "2.5"])
-def test_a_port_that_is_none_is_refused(port: str) -> None:
+def test_invalid_ports_are_refused(port: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape("is not valid: expected a port from 0 (any free one) to 65535.")):
         listen("127.0.0.1", port if port == "a" else float(port) if "." in port else int(port))
     assert run("serve", "--port", port).exit_code == ExitCode.BAD_INPUT

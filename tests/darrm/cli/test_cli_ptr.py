@@ -60,7 +60,7 @@ def test_the_votes_are_read_once(votes: str, monkeypatch: pytest.MonkeyPatch) ->
     assert read == [votes]
 
 
-def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:
+def test_the_text_marks_what_is_not_a_guarantee(votes: str) -> None:
     told = run("cost", "gnmax", *SHAPE, "--votes", votes).stdout
     assert "no guarantee" in told
     assert "NOT FOR PUBLICATION" not in told
@@ -84,7 +84,7 @@ def test_the_sentences_say_what_is_no_guarantee(votes: str) -> None:
         (("gnmax", *SHAPE, "--leader-share", "0.3"), "--leader-share: 0.3"),
     ],
 )
-def test_what_has_no_such_account_is_refused(votes: str, arguments: tuple[str, ...], option: str) -> None:
+def test_options_without_such_an_account_are_refused(votes: str, arguments: tuple[str, ...], option: str) -> None:
     assert option in refused("cost", *arguments, "--votes", votes)
 
 
@@ -165,7 +165,7 @@ def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[s
         (("votes.csv", "--queries", "30"), "--votes"),
     ],
 )
-def test_what_cannot_be_earned_is_refused(
+def test_totals_that_cannot_be_earned_are_refused(
     earned: tuple[str, ...], tmp_path: Path, more: tuple[str, ...], option: str
 ) -> None:
     assert option in refused(*earned, *more, "--output", str(tmp_path / "labels.csv"))

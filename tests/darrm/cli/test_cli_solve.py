@@ -280,7 +280,7 @@ def test_an_error_of_our_own_has_an_exit_code_of_its_own(monkeypatch: pytest.Mon
     ]
 
 
-def test_want_of_memory_is_no_error_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_not_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def hungry(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 8.00 TiB")
 

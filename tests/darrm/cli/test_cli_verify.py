@@ -109,12 +109,12 @@ def test_a_suspicious_problem_is_pointed_out() -> None:
         ("[" * 100_000, "- is not JSON: "),
     ],
 )
-def test_a_list_that_is_no_noise_function_is_refused(gamma: str, message: str) -> None:
+def test_invalid_noise_functions_are_refused(gamma: str, message: str) -> None:
     assert refused("verify", "-", *PROBLEM, "--K", "5", given=gamma).startswith(f"Error: {message}")
 
 
 @pytest.mark.parametrize("content", ["3", '"text"', "null", "true", "{}", '{"format": 99}', '{"gamma": [1, 1]}'])
-def test_a_file_that_is_no_answer_is_refused(content: str) -> None:
+def test_invalid_answer_files_are_refused(content: str) -> None:
     assert refused("verify", "-", given=content).startswith("Error: -: ")
 
 
@@ -419,7 +419,7 @@ def test_another_file_with_a_format_is_not_called_an_answer_of_another_version()
     assert told.startswith("Error: -: the file contains no γ with its problem.")
 
 
-def test_labels_are_no_table(tmp_path: Path) -> None:
+def test_a_file_of_labels_is_not_a_table(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("label\n1\n0\n")
     assert run("verify", str(labels)).exit_code == ExitCode.UNAVAILABLE

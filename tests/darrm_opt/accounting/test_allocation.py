@@ -96,7 +96,7 @@ def test_many_queries_in_one_round() -> None:
         assert (shown_by <= delta) == most
 
 
-def test_a_rate_is_no_allocation() -> None:
+def test_a_rate_is_not_an_allocation() -> None:
     """Coins of rate k/t may leave a record out of all queries, where it is in k of them: their account is below."""
     mechanism = mechanism_class("permute_and_flip").of(1, 2, 12.0)
     apart = cost(mechanism, 2, 0.6, Sampling(1, rate=0.5)).epsilon

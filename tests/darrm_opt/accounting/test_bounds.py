@@ -78,7 +78,7 @@ def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() ->
         assert 0 < (estimated_shift([(ReleaseGuarantee(divergence=bound), 2)]) or 0.0) < math.inf
 
 
-def test_a_guarantee_that_was_not_computed_is_no_guarantee() -> None:
+def test_a_guarantee_that_was_not_computed_is_not_used() -> None:
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
     assert AnyVotes(laws, missing=math.nan).missing == 1.0
     assert LawTriples(laws.on_data, laws.on_neighbour, missing=math.nan).missing == 1.0

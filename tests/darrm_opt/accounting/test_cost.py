@@ -102,7 +102,7 @@ def test_most_releases_fit_and_few_more_do_not(name: str, total: Privacy) -> Non
 @pytest.mark.parametrize(
     ("releases", "delta", "argument"), [(-1, 0.1, "releases"), (1.5, 0.1, "releases"), (1, 1.0, "delta")]
 )
-def test_what_is_refused(releases: Any, delta: float, argument: str) -> None:
+def test_invalid_arguments_are_refused(releases: Any, delta: float, argument: str) -> None:
     with refused(argument):
         cost(mechanism_class("laplace").of(3, 2, 1.0), releases, delta)
 

@@ -188,7 +188,7 @@ def test_what_is_taken_unless_said_otherwise() -> None:
     assert twice(1)(0.1) == privacy_map(SOLUTION, queries=2, fresh=False)(1)(0.1) > fresh(1)(0.1)
 
 
-def test_an_infinite_loss_is_no_likelier_than_certain() -> None:
+def test_an_infinite_loss_has_at_most_probability_one() -> None:
     leaking = Problem(1, Privacy(0.5, 0.999), Privacy(0.6, 0.9991))
     certain = as_pld((NoiseFunction(np.ones(2), 1), leaking), queries=9, discretisation=0.1, fresh=True)
     assert certain._pmf_remove._infinity_mass == certain.get_delta_for_epsilon(50.0) == 1.0
@@ -376,7 +376,7 @@ def test_labels_join_dp_sgd_in_the_librarys_accountants() -> None:
     assert labels_cost < 0.8 * counts_cost
 
 
-def test_what_cannot_be_converted_is_refused() -> None:
+def test_invalid_conversions_are_refused() -> None:
     with refused("sampling"):
         as_pld(SMALL, sampling=Sampling(20, 5, labels=3))
     with refused("sampling"):

@@ -117,7 +117,7 @@ def test_a_release_is_a_solution_or_a_pair() -> None:
             Release.of(wrong)  # type: ignore[arg-type]
 
 
-def test_one_region_that_is_no_guarantee_leaves_none() -> None:
+def test_one_unproved_region_leaves_no_guarantee() -> None:
     outer, inner = privacy_region(Privacy(0.3)), inner_region([(0.5, 0.4)])
     assert compose_bits([(outer, 1)], points=11).guaranteed
     for parts in ([(outer, 1), (inner, 1)], [(inner, 2), (outer, 1)]):

@@ -130,7 +130,7 @@ def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch)
         assert 0.99e-5 < delta < 1e-5 - 7 * 4 * rare * (1 - 1e-9)
 
 
-def test_of_what_nothing_is_proved_there_is_no_total() -> None:
+def test_without_a_proof_there_is_no_total() -> None:
     with pytest.raises(DeltaTooSmall) as caught:
         sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
     assert caught.value.floor == 0.5  # the chance to be in any of five samples
@@ -270,7 +270,7 @@ def test_the_chance_of_a_large_sample_with_replacement_is_rounded_up() -> None:
     assert exact <= Decimal(chance) <= exact * (1 + Decimal(2) ** -52)
 
 
-def test_samples_of_all_records_are_no_samples() -> None:
+def test_a_sample_of_all_records_gives_no_amplification() -> None:
     """Where the laws of an answer are not listed."""
     mechanism = mechanism_class("laplace").of(300, 3, 60.0, 2)
     sampled, every = (cost(mechanism, 20, 1e-5, sampling) for sampling in (Sampling(100, 100), None))
@@ -556,7 +556,7 @@ def test_the_record_is_read_back_whole() -> None:
             Sampling.from_record(broken)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     refuses(Sampling, {"records": 10, "sample": 1}, records=[0], sample=[11, None], neighbours=["both"], labels=[0])
     refuses(Sampling, {"records": 10, "sample": None, "rate": 0.2}, rate=[0.0], sample=[2])
     refuses(Sampling, {"records": 10, "scheme": "without-replacement"}, rate=[0.5])

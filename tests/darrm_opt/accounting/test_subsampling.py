@@ -34,7 +34,7 @@ def test_epsilon_is_above_the_exact_one_by_what_is_charged(rate: float) -> None:
 
 
 @for_each("epsilon", [0.0, 0.3, 1.0, 1.7, 40.0, 1e300, math.inf])
-def test_the_whole_is_no_sample(epsilon: float) -> None:
+def test_all_records_are_not_a_sample(epsilon: float) -> None:
     for delta in (0.0, LEAST, 1e-6, 0.5):
         assert amplify_by_subsampling(Privacy(epsilon, delta), 1) == Privacy(epsilon, delta)
 

@@ -126,7 +126,7 @@ def test_the_accounts_that_compete_where_the_recursion_takes_too_long() -> None:
 
 
 @for_each("found", [math.nan, math.inf])
-def test_an_account_whose_epsilon_is_no_number_states_none(found: float) -> None:
+def test_an_account_with_a_nan_epsilon_states_none(found: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounts, "compose_bits_any_order", lambda *_, **__: SimpleNamespace(epsilon=lambda _: found))
         stated = total.total_of(parts(RELEASE, 5), 1e-3)

@@ -319,6 +319,6 @@ def test_vote_counts_that_are_too_many_are_explored_in_part() -> None:
         ),
     ],
 )
-def test_what_is_refused(argument: str, call: Callable[[], Audit]) -> None:
+def test_invalid_arguments_are_refused(argument: str, call: Callable[[], Audit]) -> None:
     with refused(argument):
         call()

@@ -356,7 +356,7 @@ def test_within_rounding_neither_is_claimed() -> None:
         ("abc", "gamma"),
     ],
 )
-def test_what_is_no_noise_function(gamma: Any, argument: str) -> None:
+def test_invalid_noise_functions(gamma: Any, argument: str) -> None:
     with refused(argument):
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), gamma)
 
@@ -368,7 +368,7 @@ def test_certify_wants_a_noise_function_for_as_many_voters() -> None:
 
 
 @pytest.mark.parametrize("prove", [verify, certify])
-def test_what_is_no_problem(prove: Callable[..., Any]) -> None:
+def test_invalid_problems(prove: Callable[..., Any]) -> None:
     with refused("problem", "3"):
         prove(3, NoiseFunction([1.0, 1.0]))
 

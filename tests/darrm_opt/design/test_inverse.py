@@ -186,6 +186,6 @@ def test_a_utility_out_of_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @for_each("utility", [0.0, -1.0, 1.5, math.nan])
-def test_what_is_no_share_is_refused(utility: float) -> None:
+def test_invalid_shares_are_refused(utility: float) -> None:
     with pytest.raises(InvalidInput, match=r"expected a share in \(0, 1\]"):
         least_m(Problem.from_allowance(5, 1, 0.1), utility)

@@ -100,7 +100,7 @@ def test_no_points_asked_none_returned() -> None:
 
 
 @for_each("epsilons", [[math.nan], [0.1, 501.0], [-501.0], [math.inf], [[0.1]]])
-def test_what_is_no_epsilon_is_refused(epsilons: Sequence[float]) -> None:
+def test_invalid_epsilons_are_refused(epsilons: Sequence[float]) -> None:
     with pytest.raises(InvalidInput, match=r"expected a flat list of numbers of nats within ±500"):
         privacy_profile(np.zeros(4), Problem.from_allowance(3, 1, 0.1), epsilons)
 

@@ -149,7 +149,7 @@ def test_scenarios_at_hand_are_named_by_what_they_are() -> None:
         ("minimax(0.5)", "objective"),
     ],
 )
-def test_what_is_no_scenario_objective_is_refused(text: str, argument: str) -> None:
+def test_invalid_scenario_objectives_are_refused(text: str, argument: str) -> None:
     with refused(argument):
         as_objective(text)
 

@@ -350,7 +350,7 @@ def test_where_nothing_free_can_be_proved_the_monotone_answer_stands() -> None:
     assert free.upper_bound >= monotone.upper_bound - 1e-9
 
 
-def test_some_voters_off_their_ends_are_no_hindrance() -> None:
+def test_some_voters_off_their_ends_do_not_matter() -> None:
     """Beyond one in the mean first order proves little; what their blossoms reach at all does."""
     solution = sound(solve(Problem.from_allowance(121, 5, 0.1, 0.02)))
     assert (solution.certificate.method, solution.status) == ("complete", Status.OPTIMAL)
@@ -428,7 +428,7 @@ def test_progress_is_told_and_bounds_never_rise(shape: Any) -> None:
     assert seen[-1].utility == pytest.approx(solution.utility, abs=1e-9)
 
 
-def test_whoever_watches_may_stop_it() -> None:
+def test_a_watcher_may_stop_a_solve() -> None:
     def stop(_: Progress) -> None:
         raise KeyboardInterrupt
 

@@ -58,7 +58,7 @@ def test_the_judge_sees_a_breach() -> None:
     assert seen >= 5
 
 
-def test_a_multiset_within_the_limit_is_no_breach() -> None:
+def test_a_multiset_within_the_limit_is_not_a_breach() -> None:
     case = ProblemCase(5, 0.1, 0.01, 0.1, 0.01, 5)
     rng = np.random.default_rng(62)
     nothing = NoiseFunction(np.zeros(6))

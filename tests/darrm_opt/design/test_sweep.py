@@ -44,7 +44,7 @@ def test_voters_without_an_allowance_are_asked_by_target() -> None:
 
 
 @pytest.mark.parametrize(("ms", "argument"), [([], "ms"), ([1, -1], "m"), ([math.nan], "m")])
-def test_what_is_no_allowance_is_refused(ms: list[float], argument: str) -> None:
+def test_invalid_allowances_are_refused(ms: list[float], argument: str) -> None:
     with refused(argument):
         tradeoff(Problem.from_allowance(5, 1, 0.1), ms)
 

@@ -264,7 +264,7 @@ def test_voters_without_records_vote_for_the_first_class() -> None:
         ("records", {"sampling": Sampling(201, 20, scheme="without-replacement")}),
     ],
 )
-def test_what_samples_do_not_cover_is_refused(argument: str, change: dict[str, Any]) -> None:
+def test_invalid_combinations_with_samples_are_refused(argument: str, change: dict[str, Any]) -> None:
     given: dict[str, Any] = {"n_voters": 5, "queries": 2, "sampling": RARE} | change
     with refused(argument):
         PrivateVotingClassifier(**given).fit(*points())
@@ -376,7 +376,7 @@ def test_one_query_of_private_voters_takes_the_gamma_for_them() -> None:
     assert two.mechanism.fits(total, 2)
 
 
-def test_a_voter_that_is_not_private_is_no_claim() -> None:
+def test_a_voter_that_is_not_private_claims_nothing() -> None:
     plan = voting_plan(5, voter=Privacy(math.inf), affected=1, queries=1, total=Privacy(1.0))
     assert plan.queries == 1
 
@@ -724,7 +724,7 @@ def test_classes_keep_their_names_and_copies_have_nothing_left(tmp_path: Path) -
         kept.set_params(queries=5).fit(X, y)
 
 
-def test_any_base_estimator_will_do() -> None:
+def test_any_classifier_may_be_the_base_estimator() -> None:
     X, y = digits()
     for base in (DecisionTreeClassifier(max_depth=3), LogisticRegression(C=0.1)):
         model = PrivateVotingClassifier(base, n_voters=3, queries=20, random_state=np.random.RandomState(0))
@@ -746,7 +746,7 @@ def test_any_base_estimator_will_do() -> None:
         ({"price": math.nan}, "price"),
     ],
 )
-def test_bad_parameters_are_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_parameters_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         PrivateVotingClassifier(**given).fit(*digits())
 
@@ -792,7 +792,7 @@ def test_the_minimum_is_as_near_as_is_said() -> None:
         minimum(rows, signs, 0.1, 1e-20)
 
 
-def test_a_minimum_that_rounding_may_have_moved_is_none() -> None:
+def test_a_minimum_that_rounding_may_have_moved_is_refused() -> None:
     """Sums of n and d terms, each at most 2 + |w| in size with room for a hundred, and √d of them in the norm."""
     rng, strength = np.random.default_rng(2), 0.1
     for n, d in ((16, 16), (200, 4)):
@@ -998,9 +998,7 @@ class _Predicts(LogisticRegression):  # type: ignore[misc]  # scikit-learn is un
 
 @pytest.mark.parametrize("form", ["probabilities", "chance", "names", "masked", "high"])
 @pytest.mark.parametrize("sampled", [False, True])
-def test_predictions_that_are_no_classes_are_refused_before_they_are_charged(
-    form: str, sampled: bool, tmp_path: Path
-) -> None:
+def test_invalid_predictions_are_refused_before_they_are_charged(form: str, sampled: bool, tmp_path: Path) -> None:
     X, y = digits()
     drawn: dict[str, Any] = {"sampling": Sampling(len(X), 60), "delta": 1e-5} if sampled else {}
     log = tmp_path / "log"

@@ -228,7 +228,7 @@ def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
         mechanism_from_record({key: each for key, each in record.items() if key != "rate"})
 
 
-def test_what_is_no_selection_mechanism() -> None:
+def test_invalid_selection_mechanisms() -> None:
     valid = {"K": 7, "classes": 3, "rate": 0.5}
     rates = [0.0, math.nan, math.inf, 1000.5]
     refuses(PermuteAndFlip, valid, rate=rates, affected=[8, 0], classes=[1, 2**20 + 1], K=[0])

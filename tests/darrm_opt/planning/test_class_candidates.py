@@ -259,7 +259,7 @@ def test_the_options_and_their_order() -> None:
         ((11, 1, Privacy(1.0, 1e-5), 2), "classes"),
     ],
 )
-def test_what_is_refused(arguments: tuple[int, int, Privacy, int], argument: str) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[int, int, Privacy, int], argument: str) -> None:
     with refused(argument):
         designed(*arguments)
 

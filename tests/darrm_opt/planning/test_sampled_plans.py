@@ -176,7 +176,7 @@ def test_private_voters_that_draw_their_own_records() -> None:
         ("bags", {"sampling": None, "bags": 100}),
     ],
 )
-def test_what_is_refused(argument: str, fields: dict[str, Any]) -> None:
+def test_invalid_arguments_are_refused(argument: str, fields: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"voter": None, "affected": 1, "sampling": Sampling(1000, 10)} | fields
     voter, affected = arguments.pop("voter"), arguments.pop("affected")
     with refused(argument):

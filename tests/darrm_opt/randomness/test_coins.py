@@ -160,7 +160,7 @@ def test_zero_never_falls_and_one_always_does() -> None:
 
 
 @for_each("table", [[], [[0.5]], [math.nan], [-0.1], [1.1], [0.5, 1.1], [-0.1, 0.5], [0.5, math.nan]])
-def test_what_is_no_table_of_probabilities_is_refused(table: list[float]) -> None:
+def test_invalid_tables_of_probabilities_are_refused(table: list[float]) -> None:
     with refused("probabilities"):
         ExactCoins(table)
 

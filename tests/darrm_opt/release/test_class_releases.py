@@ -317,7 +317,7 @@ def test_votes_that_are_none_are_refused_without_being_shown(votes: object, mess
     assert "0.5" not in str(caught.value)
 
 
-def test_noise_that_is_none() -> None:
+def test_invalid_noise_is_refused() -> None:
     valid = {"K": 7, "classes": 3, "sigma": 5.0}
     refuses(NoisyMaximum, valid, sigma=[0.1, math.inf], check_sigma=[5.0], affected=[8], classes=[2**20 + 1])
     refuses(NoisyMaximum, {**valid, "check_sigma": 5.0}, threshold=[math.inf])

@@ -106,7 +106,7 @@ class Constant(RandomSource):
         np.ma.array([[0.5, 0.5]], mask=[[False, True]]),
     ],
 )
-def test_what_is_no_law_is_refused(wrong: Any) -> None:
+def test_invalid_laws_are_refused(wrong: Any) -> None:
     with refused("probabilities") as error:
         coordinated_votes(wrong)
     assert "nan" not in str(error.value)

@@ -374,7 +374,7 @@ def test_of_several_creators_at_once_one_succeeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"K": 3}', b'{"K": 3}\n', b"no end of line\0", b"a\nb"])
-def test_a_file_that_is_no_log_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_log_is_refused_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "solution.json"
     path.write_bytes(content)
     with pytest.raises(BudgetUnreadable, match="solution"):

@@ -256,7 +256,7 @@ def test_votes_of_every_type_are_the_same_votes(kind: type) -> None:
 
 
 @for_each("bad", [2, -1, 0.5, math.nan, math.inf, 256, 10**30, "1", None, 1 + 0j, [1]])
-def test_what_is_no_vote_is_refused_and_never_shown(bad: object) -> None:
+def test_invalid_votes_are_refused_and_never_shown(bad: object) -> None:
     votes = [[1, 0, 1, 0, 1, 0], [0, 1, bad, 1, 0, 1]]
     with pytest.raises(InvalidInput) as refused:
         seeded(EVEN).release_many(votes)

@@ -315,7 +315,7 @@ def test_a_release_holds_as_many_answers_as_it_counts(tmp_path: Path, classes: i
         log.stored("b")
 
 
-def test_what_is_no_release_log_is_refused(tmp_path: Path) -> None:
+def test_invalid_release_logs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetUnreadable, match="cannot be opened"):
         ReleaseLog(tmp_path / "none")
     (tmp_path / "empty").touch()

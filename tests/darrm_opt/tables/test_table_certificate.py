@@ -175,7 +175,7 @@ def test_the_rest_is_shared_equally_and_sums_are_exact() -> None:
         ("text", "values"),
     ],
 )
-def test_tables_that_are_no_rules(values: object, message: str) -> None:
+def test_invalid_tables_are_refused(values: object, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Table(histograms(3, 3, 1, abstention=False), values)
 

@@ -318,7 +318,7 @@ def test_masses_are_those_of_the_votes_one_by_one() -> None:
 @for_each(
     "text", ["", "favoured", "favoured()", "favoured(1.5)", "beta(1)", "dirichlet(0)", "histogram(1:x)", "other(1)"]
 )
-def test_what_is_no_prior(text: str) -> None:
+def test_invalid_priors(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_prior(text)
 

@@ -52,7 +52,7 @@ def test_missing_votes_are_dealt_in_turn_and_leave_the_others_as_they_are() -> N
     assert fill_missing(np.array([[0, 1], [gone, 1]]), 2, "evenly").tolist() == [[0, 1], [1, 1]]
 
 
-def test_what_cannot_be_filled_is_refused() -> None:
+def test_invalid_missing_votes_are_refused() -> None:
     with refused("how", "'random'"):
         fill_missing([[0, 1]], 2, "random")
     with refused("how", "'class'"):  # of two classes one would be left
@@ -64,7 +64,7 @@ def test_what_cannot_be_filled_is_refused() -> None:
             fill_missing(table, 2, "evenly")
 
 
-def test_a_masked_vote_is_no_vote_anywhere() -> None:
+def test_masked_votes_are_refused_everywhere() -> None:
     # numpy.asarray drops a mask: what was masked would vote.
     masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[False, False, True, True, True]])
     for votes in (masked, [masked[0]]):

@@ -845,7 +845,7 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
 # ------------------------------------------------------------------------------------------- any release
 
 
-def test_a_release_that_is_no_function_of_noisy_counts_is_charged_by_its_own_divergences() -> None:
+def test_a_release_that_is_not_a_function_of_noisy_counts_is_charged_by_its_own_divergences() -> None:
     """Below order 1 they may be above those of the Gaussian mechanism that bounds them from there on."""
     shift = 0.1
     one = gaussian_divergence(shift, np.array([0.5]))[0]

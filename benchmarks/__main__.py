@@ -1,6 +1,6 @@
 """``python -m benchmarks [SUITE …]``: measure, print progress, write the table.
 
-``precompute``, ``kernel``, ``limits`` and ``--scan`` have tables of their own; ``fresh`` prints one line.
+``precompute``, ``kernel``, ``limits`` and ``--scan`` have tables of their own.
 """
 
 from __future__ import annotations
@@ -39,11 +39,6 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         from benchmarks.limits import main as limits
 
         limits(words[1:])
-        return
-    if words[:1] == ["fresh"]:
-        from benchmarks.load import main as fresh
-
-        fresh(words[1:])
         return
     if words[:1] == ["--scan"]:
         from benchmarks.scan import main as scan
@@ -91,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; none means all")
     parser.add_argument(
-        "--minutes", type=float, default=25.0, help="stop after this long, whatever is left (default: 25)"
+        "--minutes", type=float, default=11.5, help="stop after this long, whatever is left (default: 11.5)"
     )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only cases whose name contains this; prints the table alone"

@@ -8,6 +8,9 @@ from typing import Literal
 
 SUITES = {
     "quick": "Cases of less than a minute each.",
+    "slowest": "What took longest once, each beside its goal or its peer: records that affect some of the voters, a "
+    "loose tolerance, large K, classes, groups, a start with a store, a server's start, and designs of which each is "
+    "new (processor time of the server and its processes).",
     "engine": "Single designs, and the peer that builds every row at K = 21. Designs of milliseconds are timed warm: "
     "the median of up to 50 solves of one problem in one process.",
     "profiles": "Voters that state several points of a privacy profile; processor time.",
@@ -19,7 +22,7 @@ SUITES = {
 """Names of the suites and what is in them."""
 
 EPSILON = 0.1
-"""ε of one voter in every case [nats]."""
+"""ε of one voter [nats] where a case does not say it."""
 
 MU = 0.0325
 """μ of the Gaussian voters that state several points: they are (0.1, 1e-5)-DP."""
@@ -43,13 +46,15 @@ class Solve:
     """Design one γ.
 
     Attributes:
-        K, m, Delta: the problem; ε is `EPSILON`, δ = 1 − (1−Δ)^m.
+        K, m, Delta: the problem; δ = 1 − (1−Δ)^m.
         objective, shape, method, tolerance: as `darrm_opt.solve` takes them.
         cold: time everything from the import of darrm_opt on; else what is imported or compiled on first use is
             loaded by a small solve that is not timed.
         delta: δ of the release instead.
         points: voters state this many points of gaussian(`MU`), of which (ε, Δ) is the last; 0: that one alone.
         repeats: solves in one process, of which the median counts.
+        epsilon: of one voter [nats].
+        affected: voters that one record can influence; None: all.
     """
 
     K: int
@@ -63,6 +68,8 @@ class Solve:
     delta: float | None = None
     points: int = 0
     repeats: int = 1
+    epsilon: float = EPSILON
+    affected: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,17 +109,18 @@ class Command:
 
 @dataclass(frozen=True)
 class Load:
-    """Ask a server for one stored answer as fast as it gives it (`benchmarks.load`).
+    """Ask a server for one stored answer as fast as it gives it, or for what `figure` says (`benchmarks.load`).
 
     Attributes:
         server: the service, or a bare FastAPI route that returns the same bytes.
         figure: what is reported: the processor time that the server takes for one request, which other programs of
-            the machine hardly change, or the 99th percentile of the wait for one.
+            the machine hardly change; the 99th percentile of the wait for one; the processor time for a small design
+            that is new, with its processes; or that of its start, with the memory at rest.
         busy: while every solver process is solving.
     """
 
     server: Literal["service", "bare"] = "service"
-    figure: Literal["processor", "p99"] = "processor"
+    figure: Literal["processor", "p99", "fresh", "start"] = "processor"
     busy: bool = False
 
 
@@ -156,6 +164,7 @@ class Case:
         peer_repeats: turns in which the peer runs too; None: all.
         limit: most time for one run of the job [s], start of the process included.
         peer_limit: the same for the peer [s].
+        warm: whether a command runs once before it is measured.
     """
 
     name: str
@@ -167,11 +176,12 @@ class Case:
     peer_repeats: int | None = None
     limit: float = 60.0
     peer_limit: float = 120.0
+    warm: bool = True
 
 
 def all_cases() -> tuple[Case, ...]:
     """Return every case, smaller ones first within a suite: what a spent budget leaves out are the largest."""
-    return (*quick(), *engine(), *profiles(), *scale(), *classes(), *service())
+    return (*quick(), *slowest(), *engine(), *profiles(), *scale(), *classes(), *service())
 
 
 def quick() -> Iterator[Case]:
@@ -192,6 +202,78 @@ def quick() -> Iterator[Case]:
     yield from _table(35, 1e-5, Wanted(seconds=0.1, gap=1e-9, complete=True), suite="quick", repeats=5)
     yield from _table(101, 0.0, Wanted(seconds=0.2, gap=1e-9), suite="quick", repeats=5)
     yield from _table(101, 1e-5, Wanted(seconds=1, gap=1e-9, complete=True), suite="quick", repeats=5)
+
+
+SLOWEST = (
+    *((Solve(201, 3, 0.1, affected=affected), Wanted(seconds=3)) for affected in (1, 2, 25, 50, 100)),
+    (Solve(201, 3, 0.1), Wanted(seconds=5)),
+    *((Solve(301, 3, 0.1, affected=affected), Wanted(seconds=6)) for affected in (1, 2, 37, 75, 150)),
+    (Solve(1001, 3, 0.01), Wanted(seconds=40, gap=1e-6)),
+    (Solve(2001, 1.5, 0.0, epsilon=0.01), Wanted(seconds=40, gap=1e-6)),
+    (Solve(5001, 3, 0.0), Wanted(seconds=120, gap=1e-6)),
+)
+"""Single designs and what is wanted of them."""
+
+LONGEST = (
+    ("solve --classes 3 --K 101 --affected 1 --target-epsilon 1 --delta 1e-5 --no-cache", 3),
+    ("solve --classes 3 --K 400 --affected 1 --target-epsilon 1 --delta 1e-5 --no-cache", 15),
+    ("plan --group K=28,epsilon=0.1 --group K=27,epsilon=0.5 --total-epsilon 0.6", 15),
+)
+"""Commands, and their most time [s]."""
+
+
+def slowest() -> Iterator[Case]:
+    """Yield what took longest once, of designs, commands and the service."""
+    for job, wanted in SLOWEST:
+        affected = "" if job.affected is None else f", {job.affected} affected"
+        yield Case(
+            name=f"one design: K={job.K}, Δ={_short_text(job.Delta)}, m={job.m:g}, ε={job.epsilon:g}{affected}",
+            suite="slowest",
+            job=job,
+            wanted=wanted,
+            repeats=1,
+            limit=150,
+        )
+    loose = Solve(301, 1.5, 0.0, epsilon=3.0, tolerance=1e-3)
+    yield Case(
+        name="K=301, Δ=0, m=1.5, ε=3: tolerance 1e-3 against 1e-6",
+        suite="slowest",
+        job=loose,
+        wanted=Wanted(seconds=1, faster=1),
+        peer=replace(loose, tolerance=1e-6),
+    )
+    for command, seconds in LONGEST:
+        words = ("darrm", *command.split())
+        yield Case(
+            name=f"`darrm {command}`",
+            suite="slowest",
+            job=Command(words),
+            wanted=Wanted(seconds=seconds),
+            repeats=1,
+            warm=False,
+        )
+    start = ("darrm", "solve", "--K", "11", "--m", "3", "--epsilon", f"{EPSILON:g}")
+    yield Case(
+        name=f"`{' '.join(start)} --cache` against `--no-cache`",
+        suite="slowest",
+        job=Command((*start, "--cache")),
+        wanted=Wanted(within=1.3),
+        peer=Command((*start, "--no-cache")),
+        repeats=15,
+    )
+    yield Case(
+        name="`darrm serve`: processor time until it answers, and memory at rest",
+        suite="slowest",
+        job=Load(figure="start"),
+        wanted=Wanted(seconds=1.5, memory=85 * 2**20 / 1e9),
+    )
+    yield Case(
+        name="`GET /v1/gamma` of 1,000 new γ for K=11, by 50 clients at once",
+        suite="slowest",
+        job=Load(figure="fresh"),
+        wanted=Wanted(seconds=2 / 150),
+        repeats=1,
+    )
 
 
 ENGINE = (
@@ -279,8 +361,8 @@ def scale() -> Iterator[Case]:
     yield from _table(1001, 0.0, Wanted(seconds=10, memory=1))
     large = Wanted(seconds=20, memory=1, gap=1e-7, exponent=3.2)
     yield from _table(1001, 1e-6, large, tolerance=1e-7, growth_from=101)
-    yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone", repeats=1)
-    yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6), repeats=1)
+    yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone")
+    yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6))
 
 
 CLASS_COMMANDS = (
@@ -289,7 +371,6 @@ CLASS_COMMANDS = (
     ("plan --K 250 --classes 10 --queries 1000 --total-epsilon 2 --total-delta 1e-5 --price 5 --prior beta(8,2)", 8),
     ("solve --K 50 --classes 3 --target-epsilon 1 --delta 1e-5 --no-cache", 3),
     ("solve --K 30 --classes 4 --target-epsilon 1 --delta 1e-5 --no-cache", 3),
-    ("solve --K 101 --classes 3 --target-epsilon 1 --delta 1e-5 --no-cache", 10),
 )
 """Commands about classes, one vote affected, and their most time [s]."""
 
@@ -333,7 +414,7 @@ def service() -> Iterator[Case]:
         job=Load(),
         wanted=Wanted(within=1 / MIN_THROUGHPUT),
         peer=Load("bare"),
-        repeats=5,
+        repeats=3,
         limit=120,
     )
     yield Case(
@@ -354,7 +435,7 @@ def _table(
     suite: str = "scale",
     shape: str = "free",
     tolerance: float = 1e-6,
-    repeats: int = 3,
+    repeats: int = 1,
     cold: bool = False,
     growth_from: int | None = None,
 ) -> Iterator[Case]:

@@ -3,14 +3,12 @@
 What it is compared with is a FastAPI application of one route that does nothing but return the very same bytes, served
 by uvicorn on the same loop with the same parser and without a log. The service does everything that it always does: it
 looks at host, key and rate, counts, writes a line for each request (to a file that nobody reads) and sends its headers.
-
-``python -m benchmarks fresh``: clients ask for small designs of which each is new. The rate of two cores follows from
-the processor's time for one request, of the server and its processes; on a busy machine the rate seen says little.
+Of small designs of which each is new, the processor's time is that of the server and its processes: two cores answer 2
+over it a second, and on a busy machine the rate seen says little.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -59,54 +57,58 @@ uvicorn.Server(config).run(sockets=[listening])
 """
 
 
-def measure_load(job: Load) -> float:
-    """Return the server's processor time for one request, or the 99th percentile of the time that one waits [s].
+def measure_load(job: Load) -> dict[str, float]:
+    """Return the figure of a job as "seconds", and of a start the resident memory as "peak" [bytes].
 
     Raises:
         RuntimeError: wrk is not installed, or a server did not do what is measured.
     """
-    if shutil.which("wrk") is None:
-        raise RuntimeError("wrk is not installed")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        if job.server == "bare":
-            with _server(_service(), folder) as (url, _):
-                (folder / "body").write_bytes(_stored_answer(url))
-            program = [sys.executable, "-c", BARE, str(folder / "body")]
-        else:
-            program = _service()
-        with _server(program, folder) as (url, pid):
-            _stored_answer(url)
-            if job.busy:
-                _occupy(url)
-            _run_wrk(url, WARM)
-            before = _processor_seconds(pid)
-            count, slowest = _run_wrk(url, SECONDS)
-            taken = _processor_seconds(pid) - before
-            if job.busy and _busy(url) < 1:
-                raise RuntimeError("a solver process was done before the load was")
-            return taken / count if job.figure == "processor" else slowest
+        if job.figure in {"fresh", "start"}:
+            return _family_figure(job, Path(scratch))
+        if shutil.which("wrk") is None:
+            raise RuntimeError("wrk is not installed")
+        return {"seconds": _one_answer(job, Path(scratch))}
 
 
-FRESH, CLIENTS, WANTED_RATE = 1000, 50, 150.0
-"""Designs that are asked for, by so many clients at once; requests that two cores should answer a second."""
-
-
-def main(words: list[str]) -> None:
-    """Measure fresh designs, and print the result; exits with 1 if the goal is missed."""
-    argparse.ArgumentParser(prog="python -m benchmarks fresh", description=__doc__).parse_args(words)
-    with tempfile.TemporaryDirectory() as scratch, _server(_service(), Path(scratch)) as (url, pid):
+def _family_figure(job: Load, folder: Path) -> dict[str, float]:
+    """Return the processor time of a server and its processes: of its start, or for a design that is new."""
+    with _server(_service(), folder) as (url, pid):
+        _fetch(url + "/healthz")
+        started = _family_seconds(pid)
+        if job.figure == "start":
+            resident = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+            return {"seconds": started, "peak": int(resident[1]) * 1024 if resident else 0}
         _ask_fresh(url, range(CLIENTS))  # processes start, and import
-        before, start = _family_seconds(pid), time.perf_counter()
-        statuses = _ask_fresh(url, range(CLIENTS, CLIENTS + FRESH))
-        wall, taken = time.perf_counter() - start, _family_seconds(pid) - before
-    each, late = taken / FRESH, FRESH - statuses.count(200)
-    print(
-        f"{FRESH} fresh designs (K = 11), {CLIENTS} clients: {1e3 * each:.1f} ms of processor time each, so two cores "
-        f"answer {2 / each:.0f} a second (wanted: {WANTED_RATE:g}); {FRESH / wall:.0f} a second here, load "
-        f"{os.getloadavg()[0]:.1f}, clients included; statuses {dict(Counter(statuses))}."
-    )
-    sys.exit(1 if late or 2 / each < WANTED_RATE else 0)
+        before = _family_seconds(pid)
+        statuses = Counter(_ask_fresh(url, range(CLIENTS, CLIENTS + FRESH)))
+        if statuses[200] < FRESH:
+            raise RuntimeError(f"not every design was answered at once: {dict(statuses)}")
+        return {"seconds": (_family_seconds(pid) - before) / FRESH}
+
+
+def _one_answer(job: Load, folder: Path) -> float:
+    if job.server == "bare":
+        with _server(_service(), folder) as (url, _):
+            (folder / "body").write_bytes(_stored_answer(url))
+        program = [sys.executable, "-c", BARE, str(folder / "body")]
+    else:
+        program = _service()
+    with _server(program, folder) as (url, pid):
+        _stored_answer(url)
+        if job.busy:
+            _occupy(url)
+        _run_wrk(url, WARM)
+        before = _processor_seconds(pid)
+        count, slowest = _run_wrk(url, SECONDS)
+        taken = _processor_seconds(pid) - before
+        if job.busy and _busy(url) < 1:
+            raise RuntimeError("a solver process was done before the load was")
+        return taken / count if job.figure == "processor" else slowest
+
+
+FRESH, CLIENTS = 1000, 50
+"""Designs that are asked for, by so many clients at once."""
 
 
 def _ask_fresh(url: str, numbers: range) -> list[int]:

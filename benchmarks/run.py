@@ -75,7 +75,7 @@ def run(
 
 def _one_turn(result: Result, turn: int, budget: Budget, scratch: Path, measured_by: Measure) -> None:
     began, case = time.monotonic(), result.case
-    if turn == 0 and isinstance(case.job, Command):
+    if turn == 0 and case.warm and isinstance(case.job, Command):
         # the first run of a program reads it from the disk and compiles it: not what is asked
         measured_by(case.job, min(case.limit, budget.left), scratch)
     result.job.append(_within(case.job, case.limit, budget, scratch, measured_by))

@@ -36,7 +36,7 @@ def main() -> None:
         from benchmarks.load import measure_load
 
         _begin()
-        sys.stdout.write(json.dumps({"seconds": measure_load(Load(**fields))}) + "\n")
+        sys.stdout.write(json.dumps(measure_load(Load(**fields))) + "\n")
         return
     if task == "Solve":
         measurement = timed_solve(Solve(**fields))
@@ -102,7 +102,7 @@ def _begin() -> float:
 def _solve(job: Solve) -> Solution:
     from darrm_opt import Problem, solve
 
-    problem = Problem.from_allowance(K=job.K, m=job.m, epsilon=EPSILON, Delta=job.Delta, delta=job.delta)
+    problem = Problem.from_allowance(job.K, job.m, job.epsilon, job.Delta, delta=job.delta, affected=job.affected)
     if job.points:
         from darrm_opt.privacy_curves import stated_profile
 

@@ -293,7 +293,7 @@ def test_part_of_a_suite_is_printed_and_replaces_nothing(capsys: pytest.CaptureF
 def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["slow"])
-    assert "no suite 'slow': choose from quick, engine" in capsys.readouterr().err
+    assert "no suite 'slow': choose from quick, slowest" in capsys.readouterr().err
 
 
 def test_merging_keeps_sections_in_order() -> None:

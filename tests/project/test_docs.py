@@ -244,6 +244,21 @@ def test_every_path_that_is_written_exists() -> None:
     assert not wrong
 
 
+def test_every_page_that_the_code_names_exists() -> None:
+    """In docstrings, comments, help and error texts; test_tools.py has paths of its own as examples."""
+    others = ("Makefile", "Dockerfile", "compose.yaml", "SECURITY.md", ".ci/run", "deploy/*", "examples/**/*.ipynb")
+    folders = (*(f"{folder}/**/*.py" for folder in CODE), "api/page/*", "tests/container/*", "examples/*/*.yaml")
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for pattern in (*others, *folders)
+        for path in ROOT.glob(pattern)
+        if path.is_file() and path.name != "test_tools.py"
+        for page in re.findall(r"\bdocs/[a-z_/]+\.md", path.read_text("utf-8"))
+    }
+    assert len(named) > 50
+    assert not {(name, page) for name, page in named if not (ROOT / page).is_file() and page not in MADE}
+
+
 OF_THEIR_DATE = {"CHANGELOG.md", "docs/mutation.md"}
 """Pages that say of themselves that names in them are those of a date."""
 

@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Any
 
 from support import postgres
-from support.counted_work import counts, lines
 from support.paths import SEARCH_PATH
 
+from campaigns.counted_work import counts, lines
 from campaigns.driver import read_options, say, table
 from solver_cache import Row, open_store
 from solver_cache.precompute.grid import grid_of
@@ -65,7 +65,7 @@ _DRIVER = """
 import sys
 from contextlib import closing
 from darrm_opt.answers.tables import design_seconds
-from support.counted_work import counted
+from campaigns.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.grid import read_grid

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import sys
 from pathlib import Path
@@ -48,11 +47,8 @@ def verdict(case: Case, job: list[Outcome], peer: list[Outcome] | None = None) -
 
 def test_the_kept_table_names_every_case() -> None:
     kept = RESULTS.read_text(encoding="utf-8")
-    assert [case.name for case in all_cases() if f"| {case.name} |" not in kept] == []
-
-
-def test_names_are_unique_and_suites_known() -> None:
     names = [case.name for case in all_cases()]
+    assert [name for name in names if f"| {name} |" not in kept] == []
     assert len({*names}) == len(names)
     assert {case.suite for case in all_cases()} == {*SUITES}
 
@@ -88,22 +84,32 @@ def test_a_solve_is_measured_in_a_process_of_its_own(tmp_path: Path, method: str
     assert (outcome.status, outcome.certificate in {"complete", "monotone"}) == ("optimal", True)
 
 
-def test_a_profile_is_measured(tmp_path: Path) -> None:
-    outcome = measure(Profile(5, 2, 1e-5, values=5), LONG, tmp_path)
+@pytest.mark.parametrize(
+    "job",
+    [Profile(5, 2, 1e-5, values=5), Total(5, 2, 1e-5, queries=3), Command(("darrm", "--version"))],
+    ids=lambda job: type(job).__name__,
+)
+def test_other_jobs_are_measured(tmp_path: Path, job: Job) -> None:
+    outcome = measure(job, LONG, tmp_path)
     assert isinstance(outcome, Measurement)
     assert outcome.seconds > 0
 
 
-def test_a_total_is_measured(tmp_path: Path) -> None:
-    outcome = measure(Total(5, 2, 1e-5, queries=3), LONG, tmp_path)
-    assert isinstance(outcome, Measurement)
-    assert outcome.seconds > 0
-
-
-def test_a_command_is_measured(tmp_path: Path) -> None:
-    outcome = measure(Command(("darrm", "--version")), LONG, tmp_path)
-    assert isinstance(outcome, Measurement)
-    assert outcome.seconds > 0
+@pytest.mark.parametrize(
+    ("job", "limit", "reason", "is_timed"),
+    [
+        (Solve(5, 2, 1e-5, "nonsense"), LONG, "InvalidInput: objective = 'nonsense' is not valid", False),
+        (SLEEP, 0.2, "stopped after 0 s", True),
+        (TINY, 0.001, "stopped after 0 s", False),  # before it began: it is not called slow
+        (Command(("no-such-program",)), LONG, "could not be started: ", False),
+    ],
+    ids=["error", "limit", "start", "absent"],
+)
+def test_a_job_that_fails_says_why(tmp_path: Path, job: Job, limit: float, reason: str, is_timed: bool) -> None:
+    outcome = measure(job, limit, tmp_path)
+    assert isinstance(outcome, Failure)
+    assert reason in outcome.reason
+    assert outcome.at_least is not None if is_timed else outcome.at_least is None
 
 
 def test_no_setting_of_the_user_reaches_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,32 +119,6 @@ def test_no_setting_of_the_user_reaches_a_job(tmp_path: Path, monkeypatch: pytes
     assert isinstance(measure(Command(("python", "-c", check)), LONG, tmp_path), Measurement)
     wrong = measure(Command(("python", "-c", "import os; os.environ['DARRM_CACHE_URL']")), LONG, tmp_path)
     assert wrong == Failure("exit code 1: KeyError: 'DARRM_CACHE_URL'")
-
-
-def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
-    outcome = measure(Solve(5, 2, 1e-5, "nonsense"), LONG, tmp_path)
-    assert isinstance(outcome, Failure)
-    assert "InvalidInput: objective = 'nonsense' is not valid" in outcome.reason
-    assert outcome.at_least is None
-
-
-def test_a_job_over_its_limit_is_stopped_and_says_so(tmp_path: Path) -> None:
-    outcome = measure(SLEEP, 0.2, tmp_path)
-    assert isinstance(outcome, Failure)
-    assert outcome.reason == "stopped after 0 s"
-    assert outcome.at_least is not None
-    assert outcome.at_least >= 0.2
-
-
-def test_a_solve_stopped_before_it_began_is_not_called_slow(tmp_path: Path) -> None:
-    outcome = measure(TINY, 0.001, tmp_path)
-    assert outcome == Failure("stopped after 0 s")
-
-
-def test_a_program_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
-    outcome = measure(Command(("no-such-program",)), LONG, tmp_path)
-    assert isinstance(outcome, Failure)
-    assert outcome.reason.startswith("could not be started: ")
 
 
 # ------------------------------------------------------------------------------------------- turns and budget
@@ -175,26 +155,17 @@ def test_a_long_peer_runs_once_and_every_turn_is_compared_with_it(tmp_path: Path
     assert ratios(result) == [3.0, 3.0, 3.0]
 
 
-def test_a_case_that_failed_is_not_repeated(tmp_path: Path) -> None:
+def test_failures_are_not_repeated_commands_run_once_more_and_a_spent_budget_is_told(tmp_path: Path) -> None:
     results = [Result(COMPARED), Result(ALONE)]
     run(results, Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Failure("exit code 1")}))
     assert [len(result.job) for result in results] == [1, 3]
-
-
-def test_a_command_runs_once_before_it_is_measured(tmp_path: Path) -> None:
-    result, script = Result(Case("command", "quick", SLEEP, Wanted(seconds=1), repeats=2)), Scripted({})
-    run([result], Budget(LONG), tmp_path, measured_by=script)
-    assert (len(script.asked), len(result.job)) == (3, 2)
-
-
-def test_a_spent_budget_leaves_rows_that_say_so(tmp_path: Path) -> None:
-    result, script = Result(ALONE), Scripted({})
-    run([result], Budget(0), tmp_path, measured_by=script)
-    assert script.asked == []
+    command, script = Result(Case("command", "quick", SLEEP, Wanted(seconds=1), repeats=2)), Scripted({})
+    run([command], Budget(LONG), tmp_path, measured_by=script)
+    assert (len(script.asked), len(command.job)) == (3, 2)
+    spent = Scripted({})
+    run([Result(ALONE)], Budget(0), tmp_path, measured_by=spent)
+    assert spent.asked == []
     assert verdict(ALONE, []) == "not measured: the run ended before its turn"
-
-
-def test_a_run_interrupted_between_job_and_peer_says_so() -> None:
     assert verdict(COMPARED, [Measurement(1.0)]) == "not measured: the run ended before the peer's turn"
 
 
@@ -290,29 +261,16 @@ def test_part_of_a_suite_is_printed_and_replaces_nothing(capsys: pytest.CaptureF
     assert capsys.readouterr().out.count("not measured: the run ended before its turn") == 2
 
 
-def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["slow"])
-    assert "no suite 'slow': choose from quick, slowest" in capsys.readouterr().err
-
-
-def test_merging_keeps_sections_in_order() -> None:
+def test_merging_keeps_sections_in_order_and_what_another_program_wrote() -> None:
     text = merged("", {"scale": "## scale\n\nlarge\n"})
     again = merged(text, {"quick": "## quick\n\nsmall\n"})
     assert [line for line in again.splitlines() if line.startswith("## ")] == [f"## {suite}" for suite in SUITES]
     assert merged(again, {}) == again
-
-
-def test_merging_keeps_what_another_program_wrote() -> None:
     kept = "## a table of another program\n\nby hand\n"
     assert kept in merged(merged("", {}) + kept, {"quick": "## quick\n\nnew\n"})
     before = RESULTS.read_text(encoding="utf-8")
     after = merged(before, {"quick": "## quick\n\nnew\n"})
     assert before.partition("## scale")[2] == after.partition("## scale")[2]
-
-
-def test_a_job_travels_as_json() -> None:
-    assert json.loads(json.dumps(vars(TINY))) == vars(TINY)
 
 
 # ------------------------------------------------------------------------------------------- precomputation
@@ -328,12 +286,6 @@ def test_precomputation_is_measured_on_as_many_problems_as_it_says() -> None:
     assert len({str(request.objective) for request in found}) == 2
     with pytest.raises(ValueError, match="10000 problems of a grid"):
         specs(10_000)
-
-
-def test_precomputation_is_a_word_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["precompute", "--help"])
-    assert "--problems" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("seconds", "met", "code"), [(0.005, "6 of 6", 0), (0.006, "5 of 6", 1)])

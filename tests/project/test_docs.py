@@ -19,10 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import docstrings
 import pytest
+from documented import HERE, Block, blocks_of, session, shell_in
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
-from support import docstrings
-from support.documented import HERE, Block, blocks_of, session, shell_in
 from support.paths import ROOT
 from support.served import serving
 
@@ -323,14 +323,6 @@ def test_everything_in_the_reference_exists() -> None:
 
 def reference() -> str:
     return DOCUMENTS["docs/reference/python.md"]
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_public_docstrings_are_complete(name: str) -> None:
-    module = importlib.import_module(name)
-    found = {of: list(docstrings.lacks(thing)) for of, thing in docstrings.public(module)}
-    assert found
-    assert {of: lacks for of, lacks in found.items() if lacks} == {}
 
 
 def test_the_checker_of_docstrings_finds_what_is_missing() -> None:

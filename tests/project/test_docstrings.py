@@ -6,8 +6,8 @@ import importlib
 import inspect
 import re
 
+import docstrings
 import pytest
-from support import docstrings
 from support.paths import ROOT
 
 REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")

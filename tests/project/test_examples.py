@@ -173,3 +173,9 @@ def test_opacus_teachers() -> None:
     pytest.importorskip("sklearn")
     with refused("data"):
         printed("opacus_teachers.py")
+
+
+def test_signs_within_a_budget() -> None:
+    out = printed("flower_signs.py")
+    assert re.search(r"each of 12 bits is the majority with probability 0\.\d{3}", out)
+    assert "12 of 12 releases are spent, within (8, 0.001)" in out

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from support import docstrings
+import docstrings
 from support.paths import ROOT
 
 from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim

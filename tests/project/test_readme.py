@@ -11,8 +11,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from documented import HERE, Block, blocks_of, session, shell_in
 from support.darrm_runner import run
-from support.documented import HERE, Block, blocks_of, session, shell_in
 from support.paths import ROOT
 from support.served import serving
 
@@ -160,17 +160,6 @@ def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPa
     settings = Settings()
     assert (settings.max_voters, settings.time_limit) == (101, 60.0)
     assert "Default limits: 101 voters, a minute a solve" in " ".join(README.split())
-
-
-def test_every_link_leads_somewhere() -> None:
-    headings = {
-        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-        for title in re.findall(r"^#+ (.+)$", README, re.MULTILINE)
-    }
-    targets = re.findall(r"\]\(([^)]+)\)", README)
-    assert targets
-    for target in targets:
-        assert target[1:] in headings if target.startswith("#") else (ROOT / target.partition("#")[0]).is_file(), target
 
 
 def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:

@@ -185,14 +185,6 @@ def test_the_workflow_runs_what_is_run_here() -> None:
     assert job["container"]["image"] == f"python:${{{{ matrix.python }}}}-{base[1]}"
 
 
-def test_hooks_are_local_and_run_tools_that_are_locked() -> None:
-    repositories = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
-    assert [repository["repo"] for repository in repositories] == ["local"]
-    tools = {entry.split()[0] for repository in repositories for entry in (h["entry"] for h in repository["hooks"])}
-    assert tools == {".venv/bin/mypy", ".venv/bin/python", ".venv/bin/ruff"}
-    assert {"mypy", "ruff", "pytest"} <= set(locked(DEV))
-
-
 def test_tests_can_interrupt_also_where_a_shell_ignores_interrupts() -> None:
     check = "import conftest, signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     command = ["sh", "-c", 'trap \'\' INT; exec "$0" -c "$1"', sys.executable, check]
@@ -212,10 +204,3 @@ def test_documents_name_verbs_that_exist() -> None:
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").glob("*.md")]
     named = {verb for path in documents for verb in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))}
     assert {"test", "lint", "lock"} <= named <= verbs()
-
-
-def test_every_ignored_rule_has_its_reason() -> None:
-    (block,) = re.findall(r"^ignore = \[\n(.*?)^\]", text("pyproject.toml"), re.MULTILINE | re.DOTALL)
-    lines = [line for line in block.splitlines() if '"' in line]
-    assert lines
-    assert [line for line in lines if not re.search(r"# \S+ \S+", line)] == []

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.paths import DATA
-from support.stores import STORE_URLS
+from support.postgres import STORE_URLS
 
 import darrm_opt.record
 import solver_cache.solve
-from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
+from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, verify
 from darrm_opt.design.cutting_planes import CuttingPlanes
 from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.scenarios import over_scenarios
@@ -29,7 +29,6 @@ from darrm_opt.design.solver import solve
 from darrm_opt.record import canonical_json, digest, solution_record
 from solver_cache import (
     CORE,
-    CachedSolution,
     CacheError,
     DesignSpec,
     Finding,
@@ -590,12 +589,3 @@ def test_what_cannot_be_kept_is_given_back() -> None:
     answer = keep(solve(PROBLEM), FullStore("memory"))
     assert not answer.stored
     assert "database or disk is full" in answer.trouble
-
-
-def test_a_cached_solution_is_a_frozen_noun() -> None:
-    answer = cached_solve(PROBLEM, store=open_store("memory"))
-    assert isinstance(answer, CachedSolution)
-    with pytest.raises(AttributeError):
-        answer.stored = False  # type: ignore[misc]  # the point
-    with pytest.raises(NotPrivate):
-        verify(PROBLEM, np.minimum(1.0, answer.solution.gamma * (1 + 1e-6)))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.postgres import STORE_URLS
 from support.refusals import refused
-from support.stores import STORE_URLS
+from support.waiting import together
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve
 from darrm_opt.record import digest
 from solver_cache import (
     CORE,
-    CacheError,
     DesignSpec,
     ReadOnlyCache,
     Row,
@@ -163,17 +162,7 @@ def test_a_design_has_so_many_tags_and_no_more(filled: Store) -> None:
 
 
 def test_threads_that_tag_at_once_all_succeed(filled: Store) -> None:
-    barrier = threading.Barrier(8)
-
-    def tag(number: int) -> None:
-        barrier.wait()
-        filled.designs.tag(ROWS[0].key, f"t{number % 4}")
-
-    threads = [threading.Thread(target=tag, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(lambda n=n: filled.designs.tag(ROWS[0].key, f"t{n % 4}") for n in range(8)))
     design = filled.designs.get(ROWS[0].key)
     assert design is not None
     assert design.tags == ("t0", "t1", "t2", "t3")
@@ -223,29 +212,3 @@ def test_off_has_no_designs() -> None:
     store.put(ROWS[0])
     assert store.designs.list() == []
     assert store.designs.tag(ROWS[0].key, "a") is None
-
-
-def test_a_place_that_is_gone_is_said(tmp_path: Path) -> None:
-    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
-        store.put(ROWS[0])
-        with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:
-            plain.execute("DROP TABLE darrm_design_tags")
-        with pytest.raises(CacheError, match="no such table"):
-            store.designs.tag(ROWS[0].key, "b")
-
-
-def test_the_oldest_answers_without_a_tag_leave_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver_cache.database.designs.MAX_EVICTED_AT_ONCE", 2)  # several transactions
-    times = iter(f"2026-01-0{day}T00:00:00.000+00:00" for day in range(1, 8))
-    monkeypatch.setattr("solver_cache.database.store._now", lambda: next(times))
-    for key in "gfedcba":  # the names are in the other order
-        store.put(Row(key, CORE, "x" * 100, digest("x" * 100)))
-    store.designs.tag("f", "best")
-    assert store.designs.evict() == 0
-    assert store.designs.evict(max_bytes=700) == 0
-    assert store.designs.evict(max_bytes=401) == 3
-    assert [row.key for row in store.rows()] == ["a", "b", "c", "f"]
-    assert store.designs.evict(before="2026-01-06T00:00:00.000+00:00") == 1
-    assert [row.key for row in store.rows()] == ["a", "b", "f"]
-    assert store.designs.evict(max_bytes=0) == 2
-    assert [row.key for row in store.rows()] == ["f"]  # it has a tag

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.stores import STORE_URLS
+from support.postgres import STORE_URLS
 
 from api.service import upkeep
 from api.service.upkeep import Upkeep
@@ -63,7 +63,8 @@ def read(store: Store, *names: str) -> None:
     store.save_reads()
 
 
-def test_the_least_recently_read_leave_first(store: Store, clock: type[Clock]) -> None:
+def test_the_least_recently_read_leave_first(store: Store, clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver_cache.database.designs.MAX_EVICTED_AT_ONCE", 1)  # several transactions
     for key in "abcdef":
         store.put(row(key))
         clock.now_ += timedelta(minutes=1)

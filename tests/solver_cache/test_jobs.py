@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.postgres import STORE_URLS
 from support.refusals import refused
-from support.stores import STORE_URLS
+from support.waiting import together
 
 from darrm_opt import InvalidInput
-from solver_cache import CacheError, Job, Store, open_store
+from solver_cache import Job, Store, open_store
 from solver_cache.database.jobs import _ABANDONED, _WAITING, STATES, Jobs, take_conditions
 from solver_cache.database.statements import Statements
 from solver_cache.model import MAX_LEASE_SECONDS
@@ -193,50 +193,24 @@ def test_threads_never_get_one_job_twice(jobs: Jobs) -> None:
     names = {f"{number:02}" for number in range(40)}
     for name in names:
         jobs.submit(name, "gamma", "{}")
-    barrier = threading.Barrier(8)
     taken: list[tuple[str, str]] = []
 
     def work(owner: str) -> None:
-        barrier.wait()
         while job := jobs.take(owner, LONG):
             taken.append((job.id, owner))
             assert jobs.finish(job.id, owner, owner)
 
-    run(*(lambda owner=f"{number}": work(owner) for number in range(8)))
+    together(*(lambda owner=f"{number}": work(owner) for number in range(8)))
     assert sorted(name for name, _ in taken) == sorted(names)
     assert {job.id: job.result for job in jobs.list("done")} == dict(taken)
 
 
 def test_threads_that_submit_one_job_make_one(jobs: Jobs) -> None:
-    barrier = threading.Barrier(8)
     seen: list[Job] = []
-
-    def submit(number: int) -> None:
-        barrier.wait()
-        seen.append(jobs.submit("a", "gamma", f"from {number}"))
-
-    run(*(lambda number=number: submit(number) for number in range(8)))
+    together(*(lambda n=n: seen.append(jobs.submit("a", "gamma", f"from {n}")) for n in range(8)))
     assert len(seen) == 8
     assert set(seen) == {jobs.get("a")}
     assert [claimed(jobs), claimed(jobs)] == ["a", None]
-
-
-def run(*works: Callable[[], None]) -> None:
-    """Run functions at the same time; fail if one does."""
-    failures: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as err:  # noqa: BLE001 — told in the main thread
-            failures.append(err)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failures == []
 
 
 # ---------------------------------------------------------------------------------------- ending and cancelling
@@ -443,7 +417,7 @@ def test_stores_that_claim_at_once_never_get_one_job_twice(url: str) -> None:
                 misses = 0 if job else misses + 1
                 taken.extend([job.id] if job else [])
 
-        run(*(lambda store=store, owner=f"{n}": work(store, owner) for n, store in enumerate(stores)))
+        together(*(lambda store=store, owner=f"{n}": work(store, owner) for n, store in enumerate(stores)))
         while (job := stores[0].jobs.take("last", LONG)) is not None:
             taken.append(job.id)
     assert sorted(taken) == names
@@ -612,12 +586,3 @@ def test_a_damaged_row_is_a_failed_job_and_is_mended_by_submitting_it(
         assert (again.state, again.attempts, again.request) == ("queued", 0, "{}")
         assert claimed(jobs) == "a"
         assert jobs.finish("a", "me", "{}")
-
-
-def test_a_place_that_is_lost_is_a_cache_error(tmp_path: Path) -> None:
-    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
-        with store._database.writing() as statements:  # type: ignore[attr-defined]
-            statements.rows("DROP TABLE darrm_jobs")
-        for use in (store.jobs.list, store.jobs.counts, lambda: store.jobs.take("me", LONG)):
-            with pytest.raises(CacheError, match="no such table: darrm_jobs"):
-                use()

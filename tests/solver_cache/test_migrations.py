@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import postgres
-from support.stores import STORE_URLS
+from support.postgres import STORE_URLS
 
 from darrm_opt import Problem
 from solver_cache import CacheError, cached_solve, check, open_store

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.stores import STORE_URLS
+from support.postgres import STORE_URLS
 
 from darrm_opt import Privacy, Problem, Solution, solve, verify
 from darrm_opt.design.solution import Status

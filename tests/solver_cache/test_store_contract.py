@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support import postgres
 from support.refusals import refused
+from support.waiting import together
 
 from darrm_opt.record import digest
 from solver_cache import CORE, CacheError, NoStore, Row, Store, open_store
@@ -113,18 +112,8 @@ def test_a_walk_through_the_rows_does_not_stop_a_writer(store: Store) -> None:
 
 
 def test_threads_that_put_one_key_agree_on_its_row(store: Store) -> None:
-    barrier = threading.Barrier(8)
     standing: list[Row] = []
-
-    def write(number: int) -> None:
-        barrier.wait()
-        standing.append(store.put(row("a", f"from {number}")))
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(lambda n=n: standing.append(store.put(row("a", f"from {n}"))) for n in range(8)))
     assert len(standing) == 8
     assert set(standing) == {store.get("a")}
 
@@ -237,19 +226,17 @@ def test_a_claim_has_an_owner_and_a_lease(store: Store, lease: float) -> None:
 
 def test_threads_that_claim_the_same_keys_in_other_orders_share_them(store: Store) -> None:
     keys = [f"{number:02}" for number in range(60)]
-    barrier, taken = threading.Barrier(4), dict[str, list[str]]()
+    taken = dict[str, list[str]]()
 
     def work(number: int) -> None:
         owner, order, mine = f"{number}", keys if number % 2 else keys[::-1], list[str]()
-        barrier.wait()
         for start in range(0, 60, 20):
             found = claimed(store, *order[start : start + 20], owner=owner)
             mine += [key for key, what in found.items() if what == "taken"]
             store.renew_claims(owner, LONG, mine)
         taken[owner] = mine
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
+    together(*(lambda n=n: work(n) for n in range(4)))
     assert sorted(key for mine in taken.values() for key in mine) == keys
     for owner, mine in taken.items():
         assert claimed(store, *mine, owner=owner) == dict.fromkeys(mine, "taken")

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-Counts = tuple[int, ...]
+from support.plurality_exact import Counts
+
 Law = NDArray[np.float64]
-
-
-def vote_counts(K: int, classes: int) -> Iterator[Counts]:
-    """Every way in which K votes fall."""
-    if classes == 1:
-        yield (K,)
-        return
-    for first in range(K + 1):
-        for rest in vote_counts(K - first, classes - 1):
-            yield (first, *rest)
-
-
-def one_vote_moved(counts: Counts) -> Iterator[Counts]:
-    """Every other vote count that one voter can make of these."""
-    for a in range(len(counts)):
-        for b in range(len(counts)):
-            if a != b and counts[a]:
-                yield tuple(n - (c == a) + (c == b) for c, n in enumerate(counts))
 
 
 @cache

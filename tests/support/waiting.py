@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 PAUSE = 0.03
@@ -27,3 +29,16 @@ async def until_in_loop(look: Callable[..., Any], seconds: float = 300) -> Any:
         assert time.monotonic() < end, f"it did not come about: {found}"
         await asyncio.sleep(PAUSE)
     return found
+
+
+def together(*works: Callable[[], object]) -> None:
+    """Call functions at the same time, each in a thread; fail if one does."""
+    barrier = threading.Barrier(len(works))
+
+    def begun(work: Callable[[], object]) -> None:
+        barrier.wait()
+        work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(begun, work) for work in works]:
+            done.result(300)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.browser import VIEWPORT, Visit, browser, server, shared_tab, visit, visiting
+from browser import VIEWPORT, Visit, browser, server, shared_tab, visit, visiting
 
 pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second for a look
 

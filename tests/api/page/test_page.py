@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support import solver_tasks as tasks
-from support.browser import (  # noqa: F401
+from browser import (  # noqa: F401
     PATIENT,
     Visit,
     Visiting,
@@ -33,6 +32,7 @@ from support.browser import (  # noqa: F401
     visiting,
     window,
 )
+from support import solver_tasks as tasks
 
 from api.access import keys
 from api.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from support.browser import Visit, browser, server, shared_tab, visit, visiting, window
+from browser import Visit, browser, server, shared_tab, visit, visiting, window
 
 from darrm_opt import least_parameter
 

@@ -16,7 +16,7 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 
 import pytest
-from support import worker_lives
+import worker_lives
 
 from api.server import worker
 from api.server.run import listen

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from campaigns import extremes
 from support.cases import for_each
-from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
+from support.label_laws import checked_law, label_law, renyi
+from support.plurality_exact import neighbours, vote_counts
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.adaptive import adaptive_epsilon
@@ -183,7 +184,7 @@ def test_no_vote_count_reveals_more_at_a_large_order(K: int, sigma: float, order
     threshold, check_sigma = 2.5, 1.2
     for n in vote_counts(K, 3):
         for law, check in ((label_law, ()), (checked_law, (threshold, check_sigma))):
-            laws = [law(m, sigma, *check) for m in (n, *one_vote_moved(n))]
+            laws = [law(m, sigma, *check) for m in (n, *neighbours(n, 1))]
             true = max(renyi(laws[0], other, order) for other in laws[1:])
             found = VoteBatch(K, 3, 1, sigma, *check).loss(np.array([n]), order).renyi()
             assert true <= found * (1 + 1e-9) + 1e-12, n

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 from support.cases import for_each
-from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
+from support.label_laws import checked_law, label_law, renyi
+from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused, refuses
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss, label_envelope
@@ -18,7 +19,7 @@ from darrm_papers.pate import sensitive_rdp
 def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tuple[int, ...], float]:
     """Largest value at each vote count over all that ``moved`` voters can make of it."""
     for _ in range(moved):
-        values = {n: max(values[n], *(values[m] for m in one_vote_moved(n))) for n in values}
+        values = {n: max(values[n], *(values[m] for m in neighbours(n, 1))) for n in values}
     return values
 
 
@@ -27,7 +28,7 @@ def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tup
 @for_each(("K", "classes", "sigma"), [(6, 2, 1.5), (6, 3, 1.0), (12, 3, 1.3), (9, 4, 2.0)])
 def test_no_vote_count_within_reach_reveals_more(K: int, classes: int, sigma: float, order: float, moved: int) -> None:
     counts = list(vote_counts(K, classes))
-    local = {n: max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in one_vote_moved(n)) for n in counts}
+    local = {n: max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in neighbours(n, 1)) for n in counts}
     for n, true in largest_within(local, moved).items():
         assert true <= UnpublishedLoss(np.array([n]), sigma, order).renyi(moved) * (1 + 1e-9) + 1e-12, n
 
@@ -38,7 +39,7 @@ def test_checks_are_included(threshold: float, moved: int) -> None:
     sigma, check_sigma, order = 1.2, 1.5, 4.0
     counts = list(vote_counts(6, 3))
     laws = {n: checked_law(n, sigma, threshold, check_sigma) for n in counts}
-    local = {n: max(renyi(laws[n], laws[m], order) for m in one_vote_moved(n)) for n in counts}
+    local = {n: max(renyi(laws[n], laws[m], order) for m in neighbours(n, 1)) for n in counts}
     for n, true in largest_within(local, moved).items():
         loss = UnpublishedLoss(np.array([n]), sigma, order, threshold, check_sigma)
         assert true <= loss.renyi(moved) * (1 + 1e-9) + 1e-12, n
@@ -86,7 +87,7 @@ def test_it_is_close_to_the_truth_where_the_leader_is_ahead(classes: int) -> Non
     for leader in (105, 125, 145):
         rest, left = divmod(K - leader, classes - 1)
         n = (leader, *(rest + (c < left) for c in range(classes - 1)))
-        true = max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in one_vote_moved(n))
+        true = max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in neighbours(n, 1))
         assert true <= UnpublishedLoss(np.array([n]), sigma, order).renyi() <= 1.2 * true
 
 

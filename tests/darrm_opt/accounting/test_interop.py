@@ -17,7 +17,8 @@ from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 from support.cases import for_each
 from support.enumeration import exp_fraction
-from support.label_laws import checked_law, label_law, one_vote_moved, renyi, vote_counts
+from support.label_laws import checked_law, label_law, renyi
+from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
@@ -239,7 +240,7 @@ def law(mechanism: VoteMechanism, counts: tuple[int, ...]) -> NDArray[np.float64
 
 
 def moves(K: int, classes: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    return [(here, there) for here in vote_counts(K, classes) for there in one_vote_moved(here)]
+    return [(here, there) for here in vote_counts(K, classes) for there in neighbours(here, 1)]
 
 
 def same_voter(K: int, classes: int) -> Iterator[tuple[tuple[int, ...], ...]]:

@@ -10,9 +10,9 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from exhaustive_chance import exact_distribution
 from scipy import stats
 from support.cases import for_each
-from support.exhaustive_chance import exact_distribution
 from support.refusals import refused
 
 from darrm_opt.bagging import draw_subsamples

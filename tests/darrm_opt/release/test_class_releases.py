@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.auditor import Auditor
+from auditor import Auditor
 from support.cases import for_each
 from support.refusals import refused, refuses
 

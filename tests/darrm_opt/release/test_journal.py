@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import interrupts
 from numpy.typing import NDArray
 from support.forks import fork, forked, living_child
-from support.interrupts import interrupts
 
 from darrm_opt import Problem, Solution, solve
 from darrm_opt.accounting import BudgetExceeded, BudgetUnreadable

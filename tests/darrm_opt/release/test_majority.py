@@ -11,9 +11,9 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
+from auditor import Auditor, at_least, at_most
 from numpy.typing import NDArray
 from scipy import stats
-from support.auditor import Auditor, at_least, at_most
 from support.cases import for_each
 from support.refusals import refused
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.counted_work import counted, counts
+from campaigns.counted_work import counted, counts
 from support.paths import ROOT
 from support.waiting import until
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns.counted_work import counted, counts
 from support import postgres
-from support.counted_work import counted, counts
 from support.darrm_runner import run as darrm
 
 from darrm_opt import InvalidInput

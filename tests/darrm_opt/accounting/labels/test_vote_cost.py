@@ -14,7 +14,7 @@ import pytest
 from support.cases import for_each
 from support.paths import ROOT
 from support.refusals import refused
-from support.vote_enumeration import (
+from vote_enumeration import (
     check_pairs,
     edges,
     exact_recursion_delta,

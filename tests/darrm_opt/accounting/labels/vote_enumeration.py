@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 from scipy.special import ndtr
+from support.enumeration import exp_fraction, whole
 
 from darrm_opt.noise import Array
-from support.enumeration import exp_fraction, whole
 
 Histogram = tuple[int, ...]
 Pair = tuple[Array, Array]

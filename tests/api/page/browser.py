@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from support.live import serving
 
 from api.app import create_app
 from api.settings import Settings
-from support.live import serving
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [

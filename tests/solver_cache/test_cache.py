@@ -6,9 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.paths import DATA
-from support.postgres import STORE_URLS
 
 import darrm_opt.record
 import solver_cache.solve
@@ -349,12 +346,6 @@ def test_any_changed_letter_is_found(place: int, letter: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------- lookup, solve, keep
-
-
-@pytest.fixture(params=STORE_URLS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
-        yield opened
 
 
 def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:

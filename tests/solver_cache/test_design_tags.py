@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.postgres import STORE_URLS
 from support.refusals import refused
 from support.waiting import together
 
@@ -37,12 +35,6 @@ PROBLEMS = [
     Problem.from_allowance(K=5, m=3, epsilon=0.7),
 ]
 ROWS = [row_of(solve(problem)) for problem in PROBLEMS]
-
-
-@pytest.fixture(params=STORE_URLS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -185,9 +177,7 @@ def test_what_is_no_page_is_refused(filled: Store, limit: int, after: str | None
         filled.designs.list(limit=limit, after=after)
 
 
-@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
-def test_a_store_for_reading_lists_and_does_not_tag(name: str, tmp_path: Path) -> None:
-    url = STORE_URLS[name](tmp_path)
+def test_a_store_for_reading_lists_and_does_not_tag(url: str) -> None:
     with closing(open_store(url)) as store:
         store.put(ROWS[0])
         store.designs.tag(ROWS[0].key, "kept")

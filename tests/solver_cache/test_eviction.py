@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.postgres import STORE_URLS
 
 from api.service import upkeep
 from api.service.upkeep import Upkeep
@@ -41,12 +39,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
     Clock.now_ = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(database_store, "datetime", Clock)
     return Clock
-
-
-@pytest.fixture(params=STORE_URLS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
-        yield opened
 
 
 def row(key: str) -> Row:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.postgres import STORE_URLS
 from support.refusals import refused
 from support.waiting import together
 
@@ -19,19 +18,12 @@ from solver_cache.database.jobs import _ABANDONED, _WAITING, STATES, Jobs, take_
 from solver_cache.database.statements import Statements
 from solver_cache.model import MAX_LEASE_SECONDS
 
-DATABASES = ("sqlite", "postgresql")
 LONG, SHORT = 600.0, 0.001
 
 
-@pytest.fixture(params=STORE_URLS)
-def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jobs]:
-    with closing(open_store(STORE_URLS[request.param](tmp_path))) as store:
-        yield store.jobs
-
-
-@pytest.fixture(params=DATABASES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return STORE_URLS[request.param](tmp_path)
+@pytest.fixture
+def jobs(store: Store) -> Jobs:
+    return store.jobs
 
 
 def submitted(jobs: Jobs, *names: str, kind: str = "gamma") -> None:

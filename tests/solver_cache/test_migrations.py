@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from support import postgres
-from support.postgres import STORE_URLS
 
 from darrm_opt import Problem
 from solver_cache import CacheError, cached_solve, check, open_store
@@ -20,17 +19,14 @@ STEP = (
     "UPDATE darrm_solutions SET note = 'migrated'",
 )
 STEPS = "solver_cache.database.schema.MIGRATIONS"
-KINDS = ["sqlite", "postgresql"]
 PRESENT, NEXT = len(MIGRATIONS), len(MIGRATIONS) + 1
 
 
-@pytest.fixture(params=KINDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a store of the present schema, with one answer."""
-    url = STORE_URLS[request.param](tmp_path)
+@pytest.fixture(autouse=True)
+def answered(url: str) -> None:
+    """Store one answer, in the present schema."""
     with closing(open_store(url)) as store:
         assert cached_solve(PROBLEMS[0], store=store).stored
-    return url
 
 
 def query(url: str, text: str) -> list[tuple[object, ...]]:

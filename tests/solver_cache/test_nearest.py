@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,12 +77,6 @@ def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         for row, _ in grid_rows():
             store.put(row)
         yield store
-
-
-@pytest.fixture(params=STORE_URLS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
-        yield opened
 
 
 def implies(kept: Solution, asked: DesignSpec) -> bool:
@@ -225,9 +218,8 @@ def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: p
         raise ValueError(message)
 
 
-@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
-def test_columns_that_lie_cost_an_answer_and_make_none_wrong(name: str, tmp_path: Path) -> None:
-    with closing(open_store(STORE_URLS[name](tmp_path))) as store:
+def test_columns_that_lie_cost_an_answer_and_make_none_wrong(url: str) -> None:
+    with closing(open_store(url)) as store:
         for request in (DESIGNED, WORSE):
             store.put(kept_row(request))
         with store._database.writing() as statements:  # type: ignore[attr-defined]
@@ -302,16 +294,15 @@ def test_a_row_states_the_columns_that_its_record_has(request_: DesignSpec) -> N
 # ------------------------------------------------------------------------------------------- found without a scan
 
 
-@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
-def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
-    with closing(open_store(STORE_URLS[name](tmp_path))) as store:
+def test_rows_are_found_in_an_index(url: str) -> None:
+    with closing(open_store(url)) as store:
         row = kept_row(DESIGNED)
         store.put(row)
         database = store._database  # type: ignore[attr-defined]
         with database.writing() as statements:
             numbers = (
                 "generate_series(1, 5000) n"
-                if name == "postgresql"
+                if database.dialect == "postgresql"
                 else "(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000) "
                 "SELECT n FROM n) n"
             )
@@ -323,7 +314,7 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
                 f"'k' || n.n, 8, 0.0, objective, shape, {columns} FROM darrm_solutions, {numbers}"
             )
             statements.rows("ANALYZE")
-        explain = "EXPLAIN " if name == "postgresql" else "EXPLAIN QUERY PLAN "
+        explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
         query, values = candidates_query(WANTED)
         with database.reading() as statements:
             lines = statements.rows(explain + query.format(after=""), **values)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from support import solver_tasks as tasks
 from support.paths import TESTS
 from support.service import gone
-from support.waiting import until_in_loop
+from support.waiting import in_loop, until_in_loop
 
 from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
 from solver_cache.process_pool import MemoryExceeded, PoolClosed, PoolProcess, ProcessLost, ProcessPool, TaskTimeout
@@ -50,46 +50,35 @@ def begun(path: Path) -> Callable[[], bool]:
     return lambda: path.exists() and path.read_text(encoding="ascii") != ""
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
+@in_loop
+async def test_tasks_are_done_in_other_processes_which_are_kept() -> None:
+    async with pool(2) as solvers:
+        assert await asyncio.gather(*(solvers.run(tasks.double, i) for i in range(20))) == [*range(0, 40, 2)]
+        pids = {await solvers.run(tasks.who, None) for _ in range(5)}
+        assert pids <= {*solvers.processes}
+        assert os.getpid() not in pids
+        state = solvers.state
+        assert (state.size, state.alive, state.busy, state.waiting) == (2, 2, 0, 0)
+        assert (state.started, state.tasks, state.crashed, state.killed) == (2, 25, 0, 0)
 
 
-def test_tasks_are_done_in_other_processes_which_are_kept() -> None:
-    async def test() -> None:
-        async with pool(2) as solvers:
-            assert await asyncio.gather(*(solvers.run(tasks.double, i) for i in range(20))) == [*range(0, 40, 2)]
-            pids = {await solvers.run(tasks.who, None) for _ in range(5)}
-            assert pids <= {*solvers.processes}
-            assert os.getpid() not in pids
-            state = solvers.state
-            assert (state.size, state.alive, state.busy, state.waiting) == (2, 2, 0, 0)
-            assert (state.started, state.tasks, state.crashed, state.killed) == (2, 25, 0, 0)
-
-    run(test)
+@in_loop
+async def test_processes_are_started_when_needed_or_at_once() -> None:
+    async with pool(2) as solvers:
+        assert not solvers.processes
+        await solvers.run(tasks.double, 1)
+        assert len(solvers.processes) == 1
+        await solvers.prestart()
+        assert len(solvers.processes) == 2
 
 
-def test_processes_are_started_when_needed_or_at_once() -> None:
-    async def test() -> None:
-        async with pool(2) as solvers:
-            assert not solvers.processes
-            await solvers.run(tasks.double, 1)
-            assert len(solvers.processes) == 1
-            await solvers.prestart()
-            assert len(solvers.processes) == 2
-
-    run(test)
-
-
-def test_files_in_the_current_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_files_in_the_current_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("random", "socket", "tempfile"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
-
-    async def test() -> None:
-        async with pool() as solvers:
-            assert await solvers.run(tasks.double, 4) == 8
-
-    run(test)
+    async with pool() as solvers:
+        assert await solvers.run(tasks.double, 4) == 8
 
 
 def test_processes_compute_with_one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,24 +95,22 @@ def test_processes_compute_with_one_thread_each(monkeypatch: pytest.MonkeyPatch)
     assert asyncio.run(test()) == "3"
 
 
-def test_errors_arrive_as_they_were_raised() -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            with pytest.raises(InvalidInput, match=r"K = 0 is not valid: expected at least 1\. Ask for more\.") as err:
-                await solvers.run(tasks.refuse, 0)
-            assert (err.value.argument, err.value.value, err.value.accepted) == ("K", 0, "at least 1")
-            with pytest.raises(ZeroDivisionError, match="a bug"):
-                await solvers.run(tasks.break_down, None)
-            with pytest.raises(SolveFailed, match=r"The task failed: known_only_here\.Odd: an odd end"):
-                await solvers.run(tasks.break_down_in_own_words, None)
-            with pytest.raises(SolveFailed, match="its answer cannot be sent"):
-                await solvers.run(tasks.not_to_be_sent, None)
-            with pytest.raises(SolveFailed, match="its argument cannot be sent"):
-                await solvers.run(tasks.double, lambda: None)
-            assert await solvers.run(tasks.double, 4) == 8
-            assert solvers.state.started == 1
-
-    run(test)
+@in_loop
+async def test_errors_arrive_as_they_were_raised() -> None:
+    async with pool() as solvers:
+        with pytest.raises(InvalidInput, match=r"K = 0 is not valid: expected at least 1\. Ask for more\.") as err:
+            await solvers.run(tasks.refuse, 0)
+        assert (err.value.argument, err.value.value, err.value.accepted) == ("K", 0, "at least 1")
+        with pytest.raises(ZeroDivisionError, match="a bug"):
+            await solvers.run(tasks.break_down, None)
+        with pytest.raises(SolveFailed, match=r"The task failed: known_only_here\.Odd: an odd end"):
+            await solvers.run(tasks.break_down_in_own_words, None)
+        with pytest.raises(SolveFailed, match="its answer cannot be sent"):
+            await solvers.run(tasks.not_to_be_sent, None)
+        with pytest.raises(SolveFailed, match="its argument cannot be sent"):
+            await solvers.run(tasks.double, lambda: None)
+        assert await solvers.run(tasks.double, 4) == 8
+        assert solvers.state.started == 1
 
 
 def test_errors_are_taken_apart_and_put_together() -> None:
@@ -138,123 +125,104 @@ def test_errors_are_taken_apart_and_put_together() -> None:
     assert unpack_error(pack_error(Local("only text"))) is None
 
 
-def test_progress_comes_while_the_loop_goes_on() -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            told: list[int] = []
-            await solvers.run(tasks.tell, 5, progress=told.append)
-            assert told == [0, 1, 2, 3, 4]
-
-    run(test)
+@in_loop
+async def test_progress_comes_while_the_loop_goes_on() -> None:
+    async with pool() as solvers:
+        told: list[int] = []
+        await solvers.run(tasks.tell, 5, progress=told.append)
+        assert told == [0, 1, 2, 3, 4]
 
 
-def test_reports_are_thinned_out_unless_every_one_matters() -> None:
-    async def test() -> None:
-        for seconds, many in ((0, 500), (3600, 1)):
-            async with pool(report_seconds=seconds) as solvers:
-                reports: list[int] = []
-                await solvers.run(tasks.count_up, 500, progress=reports.append)
-                assert reports == [*range(many)]
-
-    run(test)
+@in_loop
+async def test_reports_are_thinned_out_unless_every_one_matters() -> None:
+    for seconds, many in ((0, 500), (3600, 1)):
+        async with pool(report_seconds=seconds) as solvers:
+            reports: list[int] = []
+            await solvers.run(tasks.count_up, 500, progress=reports.append)
+            assert reports == [*range(many)]
 
 
 @pytest.mark.parametrize(("task", "survives"), [(tasks.willing, True), (tasks.deaf, False)])
-def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            file = tmp_path / "pid"
-            running = asyncio.create_task(solvers.run(task, str(file)))
-            await until_in_loop(begun(file))
-            pid = int(file.read_text(encoding="ascii"))
+@in_loop
+async def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> None:
+    async with pool() as solvers:
+        file = tmp_path / "pid"
+        running = asyncio.create_task(solvers.run(task, str(file)))
+        await until_in_loop(begun(file))
+        pid = int(file.read_text(encoding="ascii"))
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await until_in_loop(lambda: solvers.state.busy == 0, 10)
+        assert there(pid) == survives
+        assert await solvers.run(tasks.double, 1) == 2
+        assert (solvers.state.killed, solvers.state.started) == ((0, 1) if survives else (1, 2))
+
+
+@in_loop
+async def test_one_cancelled_before_its_process_is_there_costs_nothing() -> None:
+    async with pool() as solvers:
+        for _ in range(3):
+            running = asyncio.create_task(solvers.run(tasks.double, 1))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            await until_in_loop(lambda: solvers.state.busy == 0, 10)
-            assert there(pid) == survives
-            assert await solvers.run(tasks.double, 1) == 2
-            assert (solvers.state.killed, solvers.state.started) == ((0, 1) if survives else (1, 2))
-
-    run(test)
+        assert await solvers.run(tasks.double, 1) == 2
+        assert solvers.state.started == 1
 
 
-def test_one_cancelled_before_its_process_is_there_costs_nothing() -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            for _ in range(3):
-                running = asyncio.create_task(solvers.run(tasks.double, 1))
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                running.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await running
-            assert await solvers.run(tasks.double, 1) == 2
-            assert solvers.state.started == 1
-
-    run(test)
+@in_loop
+async def test_a_killed_process_is_replaced_and_its_task_begun_once_more(tmp_path: Path) -> None:
+    async with pool() as solvers:
+        assert await solvers.run(tasks.kill_itself, (str(tmp_path / "once"), 1)) == "done"
+        assert (solvers.state.crashed, solvers.state.started) == (1, 2)
+        with pytest.raises(ProcessLost, match=r"^The solver process was killed by SIGKILL\.$"):
+            await solvers.run(tasks.kill_itself, (str(tmp_path / "always"), 100))
+        assert (tmp_path / "always").stat().st_size == 2
+        with pytest.raises(ProcessLost):
+            await solvers.run(tasks.kill_itself, (str(tmp_path / "never again"), 1), retries=0)
+        assert await solvers.run(tasks.double, 3) == 6
 
 
-def test_a_killed_process_is_replaced_and_its_task_begun_once_more(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            assert await solvers.run(tasks.kill_itself, (str(tmp_path / "once"), 1)) == "done"
-            assert (solvers.state.crashed, solvers.state.started) == (1, 2)
-            with pytest.raises(ProcessLost, match=r"^The solver process was killed by SIGKILL\.$"):
-                await solvers.run(tasks.kill_itself, (str(tmp_path / "always"), 100))
-            assert (tmp_path / "always").stat().st_size == 2
-            with pytest.raises(ProcessLost):
-                await solvers.run(tasks.kill_itself, (str(tmp_path / "never again"), 1), retries=0)
-            assert await solvers.run(tasks.double, 3) == 6
-
-    run(test)
+@in_loop
+async def test_a_process_killed_at_rest_is_replaced() -> None:
+    async with pool() as solvers:
+        first = await solvers.run(tasks.who, None)
+        os.kill(first, signal.SIGKILL)
+        await until_in_loop(lambda: not there(first))  # not even as a zombie
+        assert await solvers.run(tasks.who, None) != first
+        assert solvers.state.crashed == 1
 
 
-def test_a_process_killed_at_rest_is_replaced() -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            first = await solvers.run(tasks.who, None)
-            os.kill(first, signal.SIGKILL)
-            await until_in_loop(lambda: not there(first))  # not even as a zombie
-            assert await solvers.run(tasks.who, None) != first
-            assert solvers.state.crashed == 1
-
-    run(test)
+@in_loop
+async def test_a_task_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    async with pool() as solvers:
+        with pytest.raises(TaskTimeout, match=r"^Nothing was returned within 0\.5 s; the work was stopped\.$"):
+            await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.5)
+        assert await solvers.run(tasks.double, 3, time_limit=60) == 6
 
 
-def test_a_task_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with pool() as solvers:
-            with pytest.raises(TaskTimeout, match=r"^Nothing was returned within 0\.5 s; the work was stopped\.$"):
-                await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.5)
-            assert await solvers.run(tasks.double, 3, time_limit=60) == 6
-
-    run(test)
-
-
-def test_a_killed_process_that_is_slow_to_go_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_killed_process_that_is_slow_to_go_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver_cache.process_pool.WATCH_SECONDS", 0.0)
-
-    async def test() -> None:
-        async with pool() as solvers:
-            with pytest.raises(TaskTimeout):
-                await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.01)
-            assert solvers.state.killed == 1
-
-    run(test)
+    async with pool() as solvers:
+        with pytest.raises(TaskTimeout):
+            await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.01)
+        assert solvers.state.killed == 1
 
 
-def test_a_process_that_grows_is_ended_or_replaced() -> None:
-    async def test() -> None:
-        async with pool(memory=300) as solvers:
-            with pytest.raises(MemoryExceeded, match=r"needs more memory than the 300 MiB that it may take"):
-                await solvers.run(tasks.grow, 400)
-            assert solvers.state.killed == 1
-            pid = await solvers.run(tasks.hoard, 1)
-            assert await solvers.run(tasks.hoard, 140) == pid  # below the bound, but above half of it at rest
-            assert await solvers.run(tasks.who, None) != pid
-            assert solvers.state.retired == 1
-
-    run(test)
+@in_loop
+async def test_a_process_that_grows_is_ended_or_replaced() -> None:
+    async with pool(memory=300) as solvers:
+        with pytest.raises(MemoryExceeded, match=r"needs more memory than the 300 MiB that it may take"):
+            await solvers.run(tasks.grow, 400)
+        assert solvers.state.killed == 1
+        pid = await solvers.run(tasks.hoard, 1)
+        assert await solvers.run(tasks.hoard, 140) == pid  # below the bound, but above half of it at rest
+        assert await solvers.run(tasks.who, None) != pid
+        assert solvers.state.retired == 1
 
 
 class DelayedStarts:
@@ -272,101 +240,93 @@ class DelayedStarts:
         monkeypatch.setattr(PoolProcess, "start", start_later)
 
 
-def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        starts = DelayedStarts(monkeypatch)
-        async with pool(max_tasks=3) as solvers:
-            first = await solvers.run(tasks.who, None)
-            assert {await solvers.run(tasks.who, None) for _ in range(9)} == {first}
-            assert (starts.count, solvers.state.retired) == (2, 0)
-            starts.go.set()
-            await until_in_loop(lambda: solvers.state.retired == 1)
-            second = await solvers.run(tasks.who, None)
-            assert second != first
-            await until_in_loop(lambda: solvers.processes == (second,))
-            while solvers.state.retired == 1:  # also one whose successor is ready in the middle of a task
-                pid = await solvers.run(tasks.who, None)
-                assert pid == second or solvers.state.retired == 2
-            await until_in_loop(lambda: solvers.state.alive == 1)
-            assert (solvers.state.started, solvers.state.crashed, solvers.state.killed) == (3, 0, 0)
+@in_loop
+async def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starts = DelayedStarts(monkeypatch)
+    async with pool(max_tasks=3) as solvers:
+        first = await solvers.run(tasks.who, None)
+        assert {await solvers.run(tasks.who, None) for _ in range(9)} == {first}
+        assert (starts.count, solvers.state.retired) == (2, 0)
+        starts.go.set()
+        await until_in_loop(lambda: solvers.state.retired == 1)
+        second = await solvers.run(tasks.who, None)
+        assert second != first
+        await until_in_loop(lambda: solvers.processes == (second,))
+        while solvers.state.retired == 1:  # also one whose successor is ready in the middle of a task
+            pid = await solvers.run(tasks.who, None)
+            assert pid == second or solvers.state.retired == 2
+        await until_in_loop(lambda: solvers.state.alive == 1)
+        assert (solvers.state.started, solvers.state.crashed, solvers.state.killed) == (3, 0, 0)
 
-    run(test)
 
-
-def test_a_process_is_warmed_up_before_it_takes_over() -> None:
-    async def test() -> None:
-        async with pool(max_tasks=2, warm_up=tasks.warm_up) as solvers:
-            assert not await solvers.run(tasks.is_warm, None)  # the first is waited for
-            first = await solvers.run(tasks.who, None)
-            while await solvers.run(tasks.who, None) == first:
-                pass
-            assert await solvers.run(tasks.is_warm, None)
-        async with pool(warm_up=tasks.warm_up) as solvers:
-            await solvers.prestart()
-            assert await solvers.run(tasks.is_warm, None)
-
-    run(test)
+@in_loop
+async def test_a_process_is_warmed_up_before_it_takes_over() -> None:
+    async with pool(max_tasks=2, warm_up=tasks.warm_up) as solvers:
+        assert not await solvers.run(tasks.is_warm, None)  # the first is waited for
+        first = await solvers.run(tasks.who, None)
+        while await solvers.run(tasks.who, None) == first:
+            pass
+        assert await solvers.run(tasks.is_warm, None)
+    async with pool(warm_up=tasks.warm_up) as solvers:
+        await solvers.prestart()
+        assert await solvers.run(tasks.is_warm, None)
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over(
+@in_loop
+async def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
 ) -> None:
-    async def test() -> None:
-        starts, file = DelayedStarts(monkeypatch), tmp_path / "pid"
-        async with pool(max_tasks=3) as solvers:
-            for _ in range(2):
-                await solvers.run(tasks.who, None)
-            first = await solvers.run(tasks.who, None)
-            busy = asyncio.create_task(solvers.run(tasks.deaf, str(file), retries=0))
-            await until_in_loop(begun(file))
-            if late:
-                starts.go.set()
-                await until_in_loop(lambda: [*solvers._successors.values()] != [None])
-            os.kill(first, signal.SIGKILL)
-            with pytest.raises(ProcessLost):
-                await busy
-            assert await solvers.run(tasks.who, None) != first
-            starts.go.set()
-            await until_in_loop(lambda: solvers.state.alive == 1 and not solvers._successors)
-            assert await solvers.run(tasks.double, 3) == 6
-            assert (solvers.state.started, solvers.state.crashed) == (2 if late else 3, 1)
-
-    run(test)
-
-
-def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
-    async def test() -> None:
-        solvers = ProcessPool(1)
-        file = tmp_path / "pid"
-        running = [asyncio.create_task(solvers.run(tasks.deaf, str(file))) for _ in range(3)]
+    starts, file = DelayedStarts(monkeypatch), tmp_path / "pid"
+    async with pool(max_tasks=3) as solvers:
+        for _ in range(2):
+            await solvers.run(tasks.who, None)
+        first = await solvers.run(tasks.who, None)
+        busy = asyncio.create_task(solvers.run(tasks.deaf, str(file), retries=0))
         await until_in_loop(begun(file))
-        [pid] = solvers.processes
-        await solvers.close()
-        assert not there(pid)
-        for task in running:
-            with pytest.raises(PoolClosed, match="The process pool is shutting down"):
-                await task
+        if late:
+            starts.go.set()
+            await until_in_loop(lambda: [*solvers._successors.values()] != [None])
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(ProcessLost):
+            await busy
+        assert await solvers.run(tasks.who, None) != first
+        starts.go.set()
+        await until_in_loop(lambda: solvers.state.alive == 1 and not solvers._successors)
+        assert await solvers.run(tasks.double, 3) == 6
+        assert (solvers.state.started, solvers.state.crashed) == (2 if late else 3, 1)
+
+
+@in_loop
+async def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
+    solvers = ProcessPool(1)
+    file = tmp_path / "pid"
+    running = [asyncio.create_task(solvers.run(tasks.deaf, str(file))) for _ in range(3)]
+    await until_in_loop(begun(file))
+    [pid] = solvers.processes
+    await solvers.close()
+    assert not there(pid)
+    for task in running:
+        with pytest.raises(PoolClosed, match="The process pool is shutting down"):
+            await task
+    with pytest.raises(PoolClosed):
+        await solvers.run(tasks.double, 1)
+
+
+@in_loop
+async def test_closing_while_a_process_is_being_started_leaves_none() -> None:
+    solvers = ProcessPool(2)
+    running = [asyncio.create_task(solvers.run(tasks.double, 1)) for _ in range(2)]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    await solvers.close()
+    assert solvers.processes == ()
+    assert solvers.state.busy == 0
+    for task in running:
         with pytest.raises(PoolClosed):
-            await solvers.run(tasks.double, 1)
-
-    run(test)
-
-
-def test_closing_while_a_process_is_being_started_leaves_none() -> None:
-    async def test() -> None:
-        solvers = ProcessPool(2)
-        running = [asyncio.create_task(solvers.run(tasks.double, 1)) for _ in range(2)]
-        for _ in range(4):
-            await asyncio.sleep(0)
-        await solvers.close()
-        assert solvers.processes == ()
-        assert solvers.state.busy == 0
-        for task in running:
-            with pytest.raises(PoolClosed):
-                await task
-
-    run(test)
+            await task
 
 
 ORPHANS = """

@@ -11,9 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from darrm_opt.answers.tables import design_seconds
+from solver_cache import Row, open_store
 from solver_cache.model import Spec
 from solver_cache.precompute import worker
+from solver_cache.precompute.grid import grid_of
+from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.worker import (
     Answer,
     AnswerStored,
@@ -24,6 +29,9 @@ from solver_cache.precompute.worker import (
     SolveFinished,
     perform,
 )
+
+GRID: dict[str, Any] = {"K": [5, 7, 9, 11], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
+"""A grid of 22 small problems."""
 
 _SOLVED = worker._Solver.solve
 
@@ -76,3 +84,13 @@ def lines(path: Path) -> list[Line]:
 def counts(path: Path, word: str = "done") -> Counter[str]:
     """Return how often each key was solved to completion (or begun)."""
     return Counter(line.key for line in lines(path) if line.word == word)
+
+
+def undisturbed(content: dict[str, Any]) -> list[Row]:
+    """Return the table of a grid, made by this process alone."""
+    store = open_store("memory")
+    for batch in make_plan(grid_of(content).specs(), store, design_seconds).batches:
+        for event in perform(Assignment(0, batch.specs, batch.lead)):
+            assert isinstance(event, Answer), event
+            store.put(event.row)
+    return [*store.rows()]

@@ -38,11 +38,9 @@ from typing import Any
 from support import postgres
 from support.paths import SEARCH_PATH
 
-from campaigns.counted_work import counts, lines
+from campaigns.counted_work import counts, lines, undisturbed
 from campaigns.driver import read_options, say, table
 from solver_cache import Row, open_store
-from solver_cache.precompute.grid import grid_of
-from solver_cache.precompute.worker import Answer, Assignment, perform
 
 VICTIMS = [*4 * ["worker 1", "worker 2"], *2 * ["driver"], "scheduler"]
 """Who is killed how often: with the scheduler everyone begins again, which takes long."""
@@ -181,7 +179,7 @@ class Surroundings:
 def campaign(kills: int, seed: int, pause: tuple[float, float], seconds: float = math.inf) -> Tally:
     """Kill so many processes, or for so long [s], then let the run end; if it ends before, begin with a new store."""
     tally, rng, began = Tally(), random.Random(seed), time.monotonic()
-    expected_rows = undisturbed()
+    expected_rows = undisturbed(GRID)
     while tally.kills.total() < kills and time.monotonic() - began < seconds:
         with tempfile.TemporaryDirectory() as name:
             killed_run(Path(name), expected_rows, kills, rng, pause, tally, began + seconds)
@@ -268,19 +266,6 @@ def look(folder: Path, name: str, expected_rows: list[Row], surroundings: Surrou
         ]
     if tally.completed != tally.problems + tally.lost + tally.outrun:
         tally.wrong.append(f"{tally.completed} completions of {tally.problems} problems")
-
-
-def undisturbed() -> list[Row]:
-    """Return the table, made by one process without a kill."""
-    from darrm_opt.answers.tables import design_seconds
-    from solver_cache.precompute.plan import make_plan
-
-    store = open_store("memory")
-    for batch in make_plan(grid_of(GRID).specs(), store, design_seconds).batches:
-        for event in perform(Assignment(0, batch.specs, batch.lead)):
-            assert isinstance(event, Answer), event
-            store.put(event.row)
-    return [*store.rows()]
 
 
 def _stop_for_a_while(process: subprocess.Popen[bytes]) -> None:

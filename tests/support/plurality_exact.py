@@ -6,10 +6,10 @@ Nothing is shared with the product but what a rule answers for one vote count.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, permutations
 
 import numpy as np
 from scipy import sparse
@@ -22,15 +22,22 @@ Counts = tuple[int, ...]
 
 def vote_counts(K: int, classes: int) -> list[Counts]:
     """Every way in which K votes fall."""
-    return [counts for counts in product(range(K + 1), repeat=classes) if sum(counts) == K]
+    if classes == 1:
+        return [(K,)]
+    return [(first, *rest) for first in range(K + 1) for rest in vote_counts(K - first, classes - 1)]
 
 
-def neighbours(counts: Counts, affected: int) -> Iterator[Counts]:
-    """Every other vote count that changing the answers of `affected` voters can lead to."""
-    for neighbour in vote_counts(sum(counts), len(counts)):
-        changes = sum(max(b - a, 0) for a, b in zip(counts, neighbour, strict=True))
-        if 0 < changes <= affected:
-            yield neighbour
+def neighbours(counts: Counts, affected: int) -> set[Counts]:
+    """Every other vote count that changing the answers of up to ``affected`` voters can lead to."""
+    reached = {counts}
+    for _ in range(affected):
+        reached |= {
+            tuple(n - (c == a) + (c == b) for c, n in enumerate(each))
+            for each in reached
+            for a, b in permutations(range(len(each)), 2)
+            if each[a]
+        }
+    return reached - {counts}
 
 
 def exp_above(epsilon: float) -> Fraction:

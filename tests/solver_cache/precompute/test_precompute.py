@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns.counted_work import counted, counts
+from campaigns.counted_work import GRID, counted, counts
 from support.paths import ROOT
 from support.waiting import until
 
@@ -43,7 +43,6 @@ from solver_cache.precompute.worker import (
     perform,
 )
 
-GRID: dict[str, Any] = {"K": [5, 7, 9, 11], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
 WARM: dict[str, Any] = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
 MANY = 22
 
@@ -63,23 +62,6 @@ def open_claims(content: dict[str, Any], store: Store) -> list[str]:
 
 def rows(store: Store) -> list[Row]:
     return [*store.rows()]
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
-    return tmp_path / "counted"
-
-
-@pytest.fixture(scope="module")
-def undisturbed() -> list[Row]:
-    """Return the table of `GRID`, solved one after another in this process."""
-    store = open_store("memory")
-    for spec in grid_of(GRID).specs():
-        (event,) = perform(Assignment(0, (spec,)))
-        assert isinstance(event, Answer)
-        store.put(event.row)
-    return rows(store)
 
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from campaigns.counted_work import counted, counts
+from campaigns.counted_work import GRID, counted, counts
 from support import postgres
 from support.darrm_runner import run as darrm
 
@@ -26,30 +25,12 @@ from solver_cache.precompute.executor import ExecutorLost
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import RunProgress, make_plan
 from solver_cache.precompute.scheduler import RunOptions, run
-from solver_cache.precompute.worker import Answer, Assignment, perform
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning"),
     pytest.mark.slow,
 ]
-GRID: dict[str, Any] = {"K": [5, 7, 9], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
-MANY = 16
-
-
-@pytest.fixture(scope="module")
-def undisturbed() -> list[Row]:
-    store = open_store("memory")
-    for spec in grid_of(GRID).specs():
-        (event,) = perform(Assignment(0, (spec,)))
-        assert isinstance(event, Answer)
-        store.put(event.row)
-    return [*store.rows()]
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
-    return tmp_path / "counted"
+MANY = 22
 
 
 @pytest.fixture
@@ -90,20 +71,8 @@ def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, und
 
 
 def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
-    scheduler = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "distributed.cli.dask_scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--no-dashboard",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    scheduler = subprocess.Popen([*command, "--no-dashboard"], stderr=subprocess.PIPE, text=True)
     assert scheduler.stderr is not None
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
     store = open_store("memory")

@@ -36,6 +36,8 @@ settings.load_profile("reproducible")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest_plugins = ["support.stores"]
+
 NUMBERS = itertools.count()
 """Of the caches."""
 

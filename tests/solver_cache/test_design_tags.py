@@ -177,11 +177,11 @@ def test_what_is_no_page_is_refused(filled: Store, limit: int, after: str | None
         filled.designs.list(limit=limit, after=after)
 
 
-def test_a_store_for_reading_lists_and_does_not_tag(url: str) -> None:
-    with closing(open_store(url)) as store:
+def test_a_store_for_reading_lists_and_does_not_tag(lasting_url: str) -> None:
+    with closing(open_store(lasting_url)) as store:
         store.put(ROWS[0])
         store.designs.tag(ROWS[0].key, "kept")
-    with closing(open_store(f"{url}{'&' if '?' in url else '?'}mode=ro")) as store:
+    with closing(open_store(f"{lasting_url}{'&' if '?' in lasting_url else '?'}mode=ro")) as store:
         [design] = store.designs.list()
         assert design.tags == ("kept",)
         with pytest.raises(ReadOnlyCache):

@@ -383,22 +383,22 @@ def test_a_lease_that_is_renewed_while_a_taker_waits_for_the_lock_stands(
 # --------------------------------------------------------------------------------- what a database does beyond
 
 
-def test_jobs_outlive_the_store_and_are_shared(url: str) -> None:
-    with closing(open_store(url)) as store:
+def test_jobs_outlive_the_store_and_are_shared(lasting_url: str) -> None:
+    with closing(open_store(lasting_url)) as store:
         store.jobs.submit("a", "gamma", "{}")
         taken = store.jobs.take("me", LONG)
     with ExitStack() as stack:
-        one, other = (stack.enter_context(closing(open_store(url))).jobs for _ in range(2))
+        one, other = (stack.enter_context(closing(open_store(lasting_url))).jobs for _ in range(2))
         assert one.get("a") == taken
         other.cancel("a")
         assert not one.renew("a", "me", LONG)
 
 
-def test_stores_that_claim_at_once_never_get_one_job_twice(url: str) -> None:
+def test_stores_that_claim_at_once_never_get_one_job_twice(lasting_url: str) -> None:
     names = [f"{number:02}" for number in range(40)]
     taken: list[str] = []
     with ExitStack() as stack:
-        stores: list[Store] = [stack.enter_context(closing(open_store(url))) for _ in range(4)]
+        stores: list[Store] = [stack.enter_context(closing(open_store(lasting_url))) for _ in range(4)]
         for name in names:
             stores[0].jobs.submit(name, "gamma", "{}")
 
@@ -415,9 +415,9 @@ def test_stores_that_claim_at_once_never_get_one_job_twice(url: str) -> None:
     assert sorted(taken) == names
 
 
-def test_a_claim_looks_up_an_index(url: str) -> None:
+def test_a_claim_looks_up_an_index(lasting_url: str) -> None:
     """However many jobs there are: no scan, no sort."""
-    with closing(open_store(url)) as store:
+    with closing(open_store(lasting_url)) as store:
         database = store._database  # type: ignore[attr-defined]
         told: list[str] = []
         with database.writing() as statements:

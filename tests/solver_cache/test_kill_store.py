@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from campaigns.apart import tally_of
 from campaigns.kill_store import looked_at, resumed
-from support.campaign_runs import tally_of
 
 from darrm_opt import Problem
 from darrm_opt.record import digest

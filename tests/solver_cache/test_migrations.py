@@ -23,9 +23,9 @@ PRESENT, NEXT = len(MIGRATIONS), len(MIGRATIONS) + 1
 
 
 @pytest.fixture(autouse=True)
-def answered(url: str) -> None:
+def answered(lasting_url: str) -> None:
     """Store one answer, in the present schema."""
-    with closing(open_store(url)) as store:
+    with closing(open_store(lasting_url)) as store:
         assert cached_solve(PROBLEMS[0], store=store).stored
 
 
@@ -34,61 +34,61 @@ def query(url: str, text: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in statements.rows(text)]
 
 
-def test_a_step_is_done_once_and_answers_stay(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_done_once_and_answers_stay(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
     for found in (PRESENT, NEXT):
-        with closing(open_store(url)) as store:
+        with closing(open_store(lasting_url)) as store:
             assert (store.found_schema, store.stats().schema) == (found, NEXT)  # type: ignore[attr-defined]
             assert list(check(store)) == []
             assert cached_solve(PROBLEMS[0], store=store).hit
-    with closing(open_store(url)) as store:
+    with closing(open_store(lasting_url)) as store:
         assert cached_solve(PROBLEMS[1], store=store).stored
-    assert sorted(query(url, "SELECT note FROM darrm_solutions")) == [("",), ("migrated",)]
-    assert query(url, "SELECT version FROM darrm_schema") == [(NEXT,)]
+    assert sorted(query(lasting_url, "SELECT note FROM darrm_solutions")) == [("",), ("migrated",)]
+    assert query(lasting_url, "SELECT version FROM darrm_schema") == [(NEXT,)]
 
 
-def test_a_program_that_has_the_store_open_goes_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_has_the_store_open_goes_on(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its statements name the columns that it knows."""
-    with closing(open_store(url)) as earlier:
+    with closing(open_store(lasting_url)) as earlier:
         with monkeypatch.context() as patched:
             patched.setattr(STEPS, (*MIGRATIONS, STEP))
-            open_store(url).close()
+            open_store(lasting_url).close()
         assert cached_solve(PROBLEMS[1], store=earlier).stored
         assert cached_solve(PROBLEMS[0], store=earlier).hit
 
 
-def test_a_store_of_a_newer_schema_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_a_newer_schema_is_refused(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(STEPS, (*MIGRATIONS, STEP))
-        open_store(url).close()
+        open_store(lasting_url).close()
     with pytest.raises(
         CacheError, match=rf"its schema has version {NEXT}, this program knows {PRESENT}\. Upgrade darrm-opt"
     ):
-        open_store(url)
+        open_store(lasting_url)
 
 
-def test_a_store_for_reading_only_says_how_it_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_for_reading_only_says_how_it_is_migrated(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
-    reading = f"{url}{'&' if '?' in url else '?'}mode=ro"
+    reading = f"{lasting_url}{'&' if '?' in lasting_url else '?'}mode=ro"
     with pytest.raises(
         CacheError,
         match=rf"its schema has version {PRESENT}, this program reads {NEXT}\. Bring it, .* `darrm cache check --migrate",
     ):
         open_store(reading)
-    open_store(url).close()
+    open_store(lasting_url).close()
     with closing(open_store(reading)) as store:
         assert cached_solve(PROBLEMS[0], store=store).hit
 
 
-def test_a_migration_that_is_cut_short_changes_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_that_is_cut_short_changes_nothing(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(STEPS, (*MIGRATIONS, (*STEP, "SELECT * FROM no_such_table")))
         with pytest.raises(CacheError, match="no_such_table"):
-            open_store(url)
-    assert query(url, "SELECT version FROM darrm_schema") == [(PRESENT,)]
+            open_store(lasting_url)
+    assert query(lasting_url, "SELECT version FROM darrm_schema") == [(PRESENT,)]
     with pytest.raises(CacheError, match="note"):
-        query(url, "SELECT note FROM darrm_solutions")
-    with closing(open_store(url)) as store:
+        query(lasting_url, "SELECT note FROM darrm_solutions")
+    with closing(open_store(lasting_url)) as store:
         assert cached_solve(PROBLEMS[0], store=store).hit
 
 

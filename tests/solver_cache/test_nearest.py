@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.postgres import STORE_URLS
+from support.stores import STORE_URLS
 
 from darrm_opt import Privacy, Problem, Solution, solve, verify
 from darrm_opt.design.solution import Status
@@ -218,8 +218,8 @@ def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: p
         raise ValueError(message)
 
 
-def test_columns_that_lie_cost_an_answer_and_make_none_wrong(url: str) -> None:
-    with closing(open_store(url)) as store:
+def test_columns_that_lie_cost_an_answer_and_make_none_wrong(lasting_url: str) -> None:
+    with closing(open_store(lasting_url)) as store:
         for request in (DESIGNED, WORSE):
             store.put(kept_row(request))
         with store._database.writing() as statements:  # type: ignore[attr-defined]
@@ -294,8 +294,8 @@ def test_a_row_states_the_columns_that_its_record_has(request_: DesignSpec) -> N
 # ------------------------------------------------------------------------------------------- found without a scan
 
 
-def test_rows_are_found_in_an_index(url: str) -> None:
-    with closing(open_store(url)) as store:
+def test_rows_are_found_in_an_index(lasting_url: str) -> None:
+    with closing(open_store(lasting_url)) as store:
         row = kept_row(DESIGNED)
         store.put(row)
         database = store._database  # type: ignore[attr-defined]

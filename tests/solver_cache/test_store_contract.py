@@ -90,11 +90,11 @@ def test_threads_that_put_one_key_agree_on_its_row(store: Store) -> None:
     assert set(standing) == {store.get("a")}
 
 
-def test_rows_outlive_the_store(url: str) -> None:
+def test_rows_outlive_the_store(lasting_url: str) -> None:
     for _ in range(2):
-        with closing(open_store(url)) as opened:
+        with closing(open_store(lasting_url)) as opened:
             opened.put(row("a"))
-    with closing(open_store(url)) as opened:
+    with closing(open_store(lasting_url)) as opened:
         assert opened.get("a") == row("a")
 
 
@@ -213,8 +213,8 @@ def test_threads_that_claim_the_same_keys_in_other_orders_share_them(store: Stor
         assert claimed(store, *mine, owner=owner) == dict.fromkeys(mine, "taken")
 
 
-def test_claims_that_nobody_ends_are_forgotten_and_damaged_ones_void(url: str) -> None:
-    with closing(open_store(url)) as opened:
+def test_claims_that_nobody_ends_are_forgotten_and_damaged_ones_void(lasting_url: str) -> None:
+    with closing(open_store(lasting_url)) as opened:
         database: Database = opened._database  # type: ignore[attr-defined]
         now = time.time()
         leases = {"past": now - 2 * MAX_LEASE_SECONDS, "ahead": now + 2 * MAX_LEASE_SECONDS, "held": now + LONG}
@@ -264,13 +264,13 @@ def test_however_many_answers(store: Store) -> None:
     assert len([*store.rows()]) == 1201
 
 
-def test_all_of_it_stands_or_nothing(url: str) -> None:
+def test_all_of_it_stands_or_nothing(lasting_url: str) -> None:
     refuse = {
         "sqlite": "CREATE TRIGGER full BEFORE INSERT ON darrm_solutions WHEN NEW.key = 'b' "
         "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END",
         "postgresql": "ALTER TABLE darrm_solutions ADD CONSTRAINT full_ CHECK (key <> 'b')",
-    }[url.partition(":")[0].partition("+")[0]]
-    with closing(open_store(url)) as opened:
+    }[lasting_url.partition(":")[0].partition("+")[0]]
+    with closing(open_store(lasting_url)) as opened:
         with opened._database.writing() as statements:  # type: ignore[attr-defined]
             statements.rows(refuse)
         claimed(opened, "a", "b")

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,3 @@ class Postgres:
 def server() -> Postgres:
     """Return the server of this process, started when first asked for."""
     return Postgres()
-
-
-STORE_URLS: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: server().new_store(),
-}
-"""The url of a new store, from a folder of its own."""

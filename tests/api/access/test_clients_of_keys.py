@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.postgres import STORE_URLS
 from support.refusals import refused
 from support.served import Served, serving
+from support.stores import STORE_URLS
 
 from api.access.keys import create_key, list_keys, revoke_key
 from api.app import create_app

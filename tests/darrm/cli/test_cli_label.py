@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from support.darrm_runner import Result, refused, run, run_json, start
 from support.paths import DATA
 from support.refusals import refused as refused_input
-from support.vote_files import labels, written
+from vote_files import labels, written
 
 from darrm.cli.output import ExitCode, ProgressDisplay
 from darrm.cli.vote_files import Missing, blocks, count_rows

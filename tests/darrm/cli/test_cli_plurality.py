@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import vote_files
+import vote_files
 from support.darrm_runner import refused, run, run_json
-from support.vote_files import written
+from vote_files import written
 
 from darrm.cli.output import ExitCode
 from darrm_opt.tables.record import table_from_record

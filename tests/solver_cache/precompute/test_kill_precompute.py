@@ -6,7 +6,7 @@ The long form, and what came of it: docs/faults.md.
 from __future__ import annotations
 
 import pytest
-from support.campaign_runs import tally_of
+from campaigns.apart import tally_of
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import counted_work
 from campaigns.counted_work import GRID, counted, counts
 from support.paths import ROOT
 from support.waiting import until
@@ -62,6 +63,18 @@ def open_claims(content: dict[str, Any], store: Store) -> list[str]:
 
 def rows(store: Store) -> list[Row]:
     return [*store.rows()]
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
+    return tmp_path / "counted"
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[Row]:
+    """Return the table of `GRID`, made by this process alone."""
+    return counted_work.undisturbed(GRID)
 
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:

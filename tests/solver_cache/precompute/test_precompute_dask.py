@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from campaigns import counted_work
 from campaigns.counted_work import GRID, counted, counts
 from support import postgres
 from support.darrm_runner import run as darrm
@@ -31,6 +32,17 @@ pytestmark = [
     pytest.mark.slow,
 ]
 MANY = 22
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
+    return tmp_path / "counted"
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[Row]:
+    return counted_work.undisturbed(GRID)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class Field:
     @property
     def help(self) -> str:
         """Words and range, as a help text shows them; options stand for fields."""
-        words = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda name: f"--{name[0].replace('_', '-')}", self.words)
+        words = re.sub(r"(?<!\")\b[a-z]+_[a-z_]+\b", lambda name: f"--{name[0].replace('_', '-')}", self.words)
         words = words.replace(f" [{self.unit}]", "")
         is_clause = self.kind == "real" and not {";", ":"} & {*words}
         return f"{words},{self._range.removeprefix(',')}." if is_clause and self._range else f"{words}."

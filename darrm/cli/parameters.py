@@ -6,10 +6,11 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
+from importlib import import_module
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -89,39 +90,20 @@ TableFormat = Annotated[
 ]
 
 
-def objectives() -> str:
-    """Return the forms of an objective."""
-    from darrm_opt.design.objective import accepted_objectives
-
-    return accepted_objectives()
-
-
-def priors() -> str:
-    """Return the forms of a prior."""
-    from darrm_opt.design.objective import forms
-
-    return forms()
+@cache
+def names_of(module: str, registry: str) -> Callable[[], str]:
+    """Return what lists the names of a registry, which takes long to import."""
+    return lambda: "|".join(getattr(import_module(f"darrm_opt.design.{module}"), registry))
 
 
-def shapes() -> str:
-    """Return the names of the shapes of γ."""
-    from darrm_opt.design.solver import SHAPES
-
-    return "|".join(SHAPES)
+BACKENDS = names_of("backends", "BACKENDS")
+"""Names of the LP solvers."""
 
 
-def methods() -> str:
-    """Return the names of the methods."""
-    from darrm_opt.design.solver import METHODS
-
-    return "|".join(METHODS)
-
-
-def backends() -> str:
-    """Return the names of the LP solvers."""
-    from darrm_opt.design.backends import BACKENDS
-
-    return "|".join(BACKENDS)
+def _forms(name: str) -> str:
+    """Return the forms of an objective, or of a prior."""
+    said: str = getattr(import_module("darrm_opt.design.objective"), name)()
+    return said
 
 
 _PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
@@ -262,7 +244,7 @@ class ProblemOptions(VoterOptions):
         return profile_problem(*numbers, points, targets)
 
 
-Method = Annotated[str, declared_option("method", ADVANCED, values=methods)]
+Method = Annotated[str, declared_option("method", ADVANCED, values=names_of("solver", "METHODS"))]
 
 
 @dataclass(frozen=True)
@@ -272,11 +254,14 @@ class DesignOptions:
     prior: Annotated[
         str,
         CommandOption(
-            "--prior", lambda: f"Distribution of votes for which γ is optimal: {objectives()}.", "TEXT", _DESIGN
+            "--prior",
+            lambda: f"Distribution of votes for which γ is optimal: {_forms('accepted_objectives')}.",
+            "TEXT",
+            _DESIGN,
         ),
     ] = "rectangular"
-    shape: Annotated[str, declared_option("shape", ADVANCED, values=shapes)] = "free"
-    backend: Annotated[str, declared_option("backend", ADVANCED, values=backends)] = "highs"
+    shape: Annotated[str, declared_option("shape", ADVANCED, values=names_of("solver", "SHAPES"))] = "free"
+    backend: Annotated[str, declared_option("backend", ADVANCED, values=BACKENDS)] = "highs"
     time_limit: Annotated[str | None, declared_option("time_limit", ADVANCED)] = None
     cache: Annotated[
         bool | None,
@@ -454,7 +439,7 @@ class VoteOptions(WorthOptions):
         CommandOption(
             "--prior",
             lambda: (
-                f"Distribution of votes between two classes: {priors()}; among any number: favoured(a,…), beta(a,b), "
+                f"Distribution of votes between two classes: {_forms('forms')}; among any number: favoured(a,…), beta(a,b), "
                 "dirichlet(a) or histogram(…)."
             ),
             "TEXT",

@@ -96,11 +96,11 @@ class Least(VotersQuestion, SolvedQuestion):
     @property
     def seconds(self) -> float:
         """Expected time [s]: a design at each step of the search."""
-        return inverse_seconds(estimate_running_time(self._spec_at(1.0)).seconds, self.digits)
+        return inverse_seconds(estimate_running_time(self.spec_at(1.0)).seconds, self.digits)
 
     def check(self) -> None:
         """Refuse fields that contradict each other."""
-        self._spec_at(1.0)
+        self.spec_at(1.0)
 
     def _voters(self) -> dict[str, Any]:
         """Return the voters, as the search takes them; of a curve, points down to δ of the release."""
@@ -114,7 +114,8 @@ class Least(VotersQuestion, SolvedQuestion):
     def _problem_at(self, value: float) -> Problem:
         return problem_at(self.parameter, value, **self._voters())
 
-    def _spec_at(self, value: float) -> DesignSpec:
+    def spec_at(self, value: float) -> DesignSpec:
+        """Return the design at a number that is tried."""
         goal = as_objective(self.objective)
         return DesignSpec(self._problem_at(value), goal if self.agreement is None else with_agreement(goal), self.shape)
 
@@ -181,7 +182,7 @@ class Least(VotersQuestion, SolvedQuestion):
         value, claim = member(result, "value"), member(result, "reached")
         if not isinstance(value, int | float) or not isinstance(claim, int | float):
             raise VerificationFailed("The answer has something else where a number should be.")
-        found = verified_point(member(result, "design"), self._spec_at(value))
+        found = verified_point(member(result, "design"), self.spec_at(value))
         level = utility_of(found.noise, as_objective(self.objective), measure)
         # Privacy is proved exactly; the level is compared to a tolerance, as another processor sums in another order.
         if not math.isclose(level, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):

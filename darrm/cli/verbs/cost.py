@@ -37,30 +37,25 @@ if TYPE_CHECKING:
     from darrm_opt.questions.cost import CostAnswer
 
 
-def _whose(parameter: str) -> str:
-    from darrm_opt.mechanisms.base import mechanism_classes
+def _parameter(name: str, words: str, values: str = "VOTES") -> CommandOption:
+    def described() -> str:
+        from darrm_opt.mechanisms.base import mechanism_classes
 
-    names = [name for name, mechanism in mechanism_classes().items() if mechanism.parameter == parameter]
-    return f"the parameter of {', '.join(names)}"
+        names = [each for each, mechanism in mechanism_classes().items() if mechanism.parameter == name]
+        return f"{words}: the parameter of {', '.join(names)}."
+
+    return CommandOption(f"--{name}", described, values)
 
 
 @dataclass(frozen=True)
 class ParameterOptions:
     """The parameter of each mechanism, as typed, and the check of noisy counts."""
 
-    sigma: Annotated[
-        str | None, CommandOption("--sigma", lambda: f"σ of noise on each count: {_whose('sigma')}.", "VOTES")
-    ] = None
-    scale: Annotated[
-        str | None, CommandOption("--scale", lambda: f"Scale of noise on each count: {_whose('scale')}.", "VOTES")
-    ] = None
-    rate: Annotated[str | None, CommandOption("--rate", lambda: f"Nats per vote: {_whose('rate')}.", "NUMBER")] = None
-    voters: Annotated[
-        str | None, CommandOption("--voters", lambda: f"Mean number of voters drawn: {_whose('voters')}.", "NUMBER")
-    ] = None
-    share: Annotated[
-        str | None, CommandOption("--share", lambda: f"γ, the same for all votes: {_whose('share')}.", "PROBABILITY")
-    ] = None
+    sigma: Annotated[str | None, _parameter("sigma", "σ of noise on each count")] = None
+    scale: Annotated[str | None, _parameter("scale", "Scale of noise on each count")] = None
+    rate: Annotated[str | None, _parameter("rate", "Nats per vote", "NUMBER")] = None
+    voters: Annotated[str | None, _parameter("voters", "Mean number of voters drawn", "NUMBER")] = None
+    share: Annotated[str | None, _parameter("share", "γ, the same for all votes", "PROBABILITY")] = None
     value: Annotated[
         str | None, CommandOption("--value", "Parameter of a mechanism from an add-on package.", "NUMBER", ADVANCED)
     ] = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
-from darrm.cli.parameters import AsJson, StoreUrl, backends, declared_option, named_values, number, options_named
+from darrm.cli.parameters import BACKENDS, AsJson, StoreUrl, declared_option, named_values, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 
 _WHERE, _WHAT = "Where", "What"
+
+
+_VOTER = "Privacy profile of one voter, instead of --epsilon and --voter-delta."
+
+
+def _axis(name: str, further: str = "") -> CommandOption:
+    """Return a declared field as an option with several values."""
+    option = declared_option(name, _WHAT)
+    return option._replace(
+        description=lambda: f"{option.help.removesuffix('.')}{further}.", values=lambda: f"{option.metavar},…"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,35 +63,15 @@ class Quantities:
             "all of them",
         ),
     ] = None
-    classes: Annotated[
-        str | None,
-        CommandOption("--classes", "Numbers of classes: tables for voters that are not private.", "COUNT,…", _WHAT),
-    ] = None
-    epsilon: Annotated[str | None, CommandOption("--epsilon", "ε of one voter, without classes.", "NATS,…", _WHAT)] = (
-        None
-    )
-    Delta: Annotated[
-        str | None,
-        CommandOption("--voter-delta", "Δ of one voter, without classes.", "PROBABILITY,…", _WHAT, alias="--Delta"),
-    ] = None
-    profile: Annotated[
-        str | None,
-        CommandOption(
-            "--profile",
-            "Privacy profile of one voter, instead of --epsilon and --voter-delta.",
-            "TEXT",
-            _WHAT,
-        ),
-    ] = None
-    affected: Annotated[str | None, declared_option("affected", _WHAT, values="COUNT,…")] = None
-    m: Annotated[str | None, CommandOption("--m", "Allowances, without classes.", "NUMBER,…", _WHAT)] = None
-    target_epsilon: Annotated[str | None, CommandOption("--target-epsilon", "ε of the release.", "NATS,…", _WHAT)] = (
-        None
-    )
-    delta: Annotated[str | None, declared_option("delta", _WHAT, values="PROBABILITY,…")] = None
-    prior: Annotated[str | None, CommandOption("--prior", "Distribution of votes, with classes.", "PRIOR", _WHAT)] = (
-        None
-    )
+    classes: Annotated[str | None, _axis("classes", ": tables for voters that are not private")] = None
+    epsilon: Annotated[str | None, _axis("epsilon")] = None
+    Delta: Annotated[str | None, _axis("Delta")] = None
+    profile: Annotated[str | None, declared_option("profile", _WHAT, words=_VOTER)] = None
+    affected: Annotated[str | None, _axis("affected")] = None
+    m: Annotated[str | None, _axis("m")] = None
+    target_epsilon: Annotated[str | None, _axis("target_epsilon")] = None
+    delta: Annotated[str | None, _axis("delta")] = None
+    prior: Annotated[str | None, declared_option("prior", _WHAT)] = None
 
     def content(self) -> dict[str, Any]:
         """Return those that were typed, as a grid file has them."""
@@ -141,7 +132,7 @@ def precompute(
             _WHERE,
         ),
     ] = None,
-    backend: Annotated[str, declared_option("backend", values=backends)] = "highs",
+    backend: Annotated[str, declared_option("backend", values=BACKENDS)] = "highs",
     time_limit: Annotated[
         str | None,
         CommandOption("--time-limit", "Time limit of one problem; a problem that exceeds it has failed.", "SECONDS"),

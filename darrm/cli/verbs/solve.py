@@ -205,44 +205,37 @@ def _find_least(
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_writable, write_json
     from darrm_opt.answers.running_time import inverse_seconds
-    from darrm_opt.design.objective import as_objective
-    from darrm_opt.design.sweep import least_parameter, problem_at
+    from darrm_opt.questions.least import Least
     from darrm_opt.record import solution_record
 
     check_writable(output, "output")
     _refuse_with_least(options, table, parameter, {**unused, "cache": design.cache})
-    typed = [name for name in options.given if name not in ("profile", "profile_points")]
-    arguments: dict[str, Any] = {"K": None} | {name: number(getattr(options, name)) for name in typed}
-    if options.profile is not None:
-        arguments["profile"] = options.stated_voter()
-    limit, count = number(design.time_limit), number(digits)
-    if limit is None and isinstance(count, int):
-        with options_named(parameter="least"):
-            at_one = problem_at(cast("Parameter", parameter), 1.0, **arguments)
-        refuse_slow(
-            at_one,
-            as_objective(design.prior),
-            lambda seconds: inverse_seconds(seconds, count),
-            "Or give --time-limit, for each solve.",
-        )
+    names = ("K", "m", "epsilon", "Delta", "delta", "affected")
+    typed: dict[str, Any] = {name: number(getattr(options, name)) for name in names}
+    asked = Least(
+        **typed,
+        profile=None if options.profile is None else options.stated_voter(),
+        utility=number(goals["utility"]),
+        agreement=number(goals["agreement"]),
+        parameter=cast("Parameter", parameter),  # checked there
+        objective=design.prior,
+        shape=cast("Shape", design.shape),  # checked there
+        digits=number(digits),
+        backend=design.backend,
+        limit=number(design.time_limit),
+    )
     with options_named(parameter="least"), ProgressDisplay("searching") as display:
-        result = least_parameter(
-            **arguments,
-            **{name: number(text) for name, text in goals.items() if text is not None},
-            parameter=cast("Parameter", parameter),  # checked there
-            objective=design.prior,
-            shape=cast("Shape", design.shape),  # checked there
-            digits=count,
-            backend=design.backend,
-            time_limit=limit,
-            progress=lambda solves, total: display.update(f"{solves} of about {total} solves done"),
-        )
+        at_one = asked.spec_at(1.0)
+        if asked.limit is None and isinstance(asked.digits, int):
+            advice = "Or give --time-limit, for each solve."
+            refuse_slow(at_one.problem, at_one.objective, lambda each: inverse_seconds(each, asked.digits), advice)
+        result = asked.answer(lambda done: display.update("{done} of about {of} solves done".format(**done)))
     if output is not None:
         write_json(output, solution_record(result.solution))
     for warning in result.solution.warnings:
         say(f"Warning: {warning}")
-    names = ("parameter", "value", "measure", "wanted", "reached", "is_least")
-    record: dict[str, Any] = {name: getattr(result, name) for name in names}
+    said = ("parameter", "value", "measure", "wanted", "reached", "is_least")
+    record: dict[str, Any] = {name: getattr(result, name) for name in said}
     record |= {"solution": solution_record(result.solution), "below": None}
     if (neighbour := result.below) is not None:
         record["below"] = {name: getattr(neighbour, name) for name in ("value", "reached", "bound")}

@@ -6,11 +6,10 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib import import_module
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -91,19 +90,31 @@ TableFormat = Annotated[
 
 
 @cache
-def names_of(module: str, registry: str) -> Callable[[], str]:
-    """Return what lists the names of a registry, which takes long to import."""
-    return lambda: "|".join(getattr(import_module(f"darrm_opt.design.{module}"), registry))
+def names_of(field: str) -> Callable[[], str]:
+    """Return what lists the names of a shape, a method or a backend: their registries take long to import."""
+
+    def listed() -> str:
+        from darrm_opt.design.backends import BACKENDS
+        from darrm_opt.design.solver import METHODS, SHAPES
+
+        registries: dict[str, Iterable[str]] = {"backend": BACKENDS, "method": METHODS, "shape": SHAPES}
+        return "|".join(registries[field])
+
+    return listed
 
 
-BACKENDS = names_of("backends", "BACKENDS")
-"""Names of the LP solvers."""
+def objectives() -> str:
+    """Return the forms of an objective."""
+    from darrm_opt.design.objective import accepted_objectives
+
+    return accepted_objectives()
 
 
-def _forms(name: str) -> str:
-    """Return the forms of an objective, or of a prior."""
-    said: str = getattr(import_module("darrm_opt.design.objective"), name)()
-    return said
+def priors() -> str:
+    """Return the forms of a prior."""
+    from darrm_opt.design.objective import forms
+
+    return forms()
 
 
 _PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
@@ -244,7 +255,7 @@ class ProblemOptions(VoterOptions):
         return profile_problem(*numbers, points, targets)
 
 
-Method = Annotated[str, declared_option("method", ADVANCED, values=names_of("solver", "METHODS"))]
+Method = Annotated[str, declared_option("method", ADVANCED, values=names_of("method"))]
 
 
 @dataclass(frozen=True)
@@ -255,13 +266,13 @@ class DesignOptions:
         str,
         CommandOption(
             "--prior",
-            lambda: f"Distribution of votes for which γ is optimal: {_forms('accepted_objectives')}.",
+            lambda: f"Distribution of votes for which γ is optimal: {objectives()}.",
             "TEXT",
             _DESIGN,
         ),
     ] = "rectangular"
-    shape: Annotated[str, declared_option("shape", ADVANCED, values=names_of("solver", "SHAPES"))] = "free"
-    backend: Annotated[str, declared_option("backend", ADVANCED, values=BACKENDS)] = "highs"
+    shape: Annotated[str, declared_option("shape", ADVANCED, values=names_of("shape"))] = "free"
+    backend: Annotated[str, declared_option("backend", ADVANCED, values=names_of("backend"))] = "highs"
     time_limit: Annotated[str | None, declared_option("time_limit", ADVANCED)] = None
     cache: Annotated[
         bool | None,
@@ -439,7 +450,7 @@ class VoteOptions(WorthOptions):
         CommandOption(
             "--prior",
             lambda: (
-                f"Distribution of votes between two classes: {_forms('forms')}; among any number: favoured(a,…), beta(a,b), "
+                f"Distribution of votes between two classes: {priors()}; among any number: favoured(a,…), beta(a,b), "
                 "dirichlet(a) or histogram(…)."
             ),
             "TEXT",

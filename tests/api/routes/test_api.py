@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from support.live import serving
-from support.patient import patient
+from support.patient import client_fixture, patient
 
 from api.app import create_app
 from api.errors.problem_details import (
@@ -41,10 +41,7 @@ MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SETTINGS = patient(max_voters=51)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(SETTINGS)
 
 
 def problem_of(answer: Any, status: int) -> dict[str, Any]:

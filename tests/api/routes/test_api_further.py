@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from support.patient import patient
+from support.patient import client_fixture, patient
 from test_api import problem_of
 
 from api.app import create_app
@@ -36,10 +35,7 @@ SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
 SETTINGS = patient(max_voters=15, max_batch=6, max_work_seconds=20)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(SETTINGS)
 
 
 def table(answer: Any) -> list[dict[str, str]]:

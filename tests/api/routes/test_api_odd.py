@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 from test_api import problem_of
 
-from api.app import create_app
 from api.errors.problem_details import ClientDisconnected
 from api.routes.requests import MAX_FIELDS, max_entries, until_disconnect
 
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    settings = patient(max_voters=51)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(patient(max_voters=51))
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/gamma/batch", "/v1/jobs", "/v1/plan", "/v1/verify"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 
-from api.app import create_app
 from darrm_opt.accounting import Sampling
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import mechanism_class
@@ -27,10 +25,7 @@ TOTAL: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(patient())) as opened:
-        yield opened
+client = client_fixture(patient())
 
 
 def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None:

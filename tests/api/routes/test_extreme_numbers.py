@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 from test_api import problem_of
 
-from api.app import create_app
 from darrm_opt.answers.running_time import composition_seconds
 
 JSON = {"content-type": "application/json"}
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    settings = patient(max_voters=51)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(patient(max_voters=51))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 
 from api.app import create_app
 from api.tasks.answers import AnswerTask
@@ -22,10 +21,7 @@ SETTINGS = patient(max_voters=15)
 ASKED = {"K": 7, "epsilon": 0.2, "Delta": 1e-4, "utility": 0.9}
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(SETTINGS)
 
 
 def test_the_answer_is_that_of_the_core_and_its_designs_are_stored(client: TestClient) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlencode
@@ -13,7 +12,7 @@ import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
-from support.patient import patient
+from support.patient import client_fixture, patient
 
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE
@@ -49,10 +48,7 @@ def schema() -> dict[str, Any]:
     return described
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(patient())) as opened:
-        yield opened
+client = client_fixture(patient())
 
 
 def operations(schema: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 
 from api.app import create_app
 from api.tasks.answers import verify_stored
@@ -34,10 +33,7 @@ from solver_cache.model import Row
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(patient())) as opened:
-        yield opened
+client = client_fixture(patient())
 
 
 def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClient) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 from test_api import problem_of
-
-from api.app import create_app
 
 VOTERS: dict[str, Any] = {"K": 5, "epsilon": 0.1}
 SMALL: dict[str, Any] = {**VOTERS, "m": 2, "Delta": 1e-5}
@@ -208,10 +205,7 @@ REFUSED: dict[str, Refused] = {
 """Question, a valid request of it, and by field its invalid values, or changes after which it is at fault."""
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(patient(max_voters=15, max_work_seconds=20)), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(patient(max_voters=15, max_work_seconds=20))
 
 
 @pytest.mark.parametrize("question", REFUSED)

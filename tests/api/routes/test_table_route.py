@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 
-from api.app import create_app
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.answers.tables import group_seconds, plurality_seconds, verified_table, verify_table_answer
 from darrm_opt.errors import VerificationFailed
@@ -26,10 +24,7 @@ ASKED: dict[str, Any] = {
 PROBLEM = Problem(groups=[(2, 0.1), (2, 0.5)], target=Privacy(0.6), classes=3)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(patient(short_seconds=10))) as opened:
-        yield opened
+client = client_fixture(patient(short_seconds=10))
 
 
 def test_the_answer_is_that_of_the_core_and_is_proved_again(client: TestClient) -> None:

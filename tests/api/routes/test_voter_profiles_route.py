@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from fastapi.testclient import TestClient
-from support.patient import patient
+from support.patient import client_fixture, patient
 
-from api.app import create_app
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.privacy_curves import stated_profile
 from darrm_opt.record import problem_from_record
@@ -19,10 +15,7 @@ TARGET = {"K": 11, "target_epsilon": 0.1, "delta": 1e-5}
 PURE = [[0, 0.02], [0.1, 0.004], [0.3, 0]]
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(patient()), raise_server_exceptions=False) as opened:
-        yield opened
+client = client_fixture(patient())
 
 
 def test_every_form_of_a_profile_is_one_problem(client: TestClient) -> None:

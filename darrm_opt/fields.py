@@ -87,12 +87,7 @@ class Field:
             return f"a whole number of {self.unit}" if self.unit else "a whole number"
         if self.kind == "flag":
             return "true or false"
-        return {
-            "nats": "a number of nats",
-            "probability": "a probability",
-            "s": "seconds",
-            "votes": "a number of votes",
-        }.get(self.unit, "a number")
+        return _NOUNS.get(self.unit, "a number")
 
     @property
     def _range(self) -> str:

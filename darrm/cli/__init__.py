@@ -66,7 +66,7 @@ def _command_of(words: Sequence[str]) -> tuple[str, Sequence[str], Command | Non
     # it loads, on the processors that load it.
     if added is None or not added.uses_threads:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if words[0].isidentifier() and words[0] not in {verb.split()[0] for verb in known}:
+    if words[0].replace("-", "_").isidentifier() and words[0] not in {verb.split()[0] for verb in known}:
         from darrm.cli.verbs.question import question_command
 
         if (command := question_command(words[0])) is not None:

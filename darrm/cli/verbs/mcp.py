@@ -55,7 +55,7 @@ def tool_verbs() -> dict[str, str]:
     """Return the verb of each tool: those of `TOOLS`, and every question that no other verb answers."""
     from darrm_opt.questions.registry import QUESTIONS
 
-    return TOOLS | {path: path for path in QUESTIONS if path.isidentifier() and path not in VERBS}
+    return TOOLS | {path: path for path in QUESTIONS if "/" not in path and path not in VERBS}
 
 
 def command_of(tool: str) -> Command:

@@ -203,7 +203,7 @@ def test_the_verbs_are_few_and_so_are_their_options() -> None:
     assert len({id(option) for option in options}) <= 160
 
 
-@pytest.mark.parametrize("path", [path for path in QUESTIONS if path.isidentifier()])
+@pytest.mark.parametrize("path", [path for path in QUESTIONS if "/" not in path])
 def test_every_question_is_a_verb_with_a_help_of_one_screen(path: str) -> None:
     result = run(path, "--help")
     assert (result.exit_code, result.stderr) == (0, "")

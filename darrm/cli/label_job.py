@@ -46,7 +46,7 @@ from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.release import BatchWithheld, BudgetSpent, EnsembleSampler, PrivateVote, ReleaseLog, Sample
-from darrm_opt.release.log import checked_id
+from darrm_opt.release.log_lines import checked_id
 from darrm_opt.tables.votes import Labels, label_type
 from darrm_opt.untrusted import json_value
 

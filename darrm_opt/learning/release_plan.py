@@ -126,8 +126,8 @@ def voting_plan(
         ptr: the total of propose-test-release, below ``total``: ``total`` is then that of any votes, which fixes the
             noise, and all queries are one batch, released only if a noisy test passes
             (`accounting.propose_test_release`). None: no test.
-        leader_share: with ``ptr``: expected mean share of agreeing voters. progress: called with the name of each
-        mechanism that a search has compared.
+        leader_share: with ``ptr``: expected mean share of agreeing voters.
+        progress: called with the name of each mechanism that a search has compared.
 
     Guarantees:
         What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers; a

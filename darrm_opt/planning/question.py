@@ -151,8 +151,8 @@ class Question:
         fresh: whether every answer has fresh randomness.
         least_accuracy: an answer that is right less often is useless.
         bags: how the voters' subsamples are drawn; None if a record affects exactly ``affected`` voters.
-        sampling: how records are drawn anew for every query; None: no sampling. stop: returns True when the time is
-        up; searches then return their best result so far.
+        sampling: how records are drawn anew for every query; None: no sampling.
+        stop: returns True when the time is up; searches then return their best result so far.
     """
 
     K: int

@@ -16,17 +16,13 @@ spent whatever comes out.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from darrm_opt._version import __version__
 from darrm_opt.accounting.calibrate import Quota
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.propose_test_release import Proposal
@@ -43,30 +39,16 @@ from darrm_opt.errors import (
     ReleaseLogDamaged,
     SampleUsed,
 )
-from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
-from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
+from darrm_opt.release.log_lines import COUNT, PTR_ACCOUNT, Header, Releases, checked_id, decoded, encoded, replayed
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.solver import TableSolution
-from darrm_opt.tables.votes import Labels, label_type
-from darrm_opt.untrusted import UNREADABLE, check_written, typed
-
-KIND, FORMAT = "darrm release log", 1
-"""Kind of file, in its first line, and its version."""
-
-LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
-"""Fields of a line of a release."""
-
-PTR_ACCOUNT = "propose-test-release"
-"""Account of such a log."""
-
-MAX_ID = 200
-"""Most characters of a release id."""
-
-_COUNT = "a whole number of releases, at least 0"
+from darrm_opt.tables.votes import Labels
 
 Releasing = VoteMechanism | Release | Released | TableSolution
 """What is released by: a mechanism, a solution, or a pair (gamma, problem)."""
@@ -95,18 +77,6 @@ class BatchWithheld(DarrmError):
         )
 
 
-class _Releases(NamedTuple):
-    """What the lines of a log come to."""
-
-    header: Record  # the first line
-    spent: int  # releases that are charged; of a text that is not complete, those to come too
-    labels: int  # those of them that are classes and not ⊥
-    # place of the line and count of each release that has an id. One dict for all states, which only grows: a line
-    # whose reading was interrupted is in it, under the same id, when it is read again
-    places: dict[str, tuple[int, int]]
-    passed: bool | None = None  # outcome of the test of a batch; None: it was not drawn, or there is none
-
-
 class ReleaseLog:
     """Durable log of releases: how many were made, how many are allowed, and the answers of those that have an id.
 
@@ -127,16 +97,10 @@ class ReleaseLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self._journal = Journal(path, _Releases({}, 0, 0, {}), self._replay, read_only=read_only)
-        header = self._journal.locked(lambda file: file.state.header)
-        if not header:
-            raise BudgetUnreadable(f"the release log {path} is empty.")
-        try:
-            self._read_header(header)
-        except DarrmError:
-            raise
-        except UNREADABLE as err:
-            raise ReleaseLogDamaged(f"the release log {path} does not say what it is for ({err!r})") from err
+        where = Path(path)
+        replay = partial(replayed, path=where)
+        self._journal = Journal(path, Releases({}, 0, 0, {}), replay, read_only=read_only)
+        self._header = Header.of(self._journal.locked(lambda file: file.state.header), where)
 
     @classmethod
     def create(
@@ -166,9 +130,9 @@ class ReleaseLog:
                 log. Voters that are not private: no difference.
             first: how many are about to be released: a log that allows fewer is not created.
             sampling: how the records are drawn anew for every query; None: no sampling. Such a log releases for
-            samples of an `EnsembleSampler` alone, each once, and its total is that of such releases. proposal: test
-            of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log releases all
-            labels of the batch at once if the test passes, and else nothing, ever.
+            samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
+            proposal: test of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log
+                releases all labels of the batch at once if the test passes, and else nothing, ever.
 
         Returns:
             The log, on disk.
@@ -193,13 +157,13 @@ class ReleaseLog:
             quota = Quota(proposal.batch.queries, PTR_ACCOUNT)
         else:
             quota = _quota(mechanism, budget, queries, sampling)
+        header = Header(mechanism, budget, quota, sampling, proposal)
         # Before the file: a log that allows too little would stay, and be opened by the next run.
-        if whole_number(first, "first", _COUNT, least=0) > quota.queries:
-            raise BudgetSpent(_in_words(budget, quota.queries), quota.queries, 0, first)
-        header = _header(mechanism, budget, quota, sampling, proposal)
+        if whole_number(first, "first", COUNT, least=0) > quota.queries:
+            raise BudgetSpent(header.in_words, quota.queries, 0, first)
         try:
             # Exclusive: of two processes that begin at once one makes the file and the other is told.
-            create(path, header)
+            create(path, header.record())
         except FileExistsError as err:
             raise InvalidInput("release_log", str(path), "a file that does not exist yet", "Open it instead.") from err
         except OSError as err:
@@ -274,27 +238,27 @@ class ReleaseLog:
     @property
     def mechanism(self) -> VoteMechanism:
         """What releases, proved when the log was opened."""
-        return self._mechanism
+        return self._header.mechanism
 
     @property
     def budget(self) -> Privacy | None:
         """Total (ε, δ), or None where only a number of releases was fixed."""
-        return self._budget
+        return self._header.budget
 
     @property
     def fresh(self) -> bool:
         """Whether its limit supposes that voters are fresh (`accounting.freshness.FRESH`)."""
-        return self._mechanism.fresh
+        return self.mechanism.fresh
 
     @property
     def sampling(self) -> Sampling | None:
         """How the records of a query are drawn anew; None: no sampling."""
-        return self._sampling
+        return self._header.sampling
 
     @property
     def proposal(self) -> Proposal | None:
         """Test that its one batch must pass, proved when the log was opened; None: there is none."""
-        return self._proposal
+        return self._header.proposal
 
     @property
     def passed(self) -> bool | None:
@@ -304,12 +268,12 @@ class ReleaseLog:
     @property
     def limit(self) -> int:
         """Releases that it allows in all."""
-        return self._quota.queries
+        return self._header.quota.queries
 
     @property
     def account(self) -> str:
         """What proves the limit, see `Quota`; "queries" if it was given."""
-        return self._quota.account
+        return self._header.quota.account
 
     @property
     def spent(self) -> int:
@@ -334,7 +298,7 @@ class ReleaseLog:
     @property
     def in_words(self) -> str:
         """The budget, in words."""
-        return _in_words(self._budget, self.limit)
+        return self._header.in_words
 
     def cost(self, releases: int, delta: float) -> ReleaseTotal:
         """Return what a number of releases of its mechanism cost together, as `VoteMechanism.cost`.
@@ -347,9 +311,9 @@ class ReleaseLog:
         stops early because of what came out can claim the total of the limit, and no less. A batch that is tested
         costs its total once, from δ of the total on, whether the test passes or not; before, nothing.
         """
-        if self._proposal is not None and releases:
-            return ReleaseTotal(delta, {PTR_ACCOUNT: self._proposal.total})
-        return self._mechanism.cost(releases, delta, self._sampling)
+        if self.proposal is not None and releases:
+            return ReleaseTotal(delta, {PTR_ACCOUNT: self.proposal.total})
+        return self.mechanism.cost(releases, delta, self.sampling)
 
     def group_costs(self, releases: int, delta: float) -> list[ReleaseTotal]:
         """Return what a number of releases cost the records of each group of a table of groups, in their order.
@@ -361,7 +325,7 @@ class ReleaseLog:
         Returns:
             One cost for each group, for neighbours that differ in a record of that group; none of other mechanisms.
         """
-        mechanism = self._mechanism
+        mechanism = self.mechanism
         if not isinstance(mechanism, GroupTableMechanism):
             return []
         return [mechanism.group_cost(number, releases, delta) for number in range(len(mechanism.problem.groups))]
@@ -405,7 +369,7 @@ class ReleaseLog:
             OSError: the file cannot be written, by its name. Nothing was released, and it may be charged: asked again
                 under the same id, it is charged once.
         """
-        count = whole_number(count, "count", _COUNT, least=0)
+        count = whole_number(count, "count", COUNT, least=0)
         if release_id is not None:
             release_id = checked_id(release_id)
         return self._journal.locked(partial(self._charge_and_release, count, draw, release_id, samples))
@@ -425,16 +389,14 @@ class ReleaseLog:
             SampleUsed: one was charged before, or is another process's; nothing was charged.
             InvalidInput: the log has no sampling, or a sample is of another one.
         """
-        if self._sampling is None:
+        if self.sampling is None:
             raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
         self._check_samples(samples, len(samples))
         if release_id is not None:
             release_id = checked_id(release_id)
         self._journal.locked(partial(self._charge_samples, samples, release_id))
 
-    def _charge_samples(
-        self, samples: Sequence[Sample], release_id: str | None, file: LockedJournal[_Releases]
-    ) -> None:
+    def _charge_samples(self, samples: Sequence[Sample], release_id: str | None, file: LockedJournal[Releases]) -> None:
         if any(sample.is_charged for sample in samples) or len(set(map(id, samples))) < len(samples):
             raise SampleUsed("it was charged before")
         charged = self._take_samples([(sample, 0) for sample in samples], 0, file)
@@ -445,7 +407,7 @@ class ReleaseLog:
             sample.pay()
 
     def _charge_and_release(
-        self, count: int, draw: Draw, release_id: str | None, samples: Sequence[Sample], file: LockedJournal[_Releases]
+        self, count: int, draw: Draw, release_id: str | None, samples: Sequence[Sample], file: LockedJournal[Releases]
     ) -> Labels:
         stored = None if release_id is None else self._answers(file, release_id)
         # Before anything is checked or charged: to ask again is free, also when nothing is left.
@@ -470,15 +432,15 @@ class ReleaseLog:
             # Only now: a line that could not be written leaves the sample charged in full at its next use.
             sample.pay()
         if answers is None:
-            raise withheld(self._proposal)
+            raise withheld(self.proposal)
         return answers
 
-    def _take_samples(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[_Releases]) -> int:
+    def _take_samples(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[Releases]) -> int:
         """Use samples for so many labels each, and return what they, or ``count`` answers without any, are charged."""
         owner = os.path.realpath(self.path)
         # By what is charged together: the samples of a round are one charge.
         charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
-        charged = count if self._sampling is None else sum(charges.values())
+        charged = count if self.sampling is None else sum(charges.values())
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
         # Used up before anything is drawn: if the release fails, what it saw must serve no other one.
@@ -488,47 +450,47 @@ class ReleaseLog:
 
     def _line(self, count: int, charged: int, answers: Labels | None, release_id: str | None) -> Record:
         """Return the line of a release; no answers are a batch that did not pass its test."""
-        if answers is None and self._proposal is None:
+        if answers is None and self.proposal is None:
             raise InvalidInput("draw", None, "answers")
         if answers is not None and answers.shape != (count,):
             raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
         record: Record = {"count": count}
-        if self._sampling is not None:
+        if self.sampling is not None:
             record["charged"] = charged
         record["labels"] = 0 if answers is None else int(np.count_nonzero(answers != ABSTENTION))
-        if self._proposal is not None:
+        if self.proposal is not None:
             record["passed"] = answers is not None
         if release_id is not None:
             record["id"] = release_id
             if answers is not None:
-                record["answers"] = _encode(answers, self._stored_type)
+                record["answers"] = encoded(answers, self._header.stored_type)
         return record
 
-    def _check_batch(self, file: LockedJournal[_Releases], count: int) -> None:
+    def _check_batch(self, file: LockedJournal[Releases], count: int) -> None:
         """Refuse a part of a batch that is tested, and a batch that did not pass."""
-        if self._proposal is None:
+        if self.proposal is None:
             return
         if file.state.passed is False:
-            raise withheld(self._proposal)
+            raise withheld(self.proposal)
         if count != self.limit:
             raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch that {self.path} is for")
 
     def _check_samples(self, samples: Sequence[Sample], count: int) -> list[tuple[Sample, int]]:
         """Return the samples of ``count`` answers, and how many labels of each are asked."""
-        if self._sampling is None:
+        if self.sampling is None:
             if samples:
                 raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
             return []
         each = 1 if len(samples) == count else count
-        if len(samples) not in (count, min(count, 1)) or (each > 1 and self._sampling.labels == 1):
+        if len(samples) not in (count, min(count, 1)) or (each > 1 and self.sampling.labels == 1):
             given = f"{len(samples)} samples for {count} answers"
             raise InvalidInput("sample", given, "one of an EnsembleSampler each")
         for sample in samples:
             # Of that class itself: a subclass could say of itself that it was not used.
-            if type(sample) is not Sample or sample.sampling != self._sampling:
-                raise InvalidInput("sample", sample, f"a sample of an EnsembleSampler: {self._sampling.words}")
-            if len(sample.shares) != self._mechanism.K:
-                raise InvalidInput("sample", f"for {len(sample.shares)} voters", f"one for K = {self._mechanism.K}")
+            if type(sample) is not Sample or sample.sampling != self.sampling:
+                raise InvalidInput("sample", sample, f"a sample of an EnsembleSampler: {self.sampling.words}")
+            if len(sample.shares) != self.mechanism.K:
+                raise InvalidInput("sample", f"for {len(sample.shares)} voters", f"one for K = {self.mechanism.K}")
         return [(sample, each) for sample in samples]
 
     def check_is_for(self, mechanism: Releasing, argument: str = "release_log") -> None:
@@ -542,7 +504,7 @@ class ReleaseLog:
             InvalidInput: the log is for another mechanism, or for voters that were trained once where these are fresh.
         """
         mechanism = mechanism_of(mechanism)
-        if mechanism != self._mechanism:
+        if mechanism != self.mechanism:
             raise InvalidInput(
                 argument,
                 str(self.path),
@@ -553,34 +515,6 @@ class ReleaseLog:
         if mechanism.fresh and not self.fresh:
             raise InvalidInput("fresh", mechanism.fresh, f"False, as {self.path} is for voters that were trained once")
 
-    def _replay(self, releases: _Releases, record: Record, place: int) -> _Releases:
-        if not releases.header:
-            return releases._replace(header=record)
-        holds = f"the release log {self._journal.path} holds"
-        try:
-            check_written(record, {}, LINE_FIELDS)
-            count, release_id = whole_number(record["count"], "count", _COUNT, least=0), record.get("id")
-            labels, charged = record.get("labels"), count
-            if "sampling" in releases.header:
-                charged = whole_number(record["charged"], "charged", _COUNT, least=0)
-            passed = record.get("passed", releases.passed)
-            if passed is not None:
-                typed(bool, passed, "passed")
-            if release_id is not None:
-                checked_id(release_id)
-        except (InvalidInput, KeyError) as err:
-            raise ReleaseLogDamaged(f"{holds} a line that is no release ({err!r})") from err
-        if type(labels) is not int or not 0 <= labels <= count:
-            raise ReleaseLogDamaged(f"{holds} a release that does not count its classes")
-        # Where its line begins, and not its answers: a log of millions of labels is read by place. After an interrupt
-        # the same line may be read again.
-        if release_id is not None and releases.places.setdefault(release_id, (place, count)) != (place, count):
-            raise ReleaseLogDamaged(f"{holds} two releases of one id, {release_id!r}")
-        limit, spent = releases.header.get("limit"), releases.spent + charged
-        if type(limit) is not int or spent > limit:
-            raise ReleaseLogDamaged(f"{holds} {spent} releases, and its limit is {limit!r}")
-        return _Releases(releases.header, spent, releases.labels + labels, releases.places, passed)
-
     def check_answers(self) -> None:
         """Read every answer that is stored, and hold what its line counts against it.
 
@@ -588,86 +522,31 @@ class ReleaseLog:
             ReleaseLogDamaged: an answer is not one of the mechanism's, or a line counts other classes than it has.
         """
 
-        def check(file: LockedJournal[_Releases]) -> None:
+        def check(file: LockedJournal[Releases]) -> None:
             for release_id, (place, count) in file.state.places.items():
                 line, what = file.at(place), f"the release {release_id!r} of {self.path}"
                 if "answers" not in line:
                     if line.get("passed") is not False and line.get("labels") != 0:
                         raise ReleaseLogDamaged(f"{what} has no answers")
                     continue
-                answers = _decode(line["answers"], count, self._stored_type)
+                answers = decoded(line["answers"], count, self._header.stored_type)
                 classes = answers[answers != ABSTENTION]
-                if classes.size and not 0 <= classes.min() <= classes.max() < self._mechanism.classes:
+                if classes.size and not 0 <= classes.min() <= classes.max() < self.mechanism.classes:
                     raise ReleaseLogDamaged(f"{what} has an answer that is not a class")
                 if classes.size != line.get("labels", classes.size):
                     raise ReleaseLogDamaged(f"{what} counts other classes than it has")
-            if self._mechanism.cap is not None and file.state.labels > self._mechanism.cap:
+            if self.mechanism.cap is not None and file.state.labels > self.mechanism.cap:
                 raise ReleaseLogDamaged(f"{self.path} holds more classes than the cap of its mechanism")
 
         self._journal.locked(check)
 
-    def _answers(self, file: LockedJournal[_Releases], release_id: str) -> Labels | None:
+    def _answers(self, file: LockedJournal[Releases], release_id: str) -> Labels | None:
         if release_id not in file.state.places:
             return None
         place, count = file.state.places[release_id]
         if file.state.passed is False:
-            raise withheld(self._proposal)
-        return _decode(file.at(place)["answers"], count, self._stored_type)
-
-    def _read_header(self, header: Record) -> None:
-        if (header.get("kind"), header.get("format")) != (KIND, FORMAT):
-            raise BudgetUnreadable(f"{self.path} is not a release log of format {FORMAT}, which this version reads.")
-        self._mechanism: VoteMechanism = mechanism_from_record(header["mechanism"])
-        self._sampling = Sampling.from_record(header["sampling"]) if "sampling" in header else None
-        # The answers of a γ are never ⊥: a bit each, and not two bytes.
-        stores_bits = isinstance(self._mechanism, NoiseFunctionMechanism)
-        self._stored_type = None if stores_bits else label_type(self._mechanism.classes).newbyteorder("<")
-        account = typed(str, header["account"], "account")
-        self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), account)
-        budget: Any = header["budget"]
-        self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
-        self._proposal: Proposal | None = None
-        if "proposal" in header:  # proved anew, whatever its version
-            if self._budget is None:
-                raise BudgetUnreadable(f"{self.path} states a test, and no total for it.")
-            batch = self._mechanism.batch(self.limit)
-            self._proposal = Proposal.from_record(batch, self._budget, header["proposal"])
-        self._check_header(header)
-
-    def _check_header(self, header: Record) -> None:
-        """Refuse a first line that says other things than were read from it, or a limit that is not proved."""
-        written = _header(self._mechanism, self._budget, self._quota, self._sampling, self._proposal)
-        version = typed(str, header["version"], "version")
-        # The mechanism was checked when it was read.
-        check_written(header, written | {"mechanism": header["mechanism"], "version": version})
-        if self._proposal is not None:
-            return
-        budget, is_of_another = self._budget, version != __version__
-        if budget is not None and is_of_another and not self._mechanism.fits(budget, self.limit, self._sampling):
-            raise BudgetUnreadable(
-                f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and "
-                f"this version, {__version__}, cannot prove it: refusing to go on."
-            )
-
-
-def _header(
-    mechanism: VoteMechanism, budget: Privacy | None, quota: Quota, sampling: Sampling | None, proposal: Proposal | None
-) -> Record:
-    """Return the first line of a log."""
-    header: Record = {
-        "kind": KIND,
-        "format": FORMAT,
-        "version": __version__,
-        "mechanism": mechanism.record(),
-        "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
-        "account": quota.account,
-        "limit": quota.queries,
-    }
-    if sampling is not None:
-        header["sampling"] = sampling.record()
-    if proposal is not None:
-        header["proposal"] = proposal.record()
-    return header
+            raise withheld(self.proposal)
+        return decoded(file.at(place)["answers"], count, self._header.stored_type)
 
 
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
@@ -685,13 +564,6 @@ def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
     if isinstance(releasing, VoteMechanism):
         return releasing
     return CertifiedNoiseFunction(Release.of(releasing), fresh=fresh)
-
-
-def checked_id(release_id: Any) -> str:
-    """Return a release id, or raise `InvalidInput`."""
-    if not isinstance(release_id, str) or not 1 <= len(release_id) <= MAX_ID or not release_id.isprintable():
-        raise InvalidInput("release_id", release_id, f"1 to {MAX_ID} printable characters")
-    return release_id
 
 
 def check_proposal(proposal: Proposal, mechanism: VoteMechanism) -> None:
@@ -717,7 +589,7 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
     if queries is None:
         assert budget is not None  # noqa: S101 - for the type checker
         return mechanism.most_releases(budget, sampling)
-    queries = whole_number(queries, "queries", _COUNT, least=0)
+    queries = whole_number(queries, "queries", COUNT, least=0)
     if budget is None:
         # Given and not proved: the log says so wherever it shows its total.
         return Quota(queries, "queries")
@@ -727,28 +599,3 @@ def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None
         within = f"epsilon = {budget.epsilon!r}, delta = {budget.delta!r}"
         raise InvalidInput("queries", queries, f"a number of releases that fit in {within}")
     return Quota(queries, cost.account)
-
-
-def _encode(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
-    """Return answers as text, in base 64: each as ``stored`` says, or eight bits in a byte."""
-    packed = np.packbits(answers.astype(np.uint8)) if stored is None else answers.astype(stored)
-    return base64.b64encode(packed.tobytes()).decode("ascii")
-
-
-def _decode(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
-    """Return the ``count`` answers of a text of `_encode`."""
-    try:
-        packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=stored or np.uint8)
-    except (binascii.Error, ValueError, TypeError) as err:
-        raise ReleaseLogDamaged("the answers of a release cannot be read") from err
-    is_packed = stored is None and packed.size == -(-count // 8)
-    answers = np.unpackbits(packed, count=count) if is_packed else packed
-    if answers.size != count:
-        raise ReleaseLogDamaged(f"a release does not have {count} answers")
-    return answers.astype(np.int16 if stored is None else stored.newbyteorder("="))
-
-
-def _in_words(budget: Privacy | None, limit: int) -> str:
-    if budget is None:
-        return f"{limit} releases"
-    return f"epsilon = {budget.epsilon!r}, delta = {budget.delta!r} in total"

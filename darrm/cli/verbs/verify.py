@@ -451,7 +451,7 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
 def is_release_log(file: str) -> bool:
     """Return whether a file begins as a release log does: a checksum, and a record that says so."""
     from darrm_opt.release.journal import CHECKSUM
-    from darrm_opt.release.log import KIND
+    from darrm_opt.release.log_lines import KIND
 
     start = f' {{"kind":"{KIND}"'.encode()
     try:
@@ -509,7 +509,7 @@ def _log_proof(file: str) -> Proof:
 
 def _is_account(log: ReleaseLog) -> bool:
     """Return whether what a log says that proves its limit does."""
-    from darrm_opt.release.log import PTR_ACCOUNT
+    from darrm_opt.release.log_lines import PTR_ACCOUNT
 
     if log.proposal is not None or log.budget is None:
         return log.account == ("queries" if log.proposal is None else PTR_ACCOUNT)

@@ -33,10 +33,11 @@ from darrm_opt.release import (
     ReleaseIdTaken,
     ReleaseLog,
     ReleaseLogDamaged,
+    log_lines,
     most_releases,
 )
-from darrm_opt.release import log as log_module
 from darrm_opt.release.journal import Journal, create
+from darrm_opt.release.log_lines import decoded
 
 SMALL = Problem.from_allowance(K=3, m=2, epsilon=0.4)
 TEACHERS = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
@@ -207,7 +208,7 @@ def test_more_budget_allows_no_fewer() -> None:
 
 
 def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "__version__", "0.0.1")
+    monkeypatch.setattr(log_lines, "__version__", "0.0.1")
     path = tmp_path / "log"
     made = ReleaseLog.create(path, solved(SMALL), budget=Privacy(2.0, 1e-6))
     monkeypatch.undo()
@@ -262,10 +263,10 @@ def test_a_number_of_releases_may_spend_a_budget_to_the_last_unit(tmp_path: Path
 
 
 def test_answers_are_read_only_from_what_is_written() -> None:
-    assert log_module._decode("gA==", 1, None).tolist() == [1]
+    assert decoded("gA==", 1, None).tolist() == [1]
     for text in ("!gA==", "gA", None, "gIA="):
         with pytest.raises(ReleaseLogDamaged):
-            log_module._decode(text, 1, None)
+            decoded(text, 1, None)
 
 
 def test_a_release_log_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
@@ -408,7 +409,7 @@ def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:
 
 
 def test_the_format_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "__version__", "0.2.0")
+    monkeypatch.setattr(log_lines, "__version__", "0.2.0")
     (tmp_path / "written").write_text(WRITTEN)
     log = ReleaseLog.create(tmp_path / "log", ReleaseLog(tmp_path / "written").mechanism, queries=100)
     log.charge_and_release(5, lambda _: np.array([1, 0, 1, 0, 1], dtype=np.int16), "monday")

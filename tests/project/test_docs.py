@@ -482,6 +482,17 @@ def test_the_first_steps_state_what_their_commands_print() -> None:
         assert 0.95 * target.delta < float(delta) <= target.delta
 
 
+def test_the_shelf_for_users_is_short() -> None:
+    """A reader finishes it in two hours: what only a checker needs goes to the second shelf."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = re.findall(
+        r"^      - (\w+\.md)$", navigation.partition("- Use it:")[2].partition("- References:")[0], re.MULTILINE
+    )
+    assert pages[0] == "start.md"
+    assert len(pages) <= 15
+    assert sum(len(re.findall(r"\S*\w\S*", DOCUMENTS[f"docs/{page}"])) for page in pages) <= 20_000
+
+
 def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
     from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
     from darrm_opt.planning.question import MAX_EXACT_QUERIES

@@ -99,10 +99,10 @@ def test_an_audit_says_what_is_known_or_that_nothing_is(
     [
         ("[a](b.md#c)", "docs/index.md", "[a](b.md#c)"),
         ("[a](../CHANGELOG.md)", "docs/index.md", "[a](changelog.md)"),
-        ("[a](docs/page.md)", "CHANGELOG.md", "[a](page.md)"),
-        ("[a](../README.md#names)", "docs/concepts.md", "[a](index.md#names)"),
+        ("[a](docs/planning.md)", "CHANGELOG.md", "[a](planning.md)"),
+        ("[a](../README.md#names)", "docs/glossary.md", "[a](index.md#names)"),
         ("![a](docs/images/page.png)", "README.md", "![a](images/page.png)"),
-        ("![a](images/page.png)", "docs/page.md", "![a](images/page.png)"),
+        ("![a](images/page.png)", "docs/planning.md", "![a](images/page.png)"),
         ("[a](../openapi.json)", "docs/reference/rest.md", "[a](../openapi.json)"),
         ("[the file](../Dockerfile)", "docs/deploy.md", "the file (`Dockerfile` in the repository)"),
         ("[`Dockerfile`](../Dockerfile)", "docs/deploy.md", "`Dockerfile`"),

@@ -34,7 +34,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -307,11 +306,7 @@ def compose_profiles(parts: ReleasesOf[ReleaseProfile]) -> Pld:
     """Return the PLD of the exact profiles of releases, on the grid of the longest."""
     longest = max((profile for profile, _ in parts), key=lambda profile: profile.max_loss)
     step = longest.discretisation(sum(count for _, count in parts))
-    plds = [
-        pld_from_profile(profile, discretisation=step, max_loss=profile.max_loss).repeated(count)
-        for profile, count in parts
-    ]
-    return reduce(Pld.then, plds)
+    return Pld.of_all([(pld_from_profile(each, discretisation=step, max_loss=each.max_loss), n) for each, n in parts])
 
 
 def _by_moments(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def _composed(models: tuple[tuple[Privacy, int], ...], total_delta: float) -> Pr
         return Privacy(_laws(models[0][0]).epsilon(total_delta), total_delta)
     # Every finite loss of a model is at most its largest ε.
     step = max(model.epsilon for model, _ in models) / CELLS or 1.0 / CELLS
-    total = reduce(Pld.then, [_pld(model, step).repeated(count) for model, count in models])
+    total = Pld.of_all([(_pld(model, step), count) for model, count in models])
     reason = "a model may leak with that probability, or rounding is charged"
     return Privacy(epsilon_at_delta(total.delta, total_delta, total.max_loss, reason), total_delta)
 

@@ -19,7 +19,7 @@ convex may add up to s > 1: then all of that grows by s^k.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
@@ -129,9 +129,7 @@ class Pld:
         growth = k * math.log(self._size)
         if growth > MAX_EXPONENT:  # nothing is known
             return Pld(self.discretisation, multiple_up(k, self.max_loss), 0.0, 0, np.zeros(1), 1.0)
-        low, high = 0, k * (self.masses.size - 1)
-        if high >= 2 * self.masses.size:  # else all of it is as soon made
-            low, high = _composed_cells(self.masses, k)
+        low, high = self._cells(k)
         cells = high - low + 1
         self._afford(cells)
         transform = fast_length(max(cells, self.masses.size))
@@ -147,6 +145,22 @@ class Pld:
         return Pld(
             self.discretisation, multiple_up(k, self.max_loss), error, k * self.lowest + low, masses, min(1.0, infinite)
         )
+
+    def _cells(self, k: int) -> tuple[int, int]:
+        """Return the first and the last cell of k runs."""
+        highest = k * (self.masses.size - 1)
+        # All of a short one is as soon made.
+        return _composed_cells(self.masses, k) if highest >= 2 * self.masses.size else (0, highest)
+
+    @staticmethod
+    def of_all(parts: Sequence[tuple[Pld, int]]) -> Pld:
+        """Return the PLD of numbers of runs of several mechanisms on one discretisation; refused before it is long."""
+        if len(parts) > 1:
+            # Convolved one after the other, n alike distributions grow with the square root of n.
+            ends = [pld._cells(count) for pld, count in parts]  # noqa: SLF001 — of this class
+            cells = math.ceil(math.sqrt(len(parts)) * sum(high - low + 1 for low, high in ends))
+            parts[0][0]._afford(cells)  # noqa: SLF001 — likewise
+        return reduce(Pld.then, [pld.repeated(count) for pld, count in parts])
 
     def then(self, other: Pld) -> Pld:
         """Return the PLD of this and ``other`` together, on their common discretisation."""
@@ -278,8 +292,7 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
     step = common_discretisation([event.epsilon for event in counts], discretisation)
     if not counts:
         return PldTotal(Privacy(0.0, total_delta), step, 0.0)
-    parts = [pld_of(event, step).repeated(count) for event, count in sorted(counts.items(), key=_sort_key)]
-    total = reduce(Pld.then, parts)
+    total = Pld.of_all([(pld_of(event, step), count) for event, count in sorted(counts.items(), key=_sort_key)])
     return PldTotal(Privacy(total.epsilon(total_delta), total_delta), step, total.guard)
 
 

@@ -26,6 +26,9 @@ from darrm_opt.rounding import ULP, up
 SLACK_SHARE = 0.01
 """Share of δ that the Gaussian comparison leaves for tails: it costs less than 0.1 % of ε."""
 
+MANY_KINDS = 8
+"""Kinds of releases for each of which the Gaussian comparison has its full grid, in a second together."""
+
 TABLE_ERROR = 2.0**-40
 """Relative error of a probability in a table by default: it stands for the law that is drawn from."""
 
@@ -100,6 +103,7 @@ def compared_epsilon(parts: DivergenceReleases, delta: float, stride: int = 1) -
     slack = SLACK_SHARE * delta / sum(count for _, count in kinds)
     if not slack:
         return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ is below every double
+    stride = max(stride, math.ceil(len(kinds) / MANY_KINDS))
     costs = [gaussian_cost(bound, count, slack, stride) for bound, count in kinds]
     rounding = 1 + 8 * len(kinds) * ULP
     variance = sum(cost.variance for cost in costs) * rounding

@@ -285,3 +285,17 @@ def test_many_releases_have_the_accounts_of_mechanisms() -> None:
     assert total.best.epsilon <= min(mechanism.epsilons["renyi"], mechanism.epsilons["gaussian"]) * (1 + 1e-6)
     assert {"renyi", "gaussian"}.isdisjoint(total_privacy(solution, 20, 1e-3).totals)
     assert {"renyi", "gaussian"}.isdisjoint(total_privacy(solution, 10**6, 0.0).totals)
+
+
+def test_many_kinds_of_many_releases_have_a_total_by_the_accounts_that_are_short() -> None:
+    """Sixty kinds of ten million releases for private voters took minutes."""
+    parts = []
+    for kind in range(60):
+        epsilon = 1e-3 * (1 + 0.01 * kind)
+        problem = Problem(11, Privacy(epsilon), Privacy(2 * epsilon, 1e-9), 1)
+        parts.append(((NoiseFunction.from_upper_half(np.linspace(epsilon / 24, epsilon / 4, 6), 11), problem), 10**7))
+    total = total_privacy_of_sequence(parts, 1e-6, fresh=True)
+    assert {"pld", "bits"} <= {name for name, error in total.refused.items() if isinstance(error, TooMuchWork)}
+    assert total.method == "gaussian"
+    few = total_privacy_of_sequence(parts[:6], 1e-6, fresh=True)
+    assert few.epsilon < total.epsilon < 10 * few.epsilon

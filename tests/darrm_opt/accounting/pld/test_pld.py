@@ -19,6 +19,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.pld import (
     TRUNCATION,
+    Pld,
     _composed_cells,
     common_discretisation,
     pld_composition,
@@ -314,3 +315,16 @@ def test_the_guard_grows_with_masses_that_add_up_to_more_than_1() -> None:
     both = power.then(power)
     assert both.mass_error >= 2 * power.mass_error * one.masses.sum() ** 100 * 0.99
     assert one.repeated(10**6).delta(3.0) == 1.0
+
+
+def test_many_kinds_are_refused_before_any_of_them_is_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty kinds of 10^7 releases took minutes, to be refused, or to prove nothing."""
+
+    def composed(_: Pld, k: int) -> Pld:
+        raise AssertionError(k)
+
+    monkeypatch.setattr(Pld, "repeated", composed)
+    with pytest.raises(TooMuchWork, match=r"would need \d+ cells"):
+        Pld.of_all([(pld_of(Privacy(0.1 + 0.001 * kind, 1e-9), 1e-3), 10**7) for kind in range(60)])
+    with pytest.raises(AssertionError, match="9"):
+        Pld.of_all([(pld_of(Privacy(0.1 + 0.001 * kind, 1e-9), 1e-3), 9) for kind in range(60)])

@@ -44,8 +44,10 @@ HEAD_STARTS = (14, 22, 31, 38)
 ORDER_INTERVALS = 400
 """Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
 
-MIN_INTERVALS, SHIFT_INTERVALS, INTERVALS_OF_SHIFT = 3, 16, 200
-"""Fewest and most intervals of the integral J, and their number as a multiple of t/s: its exponents grow with that."""
+SHIFT_INTERVALS = 16
+"""Intervals of the integral J."""
+
+_ENDS = np.arange(SHIFT_INTERVALS + 1.0)
 
 MAX_EXPONENT = 600.0
 """A larger exponent counts as this one, which only lowers J."""
@@ -179,17 +181,16 @@ def last_order(unit: float, s: float, slack: float) -> float:
 def gaussian_increase(s: float, t: float, orders: Array) -> Array:
     """Return J(s, t, a) at each order, rounded down.
 
-    On each of a few intervals the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The
+    On each of `SHIFT_INTERVALS` the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The
     first is bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear
     function is at least its value in the middle.
     """
-    intervals = max(MIN_INTERVALS, min(SHIFT_INTERVALS, math.ceil(INTERVALS_OF_SHIFT * t / s)))
-    r = np.arange(intervals + 1.0) * (t / intervals)
+    r = _ENDS * (t / SHIFT_INTERVALS)
     middle, bend = (r[1:] + r[:-1]) / 2, s * r / (s + r)
     exponent = np.multiply.outer((orders - 0.5) ** 2, (bend[1:] + bend[:-1]) / 4)
     exponent -= middle / 8
     np.minimum(exponent, MAX_EXPONENT, out=exponent)
-    sums = np.exp(exponent, out=exponent) @ (t / intervals / 2 / np.sqrt(1 + middle / s))
+    sums = np.exp(exponent, out=exponent) @ (t / SHIFT_INTERVALS / 2 / np.sqrt(1 + middle / s))
     return np.asarray(sums * (1 - ROUNDING))
 
 

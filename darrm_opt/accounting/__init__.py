@@ -18,7 +18,8 @@ Design under a total budget is in `darrm_opt.planning`; theorems of papers that 
 in `darrm_papers`.
 """
 
-from darrm_opt.accounting.freshness import FRESH, compose_models
+from darrm_opt.accounting.accounts import compose_models
+from darrm_opt.accounting.freshness import FRESH
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile

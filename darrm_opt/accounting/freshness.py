@@ -15,14 +15,12 @@ freshness changes nothing there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from darrm_opt.accounting.composition import cheapest, event_accounts
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, Privacy, Problem
 
-__all__ = ["FRESH", "check_fresh", "compose_models", "effective_voters", "models_account"]
+__all__ = ["FRESH", "check_fresh", "effective_voters"]
 
 
 def check_fresh(fresh: Any) -> bool:
@@ -45,49 +43,3 @@ def effective_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
     if check_fresh(fresh) or queries <= 1 or problem.voter.epsilon == math.inf:
         return problem
     return Problem(problem.K, Privacy(math.inf), problem.target, problem.affected)
-
-
-def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy:
-    """Return the privacy of independent models together, and so of everything computed from them.
-
-    Args:
-        models: how many models of each privacy one record affects, ≥ 1 in all.
-        total_delta: δ of all together [probability], in [0, 1).
-
-    Returns:
-        (ε, δ); ε = inf where nothing is proved at that δ. A single model costs its own (ε, Δ).
-
-    Guarantees:
-        Sound for models that are independent given the data, by basic or by optimal composition, and of models that
-        state a privacy profile by the composition of their pairs of laws. Basic composition adds the numbers as
-        written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
-
-    >>> compose_models({Privacy(0.5, 1e-6): 1}, 1e-5), compose_models({Privacy(0.1): 3}, 0.0).epsilon
-    (Privacy(epsilon=0.5, delta=1e-06), 0.3)
-    """
-    if any(model.epsilon == math.inf for model in models):
-        return Privacy(math.inf, total_delta)
-    # Its own numbers, untouched: an account would round them up.
-    if any(len(model.points) > 1 for model in models):
-        # Loaded where models state profiles: few do.
-        from darrm_opt.accounting.model_profiles import profile_accounts
-
-        return Privacy(
-            cheapest(profile_accounts(models, total_delta) | event_accounts(models.items(), total_delta))[0],
-            total_delta,
-        )
-    if sum(models.values()) == 1:
-        (model,) = models
-        if model.delta <= total_delta:
-            return model
-    return Privacy(cheapest(event_accounts(models.items(), total_delta))[0], total_delta)
-
-
-def models_account(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> Privacy:
-    """Return the account of the releases by the privacy of the models together; ε = inf if it does not apply.
-
-    Fresh voters pay for every answer, so this account does not apply to them.
-    """
-    if effective_voters(problem, queries, fresh=fresh) is problem:
-        return Privacy(math.inf, total_delta)
-    return compose_models({problem.voter: problem.affected}, total_delta)

@@ -9,12 +9,11 @@ privacy loss distributions (`pld`), which connect the dots of each profile from 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
-from darrm_opt.accounting.composition import event_accounts
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.pld import Pld, pld_from_profile
@@ -25,29 +24,13 @@ CELLS = 500
 """Cells up to the largest loss of a model: of 35 models trained by DP-SGD twice as many lower ε by less than 0.1 %."""
 
 
-def profile_accounts(models: Mapping[Privacy, int], total_delta: float) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of models together of which some state several points: each point alone, and their profiles.
-
-    Args:
-        models: how many models of each privacy there are, of finite ε.
-        total_delta: δ of all together [probability], in [0, 1).
-    """
-    accounts: dict[str, Callable[[], Privacy]] = {"profiles": partial(_composed, tuple(models.items()), total_delta)}
-    if len(models) == 1:
-        ((model, count),) = models.items()
-        for number, point in enumerate(model.points):
-            of_point = event_accounts([(Privacy(*point), count)], total_delta)
-            accounts |= {f"{name} of point {number + 1}": account for name, account in of_point.items()}
-    return accounts
-
-
-def _composed(models: tuple[tuple[Privacy, int], ...], total_delta: float) -> Privacy:
-    """Return the least ε that the pairs of all models together prove at a δ."""
-    if sum(count for _, count in models) == 1:
-        return Privacy(_laws(models[0][0]).epsilon(total_delta), total_delta)
+def composed_profiles(models: Mapping[Privacy, int], total_delta: float) -> Privacy:
+    """Return the least ε at a δ that the pairs of all models, of finite ε, prove together."""
+    if sum(models.values()) == 1:
+        return Privacy(_laws(next(iter(models))).epsilon(total_delta), total_delta)
     # Every finite loss of a model is at most its largest ε.
-    step = max(model.epsilon for model, _ in models) / CELLS or 1.0 / CELLS
-    total = Pld.of_all([(_pld(model, step), count) for model, count in models])
+    step = max(model.epsilon for model in models) / CELLS or 1.0 / CELLS
+    total = Pld.of_all([(_pld(model, step), count) for model, count in models.items()])
     reason = "a model may leak with that probability, or rounding is charged"
     return Privacy(epsilon_at_delta(total.delta, total_delta, total.max_loss, reason), total_delta)
 

@@ -30,9 +30,9 @@ import numpy as np
 from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bits.region import upper_chain
 from darrm_opt.accounting.bounds import is_within
-from darrm_opt.accounting.composition import evaluate, event_accounts
+from darrm_opt.accounting.composition import evaluate
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
-from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs, largest_deltas
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.accounting.pld import Pld, pld_from_profile, profile_of_event, symmetric_profile
@@ -99,8 +99,8 @@ def sampled_accounts(
     affected: int,
     releases: int,
     delta: float,
-) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of sampled releases, by name.
+) -> tuple[Releases, dict[str, Callable[[], Privacy]]]:
+    """Return what is known of sampled releases as (ε, δ), and their other accounts by name.
 
     ``bounds``: the guarantee of one release if a record moves a number of votes. ``sampled_laws``: the laws of one
     answer with noise that is cut off with at most a chance. ``together``: ε at a δ of the labels that one sample
@@ -120,26 +120,26 @@ def sampled_accounts(
     if pairs and not missing and all(laws.finite for family in pairs for laws in family):
         largest = max(laws.max_loss for family in pairs for laws in family)
         event = min(event or Privacy(largest), Privacy(largest), key=lambda each: (each.delta > 0, each.epsilon))
-    accounts = {} if event is None else event_accounts([(event, queries)], delta)
+    events: Releases = [] if event is None else [(ReleaseGuarantee(event), queries)]
     if not delta:
-        return accounts
+        return events, {}
     sums: list[Callable[[], Privacy]] = []
     if not all(family.is_tight for family in families or ()) or not pairs:
         sums.append(partial(_renyi_of_divergences, divergences, sampling, queries, delta))
     if not pairs:
         points = partial(_convolution_of_points, together, whole, sampling.chance, queries, delta)
-        return accounts | {"renyi": partial(_least, sums), "pld": points}
+        return events, {"renyi": partial(_least, sums), "pld": points}
     # Each direction is composed on its own: a record that one side has, it has in every query.
     directions = [list(laws) for laws in zip(*pairs, strict=True)]
     of_pairs: dict[str, Account] = {"laws": adaptive_epsilon}
     if queries > 1:
         of_pairs |= {"renyi": renyi_sums, "pld": convolved_epsilon}
-    accounts |= {
+    accounts: dict[str, Callable[[], Privacy]] = {
         name: partial(_worst, account, directions, missing, queries, delta) for name, account in of_pairs.items()
     }
     if sums:
         accounts["renyi"] = partial(_least, [*sums, *([accounts["renyi"]] if "renyi" in accounts else [])])
-    return accounts
+    return events, accounts
 
 
 def cut_of(delta: float, releases: int) -> float:
@@ -391,19 +391,18 @@ def _each_voter(
     affected: int,
     releases: int,
     delta: float,
-) -> dict[str, Callable[[], Privacy]]:
+) -> tuple[Releases, dict[str, Callable[[], Privacy]]]:
     """Return the accounts of voters that draw for themselves: a record reaches Binomial(K, q_v) of them."""
     # δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for min(K, k·r) moved votes.
     voter = sampling.chance
     any_voter = min(1.0, up(-math.expm1(K * math.log1p(-voter)) if voter < 1 else 1.0, 8))
-    accounts: dict[str, Callable[[], Privacy]] = {}
+    events: Releases = []
     all_voters = bounds(K)
     pure = None if all_voters is None else all_voters.event()
     if pure is not None and pure.delta == 0:
-        accounts |= event_accounts([(amplify_by_subsampling(pure, any_voter), releases)], delta)
-    if delta > 0:
-        accounts["pld"] = partial(_reached, bounds, voter, any_voter, K, affected, releases, delta)
-    return accounts
+        events = [(ReleaseGuarantee(amplify_by_subsampling(pure, any_voter)), releases)]
+    reached = partial(_reached, bounds, voter, any_voter, K, affected, releases, delta)
+    return events, {"pld": reached} if delta > 0 else {}
 
 
 def _reached(

@@ -245,7 +245,7 @@ def _sampled_total(
     if sampling.scheme == ALLOCATION:
         accounts = allocated_accounts(at_sensitivity, sampled_laws, sampling, mechanism.affected, releases, delta)
         return _with_unsampled(mechanism, in_most(sampling, releases), accounts, delta, skip)
-    accounts = sampled_accounts(
+    events, accounts = sampled_accounts(
         at_sensitivity,
         sampled_laws,
         lambda each: cost(mechanism, sampling.labels, each).epsilon,
@@ -257,6 +257,9 @@ def _sampled_total(
         delta,
     )
     found = _with_unsampled(mechanism, 0, accounts, delta, skip)
+    if events:
+        of_events = total_of(events, delta, skip={*skip, *NAMES - set(CHEAP)})
+        found = replace(found, totals=of_events.totals | found.totals, refused=of_events.refused | found.refused)
     # A sample hides, and never shows: what is proved of releases that every record is in holds for sampled ones.
     if sampling.scheme in EACH_VOTER or (found.epsilons and sampling.chance < HIGH_CHANCE):
         return found

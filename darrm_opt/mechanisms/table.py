@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from darrm_opt.accounting.freshness import check_fresh, compose_models
+from darrm_opt.accounting.accounts import compose_models
+from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.total import ReleaseTotal, total_of

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.accounting.accounts import PLANNED, SLOW, STATED
+from darrm_opt.accounting.accounts import PLANNED, SLOW, STATED, models_account
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
-from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import estimated_epsilon, total_of

@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from darrm_opt.accounting.accounts import compose_models
 from darrm_opt.accounting.calibrate import Calibration, calibrate, release_target
-from darrm_opt.accounting.freshness import check_fresh, compose_models
+from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.table import GroupTableMechanism, least_private

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from darrm_opt.accounting.accounts import PLANNED, SLOW
-from darrm_opt.accounting.freshness import compose_models, effective_voters
+from darrm_opt.accounting.accounts import PLANNED, SLOW, compose_models
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of

@@ -26,10 +26,10 @@ from functools import partial
 
 import numpy as np
 
-from darrm_opt.accounting.accounts import SEARCHED
+from darrm_opt.accounting.accounts import SEARCHED, models_account
 from darrm_opt.accounting.bits.region import MAX_LINES, region_lines
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
-from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import estimated_epsilon, exact_epsilon

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from darrm_opt.accounting.accounts import SLOW, STATED
-from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.accounting.accounts import SLOW, STATED, compose_models
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import estimated_epsilon, most_releases, total_of
 from darrm_opt.design.report import text_above

@@ -22,7 +22,7 @@ from darrm_opt import NoiseFunction, Privacy, Problem, solve, verify
 from darrm_opt.accounting import total_privacy
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import privacy_region
-from darrm_opt.accounting.composition import cheapest
+from darrm_opt.accounting.composition import evaluate
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.gaussian import gaussian_epsilon
@@ -91,7 +91,7 @@ def proofs() -> dict[str, Callable[[], object]]:
         "Gaussian noise": lambda: gaussian_epsilon(1.0, 1e-5),
         "Rényi": lambda: gaussian_rdp_epsilon(2.0, 3, 1e-5),
         "subsampling": lambda: amplify_by_subsampling(problem.voter, 0.1),
-        "accounts at hand": lambda: cheapest({"sum": lambda: problem.voter}),
+        "accounts at hand": lambda: evaluate({"sum": lambda: problem.voter}),
         "noisy argmax": lambda: gnmax_epsilon(40.0, 1e-5),
         "a number that comes in": lambda: Privacy(0.1),
     }

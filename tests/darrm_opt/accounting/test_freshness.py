@@ -22,8 +22,9 @@ from support.exact import distribution
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve, verify
 from darrm_opt.accounting import FRESH, Release, compose_models, privacy_map, total_privacy, total_privacy_of_sequence
+from darrm_opt.accounting.accounts import models_account
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence, optimal_delta
-from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction

@@ -12,7 +12,7 @@ from support.cases import for_each
 from support.group_exact import Points, exponential, outcomes
 
 from darrm_opt import Privacy, plan
-from darrm_opt.accounting.freshness import compose_models
+from darrm_opt.accounting.accounts import compose_models
 from darrm_opt.learning.release_plan import voting_plan
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import least_private

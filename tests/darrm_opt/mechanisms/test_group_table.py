@@ -254,7 +254,7 @@ def test_where_nothing_is_proved_nothing_is_said() -> None:
 
 
 def test_theleast_private_voters_cover_every_choice() -> None:
-    from darrm_opt.accounting.freshness import compose_models
+    from darrm_opt.accounting.accounts import compose_models
     from darrm_opt.mechanisms.table import least_private
 
     voters: list[tuple[Privacy, int]] = [(Privacy(0.5, 0.0), 2), (Privacy(0.2, 0.01), 2), (Privacy(0.1, 0.0), 1)]

@@ -29,7 +29,6 @@ from darrm_opt.design.certificate import verify
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.report import guarantee
 from darrm_opt.design.schedule import binding_family
-from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, NotPrivate, TooMuchWork
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
@@ -105,7 +104,20 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     )
     if target.delta > question.total.delta:
         why += " That δ may exceed the total's: it says which γ is meant, and the total is proved for this γ itself."
-    return _gamma_opt(question, best.solution, spent, account, why)
+    return Option.fitting(
+        "optimal",
+        question,
+        why,
+        (question.accuracy(best.solution.noise), 1.0),
+        spent,
+        account,
+        noise=best.solution.noise,
+        queries=question.queries,
+        parameters={"epsilon": target.epsilon, "delta": target.delta},
+        mechanism=_mechanism_of(best.solution.noise, question),
+        problem=best.solution.problem,
+        solution=best.solution,
+    )
 
 
 def best_target_of(
@@ -114,24 +126,6 @@ def best_target_of(
     """Return the best target for a number of queries to some voters within a total, as a question wants its γ."""
     asked = (voters.K, voters.voter, queries, total, voters.affected, question.gamma_objective)
     return best_target(*asked, fresh=question.fresh, quick=quick, stop=question.stop)
-
-
-def _gamma_opt(question: Question, solution: Solution, spent: Privacy, account: str, why: str) -> Option:
-    """Return the option of γ_opt of one target."""
-    return Option.fitting(
-        "optimal",
-        question,
-        why,
-        (question.accuracy(solution.noise), 1.0),
-        spent,
-        account,
-        noise=solution.noise,
-        queries=question.queries,
-        parameters={"epsilon": solution.problem.target.epsilon, "delta": solution.problem.target.delta},
-        mechanism=_mechanism_of(solution.noise, question),
-        problem=solution.problem,
-        solution=solution,
-    )
 
 
 def _optimal_of_draw(question: Question, distribution: AffectedDistribution, seeds: Sequence[NoiseFunction]) -> Option:
@@ -357,12 +351,12 @@ def _option(
     why: str,
     parameters: dict[str, float] | None = None,
     mechanism: VoteMechanism | None = None,
-    problem: Problem | None = None,
 ) -> Option:
     """Return an option of a γ other than γ_opt, with a target for which it is proved; unfit if there is none."""
     if not epsilon <= question.total.epsilon:
         return Option.unfit(name, question, "It costs more than the total.")
-    if problem is None and question.total.delta == 0:  # the profile has no ε there that is rounded up
+    problem: Problem | None = None
+    if question.total.delta == 0:  # the profile has no ε there that is rounded up
         exact = _equal_share_problem(question)
         certified = certify_unscaled(exact, noise)
         noise, problem = (noise, None) if certified is None else (certified, exact)

@@ -18,7 +18,7 @@ from darrm_opt.planning.compare import compare
 from darrm_opt.record import solution_from_record
 from darrm_opt.voters import PrivacyProfile
 
-TUTORIAL = (
+FIRST_STEPS = (
     "--K",
     "5",
     "--epsilon",
@@ -35,9 +35,9 @@ TUTORIAL = (
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The file of the tutorial's plan, what the plan promises, and the command that it ends with."""
+    """The file of the plan of docs/start.md, what the plan promises, and the command that it ends with."""
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    result = run("plan", *TUTORIAL, "--output", str(path))
+    result = run("plan", *FIRST_STEPS, "--output", str(path))
     assert result.exit_code == 0
     promise = result.stdout.split("Right with probability ")[1].split()[0]
     return path, promise, result.stdout.split("Next:\n")[1].replace("\\\n", " ")

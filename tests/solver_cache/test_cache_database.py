@@ -161,11 +161,13 @@ def test_a_file_takes_no_option_but_its_mode(options: str, tmp_path: Path) -> No
 
 
 def test_a_making_that_was_cut_short_is_completed(tmp_path: Path) -> None:
-    path = tmp_path / "cache.sqlite"
-    with closing(sqlite3.connect(path)) as plain:
+    empty, without_tables = tmp_path / "empty.sqlite", tmp_path / "cache.sqlite"
+    empty.touch()
+    with closing(sqlite3.connect(without_tables)) as plain:
         plain.execute("PRAGMA journal_mode = WAL")  # and then the process died
-    with closing(open_store(f"sqlite:///{path}")) as store:
-        assert list(store.rows()) == []
+    for path in (empty, without_tables):
+        with closing(open_store(f"sqlite:///{path}")) as store:
+            assert list(store.rows()) == []
 
 
 def test_a_file_needs_no_sqlalchemy(tmp_path: Path) -> None:

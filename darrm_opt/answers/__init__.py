@@ -14,7 +14,7 @@ Requests are stated here in the form of the REST interface.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting.sampling import Sampling
@@ -68,14 +68,6 @@ def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any
 def draw_body(bags: Bags | None) -> dict[str, Any]:
     """Return the draw of the voters' subsamples as a request states it: nothing where there is none."""
     return {} if bags is None else {name: getattr(bags, name) for name in DRAW}
-
-
-def drawn_bags(argument: Mapping[str, Any]) -> Bags | None:
-    """Return the draw of `DRAW` fields, of which those that are missing have their defaults."""
-    from darrm_opt.bagging import bags_of
-
-    given = {name: argument[name] for name in DRAW if name in argument}
-    return bags_of(given.pop("n", None), given.pop("subsample_size", None), **given)
 
 
 def sampling_of(argument: dict[str, Any]) -> Sampling | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from darrm_opt.accounting.sampling import Sampling, Scheme
 from darrm_opt.answers import SAMPLING, sampling_of
 from darrm_opt.bagging import Bags, bags_of
+from darrm_opt.privacy_curves import profile_in_total, remote_curve
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.questions.design import PrivateVotersQuestion, stated_problem
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
-from darrm_opt.questions.voters import TotalQuestion
+from darrm_opt.questions.voters import WithinTotalQuestion
 
 Draw = Literal["independent", "disjoint"]
 """How subsamples are drawn, the default first."""
@@ -40,15 +43,41 @@ class SampledQuestion(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampledTotalQuestion(TotalQuestion, SampledQuestion):
+class SampledTotalQuestion(PrivateVotersQuestion, WithinTotalQuestion, SampledQuestion):
     """Question about a total, of voters trained on subsamples, or of queries with a fresh sample of records each."""
 
+    tag: ClassVar[str] = "accounting"
+
+    fresh: bool = question_field(default=False)
+    n: int | None = question_field(None)
+    subsample_size: int | None = question_field(None)
+    replacement: bool = question_field(default=True)
     sampling: Draw | Scheme | None = question_field(
         None,
         words="With n and without replacement, how the subsamples are drawn: independent (the default) or disjoint. "
         f"With records, how these are drawn: {', '.join(get_args(Scheme))}; by default poisson",
         longest=None,
     )
+
+    @property
+    def voters(self) -> int:
+        """Number of voters."""
+        return self.K or 0
+
+    @property
+    def total(self) -> Privacy:
+        """The (ε, δ) of all releases together."""
+        return Privacy(self.total_epsilon, self.total_delta)
+
+    def problem(self) -> Problem:
+        """Return the problem of these voters, at some target of no account."""
+        K, profile, delta = self.voters, self.profile, None
+        if profile is not None:
+            share = K, self.queries, self.total_delta, self.affected
+            points = profile_in_total(remote_curve(profile), *share, fresh=self.fresh).points
+            profile, delta = [list(point) for point in points], self.total_delta or None
+        numbers = K, None, self.epsilon, self.Delta, delta, self.affected
+        return stated_problem(*numbers, profile=profile, target_epsilon=1.0)
 
     @property
     def _reaches_all(self) -> bool:

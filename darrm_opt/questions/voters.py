@@ -6,25 +6,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from darrm_opt.answers import drawn_bags
 from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.privacy_curves import (
     GROUP_POINTS,
-    profile_in_total,
     remote_curve,
     stated_profile,
 )
-from darrm_opt.problem import MAX_CLASSES, Privacy, Problem, VoterGroup
+from darrm_opt.problem import MAX_CLASSES, Privacy, VoterGroup
 from darrm_opt.questions.design import (
     PROFILE_WORDS,
     AffectedQuestion,
     Epsilon,
-    PrivateVotersQuestion,
     nats,
-    stated_problem,
 )
 from darrm_opt.questions.question import Answer, Fields, Question, answer_field, question_field
 from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
@@ -187,39 +183,3 @@ class GroupAnswer(Answer):
         None,
         omitted=True,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TotalQuestion(PrivateVotersQuestion, WithinTotalQuestion):
-    """Question about mechanisms within a total: voters, releases, and the privacy of all of them together."""
-
-    tag: ClassVar[str] = "accounting"
-
-    fresh: bool = question_field(default=False)
-    n: int | None = question_field(None)
-    subsample_size: int | None = question_field(None)
-    replacement: bool = question_field(default=True)
-
-    @property
-    def voters(self) -> int:
-        """Number of voters."""
-        return self.K or 0
-
-    @property
-    def total(self) -> Privacy:
-        """The (ε, δ) of all releases together."""
-        return Privacy(self.total_epsilon, self.total_delta)
-
-    def problem(self) -> Problem:
-        """Return the problem of these voters, at some target of no account."""
-        K, profile, delta = self.voters, self.profile, None
-        if profile is not None:
-            share = K, self.queries, self.total_delta, self.affected
-            points = profile_in_total(remote_curve(profile), *share, fresh=self.fresh).points
-            profile, delta = [list(point) for point in points], self.total_delta or None
-        numbers = K, None, self.epsilon, self.Delta, delta, self.affected
-        return stated_problem(*numbers, profile=profile, target_epsilon=1.0)
-
-    def bags(self) -> Bags | None:
-        """Return how the voters' subsamples are drawn; None where they are not."""
-        return drawn_bags(self.record())

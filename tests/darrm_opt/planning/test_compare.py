@@ -21,8 +21,7 @@ from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.answers import drawn_bags
-from darrm_opt.bagging import Bags
+from darrm_opt.bagging import Bags, bags_of
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import Array
@@ -201,7 +200,13 @@ def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison, onl
 )
 def test_an_invalid_draw_is_refused_by_its_argument(draw: dict[str, Any], argument: str) -> None:
     with refused_input(argument):
-        compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, BUDGET, bags=drawn_bags(draw), fresh=True)
+        compare(
+            Problem(5, Privacy(math.inf), Privacy(1.0)),
+            4,
+            BUDGET,
+            bags=bags_of(**{"n": None, "subsample_size": None} | draw),
+            fresh=True,
+        )
 
 
 def test_a_draw_decides_how_many_are_affected() -> None:

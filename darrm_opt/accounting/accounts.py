@@ -322,11 +322,7 @@ def _is_single(parts: ReleasesOf[Any]) -> bool:
 
 
 def _by_points(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:
-    """Return the exact optimum over all mechanisms with an (ε, δ) of the profile of a release.
-
-    As cheap for a million releases as for a hundred. Where the same pair of neighbours is the worst throughout, which
-    is so for private voters whose γ is small, it is the total of `bits`; else some per cent above it.
-    """
+    """Return the optimum over all mechanisms with an (ε, δ) of the profile of a release, cheap for any number."""
     ((profile, queries), *others) = parts
     if others or not isinstance(profile, ReleaseProfile):
         return None

@@ -99,10 +99,7 @@ def as_pld(
 
 
 def _subject(released: Releasing, *, fresh: bool) -> tuple[Release | Accountable, bool]:
-    """Return a γ with its problem, or a mechanism whose releases are all charged alike; and whether voters are fresh.
-
-    A mechanism says that itself, too.
-    """
+    """Return a γ with its problem, or a mechanism that charges all releases alike; and whether voters are fresh."""
     fresh = check_fresh(fresh) or getattr(released, "fresh", False)
     certified = getattr(released, "release", None)
     if isinstance(certified, Release):

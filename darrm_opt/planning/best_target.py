@@ -198,12 +198,7 @@ class _CurvePoint(NamedTuple):
 
 
 class _TargetSearch:
-    """A search along the curve of targets that fit.
-
-    Costs along the curve are estimates, which only guide the search; the result is proved. Utility grows with ε: at a
-    δ where some ε costs too much and is no more useful than the best target so far, nothing smaller is, and the
-    search goes on elsewhere.
-    """
+    """A search along the curve of targets that fit, guided by estimates of their costs; the result is proved."""
 
     def __init__(
         self,

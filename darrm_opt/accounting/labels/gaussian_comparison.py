@@ -103,10 +103,7 @@ def gaussian_cost(release: PowerDivergence, releases: int, slack: float, stride:
 
 
 class _Increments:
-    """Increments t(s) on a grid of s, as far as they are asked for.
-
-    Where they hardly fall, most grid points are left out: an increment holds at every larger s.
-    """
+    """Increments t(s) on a grid of s, as far as they are asked for; each holds at every larger s."""
 
     def __init__(self, release: PowerDivergence, slack: float, stride: int) -> None:
         self.release, self.slack, self.least_stride = release, slack, stride

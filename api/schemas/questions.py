@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, create_model
 
 from api.schemas.fields import (
     ALL_BASELINES,
+    DECLARED,
     STOP_AT_FIRST,
     AnswerModel,
     InQueryNumbers,
@@ -81,6 +82,9 @@ def model_of_question(question: Any, *, query: bool = False) -> type[RequestMode
             further = [read_by(read)]
         described = about(name, **WORDS.get(name, {}) | changes)
         members[name] = Annotated[given, described, *further], _default(each)
+    for name in [*members]:
+        if DECLARED[name].at_most in members:  # read after what bounds it
+            members[name] = members.pop(name)
     return create_model(
         f"{question.__name__.removesuffix('Question')}Request" if issubclass(question, Question) else question.__name__,
         __base__=RequestModel if general is None else model_of_question(general),

@@ -637,11 +637,13 @@ def corners_of(problem: Problem) -> tuple[Corners, ...]:
 @lru_cache(maxsize=1)
 def likely_corners(problem: Problem) -> tuple[Corners, ...]:
     """Return the corners to search first for each target: those that are alike where these are few, else all."""
+    if problem.classes > 2:  # among more, the worst is often another one, and each that is missed costs a sweep of all
+        return corners_of(problem)
     reach, strictest = check_reach(problem), problem.strictest
     numbers = []
     for group, voter in zip(problem.groups, strictest.voters, strict=True):
-        moving = int(voter_maps(voter, problem.classes).moves.sum()) // problem.classes
-        numbers.append(problem.classes * math.comb(group.K + moving + problem.classes - 1, group.K))
+        moving = int(voter_maps(voter, 2).moves.sum()) // 2
+        numbers.append(2 * math.comb(group.K + moving + 1, group.K))
     if reach.steps < MIN_LIKELY_STEPS or math.prod(numbers) > reach.steps / LIKELY_SHARE:
         return corners_of(problem)
     first, *others = strictest.targets

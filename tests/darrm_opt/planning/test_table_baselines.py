@@ -60,11 +60,9 @@ def test_known_answers() -> None:
     assert "worst_group" not in {one.name for one in weighted}
 
 
-@for_each(
-    ("groups", "classes"), [([(5, 0.1), (4, 0.5)], 2), ([(3, 0.2), (2, 0.5, 1e-3)], 2), ([(2, 0.1), (2, 0.5)], 3)]
-)
-def test_likely_corners_first_find_what_all_corners_find(groups: list[tuple[float, ...]], classes: int) -> None:
-    problem = Problem(groups=groups, target=Privacy(0.6, 1e-3), classes=classes)
+@for_each("groups", [[(5, 0.1), (4, 0.5)], [(3, 0.2), (2, 0.5, 1e-3)], [(2, 0.1), (2, 0.3), (2, 0.5)]])
+def test_likely_corners_first_find_what_all_corners_find(groups: list[tuple[float, ...]]) -> None:
+    problem = Problem(groups=groups, target=Privacy(0.6, 1e-3))
     solution, known = solve_table(problem), {one.name: one for one in table_baselines(problem)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("darrm_opt.tables.corners.MIN_LIKELY_STEPS", 0)

@@ -130,7 +130,7 @@ class ReleaseLog:
                 log. Voters that are not private: no difference.
             first: how many are about to be released: a log that allows fewer is not created.
             sampling: how the records are drawn anew for every query; None: no sampling. Such a log releases for
-            samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
+                samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
             proposal: test of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log
                 releases all labels of the batch at once if the test passes, and else nothing, ever.
 

@@ -47,7 +47,7 @@ def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
     qualities = {form: _quality(form, ranges) for form in media_types}
     best = max(media_types, key=lambda form: qualities[form])
     if qualities[best] <= 0:
-        raise NotAcceptable(f"This answer comes as {' or '.join(media_types)}, and Accept asks for none of them.")
+        raise NotAcceptable(f"This answer is available as {' or '.join(media_types)}, and Accept lists none of them.")
     return best
 
 

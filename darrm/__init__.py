@@ -62,5 +62,5 @@ def _lead_to_service() -> None:
     here = os.path.join(folder, "api")  # noqa: PTH118
     if "api" in sys.modules and (loaded is None or os.path.dirname(os.path.realpath(loaded)) != here):  # noqa: PTH120
         raise ImportError(
-            f"another package called api is imported already, from {loaded}: run darrm in a process of its own"
+            f"another package named api is already imported, from {loaded}: run darrm in a separate process"
         )

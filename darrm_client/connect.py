@@ -100,7 +100,9 @@ def table_path(url: str, argument: str = "url") -> Path:
     """
     parts = urlsplit(url)
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise InvalidInput(argument, _without_password(url), "file:///PATH", "Three slashes: no host stands in it.")
+        raise InvalidInput(
+            argument, _without_password(url), "file:///PATH", "Write three slashes: the URL has no host."
+        )
     return Path(unquote(parts.path))
 
 

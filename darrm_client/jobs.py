@@ -127,7 +127,7 @@ class JobsClient:
         answer = self._backend.add_webhook(id, url, self._deadline())
         values = [member(answer, name) for name in ("id", "job", "url", "state", "secret")]
         if not all(isinstance(value, str) for value in values):
-            raise VerificationFailed("The answer is no webhook.")
+            raise VerificationFailed("The answer is not a webhook.")
         return JobWebhook(*values)
 
     def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:
@@ -142,7 +142,7 @@ def parse_job(record: Any) -> JobStatus:
     """Return a job from plain data."""
     key, state = member(record, "id"), member(record, "state")
     if not isinstance(key, str) or not isinstance(state, str):
-        raise VerificationFailed("The answer is no job.")
+        raise VerificationFailed("The answer is not a job.")
     return JobStatus(key, state, record.get("progress"), str(record.get("reason") or ""))
 
 

@@ -329,7 +329,7 @@ def bags_of(
     if n is None and subsample_size is None:
         for name, value, default in (("replacement", replacement, True), ("sampling", sampling, "independent")):
             if value != default:
-                raise InvalidInput(name, value, f"{default!r} without n and subsample_size", "Say what is drawn.")
+                raise InvalidInput(name, value, f"{default!r} without n and subsample_size", "State the sampling.")
         return None
     if n is None:
         raise InvalidInput("n", None, "the number of records, with subsample_size")

@@ -132,4 +132,4 @@ def check_unmasked(votes: Any, argument: str) -> None:
     """Refuse an array, or a sequence of arrays, of which something is masked: NumPy drops the mask."""
     arrays = votes if isinstance(votes, list | tuple) else [votes]
     if any(isinstance(each, np.ma.MaskedArray) and np.ma.is_masked(each) for each in arrays):
-        raise InvalidInput(argument, "an array with a mask", "an array of which nothing is masked", ABSENT)
+        raise InvalidInput(argument, "an array with a mask", "an array without masked entries", ABSENT)

@@ -154,7 +154,7 @@ class Histogram:
         if len(counts) < 2 or min(counts) < 0 or not sum(counts) < math.inf:
             raise InvalidInput("counts", self.counts, accepted)
         if not any(count for l, count in enumerate(counts) if 2 * l != len(counts) - 1):
-            raise InvalidInput("counts", self.counts, accepted, "No vote has a majority: there is nothing to weigh.")
+            raise InvalidInput("counts", self.counts, accepted, "No vote has a majority, so all weights are 0.")
         object.__setattr__(self, "counts", counts)
 
     def alpha(self, K: int) -> Array:

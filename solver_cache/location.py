@@ -114,7 +114,9 @@ def parse_url(url: str) -> Location:
     mode = location.query.get("mode", "rw")
     if mode not in {"rw", "ro"}:
         raise CacheError(
-            redacted(location), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing."
+            redacted(location),
+            "its mode is neither rw nor ro",
+            "The only accepted parameter is ?mode=ro, to read only.",
         )
     location, read_only = location.difference_update_query(["mode"]), mode == "ro"
     shown = redacted(location.update_query_dict({"mode": "ro"}) if read_only else location)

@@ -114,7 +114,7 @@ def _verified_row(row: Row, spec: DesignSpec) -> Nearest:
     """Return the row's answer, certified for ``spec``; raises what `nearest` passes over."""
     stored = read_row(row)
     if not isinstance(stored, Solution):
-        raise InvalidRow("it is no gamma")
+        raise InvalidRow("it is not a gamma")
     columns = search_columns(row.record)
     if columns is None or not columns.answers(spec):
         raise InvalidRow("its columns say that it answers another question than its record does")

@@ -65,7 +65,7 @@ def head() -> dict[str, Any]:
 def check_head(content: Any) -> None:
     """Refuse a table of another layout."""
     if not isinstance(content, Mapping) or "table" not in content:
-        raise TableError("This is no table of darrm-opt: it does not say its version.")
+        raise TableError("This is not a table of darrm-opt: it states no version.")
     if content["table"] != TABLE:
         version = f"{content['table']!r:.20}"
         raise TableError(f"The table has version {version}; this program reads {TABLE}. Upgrade darrm-opt.")

@@ -108,9 +108,7 @@ class ClientQuota:
             yield
             return
         if self.count >= self._size:
-            raise Overloaded(
-                f"{self._size} {self._noun} are running or waiting, which is as many as this server accepts."
-            )
+            raise Overloaded(f"{self._size} {self._noun} are running or waiting, the maximum of this server.")
         name, share = client.name, max(1, self._size // 2)
         if self._counts[name] >= share:
             raise TooManyJobs(

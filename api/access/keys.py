@@ -252,7 +252,9 @@ def list_keys(path: Path) -> tuple[Key, ...]:
             raise KeysFileError(f"The keys file {path} has format {form}; this version reads {FORMAT}.")
         keys = tuple(map(_key, content["keys"]))
     except FileNotFoundError as err:
-        raise KeysFileError(f"There is no keys file {path}: `darrm keys add NAME --file {path}` makes one.") from err
+        raise KeysFileError(
+            f"The keys file does not exist: {path}: `darrm keys add NAME --file {path}` makes one."
+        ) from err
     except (OSError, UnicodeError) as err:
         raise KeysFileError(f"The keys file {path} cannot be read: {err}.") from err
     except (ValueError, TypeError, KeyError, RecursionError) as err:

@@ -232,7 +232,7 @@ async def get_access_log(params: Params, request: Request, service: Service) -> 
     require_json(request)
     log = request.app.state.access_log
     if not isinstance(log, access_log.AccessLogFile):
-        raise HTTPException(404, "There is no access log in a file: the operator sets DARRM_ACCESS_LOG.")
+        raise HTTPException(404, "The access log is not written to a file: the operator sets DARRM_ACCESS_LOG.")
     try:
         entries = await service.run_in_reader(log.last, params.limit)
     except OSError as err:

@@ -70,8 +70,8 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
             "host",
             host,
             "an address of this machine alone, such as 127.0.0.1, as no API keys are set",
-            "Make one with `darrm keys add NAME --file FILE` and set DARRM_KEYS to that file; or say --no-keys "
-            "(DARRM_PUBLIC=true) if whoever reaches it may use it.",
+            "Make one with `darrm keys add NAME --file FILE` and set DARRM_KEYS to that file; "
+            "or give --no-keys (DARRM_PUBLIC=true) to accept requests from anyone.",
         )
     if settings.workers > 1 and settings.cache_url in {"memory", "off"}:
         raise InvalidInput(

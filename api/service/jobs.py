@@ -126,7 +126,7 @@ class JobAdmission:
         if is_full or time.monotonic() - self._count_time > COUNT_SECONDS:
             self._queued, self._count_time = self._jobs.counts()["queued"], time.monotonic()
         if self._queued >= self._max_queued:
-            raise Overloaded(f"{self._queued} jobs wait to be solved, which is as many as this server accepts.")
+            raise Overloaded(f"{self._queued} jobs are waiting, the maximum of this server.")
         self._queued += 1
 
 

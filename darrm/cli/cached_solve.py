@@ -10,7 +10,7 @@ from darrm.cli.output import ExitCode, ProgressDisplay, fail, option_of, say
 from darrm.cli.parameters import DesignOptions, ProblemOptions, number
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput, Rule
 
 if TYPE_CHECKING:
     from darrm_opt import Problem, Solution
@@ -96,9 +96,14 @@ def refuse_slow(problem: Problem, objective: AnyObjective, seconds: Callable[[fl
         return
     # What would fit is worth more to who is refused than the reason.
     largest = largest_count_between(lambda K: expected_seconds(K) <= MAX_SECONDS, 1, problem.K)
-    would_fit = f"This would take about {estimate / 60:,.0f} minutes; K = {_two_digits(largest):,} would fit."
+    would_fit = f"At most K = {_two_digits(largest):,} would fit."
     raise InvalidInput(
-        "K", problem.K, f"what takes at most {MAX_SECONDS / 60:g} minutes", f"{would_fit} {advice}".rstrip()
+        "K",
+        problem.K,
+        Rule(
+            f"= {problem.K:,} would take about {estimate / 60:,.0f} minutes; the limit is {MAX_SECONDS / 60:g} minutes"
+        ),
+        f"{would_fit} {advice}".rstrip(),
     )
 
 
@@ -144,7 +149,7 @@ def _release_in(source: str, options: ProblemOptions) -> Release:
 
     if options.given:
         names = ", ".join(map(option_of, options.given))
-        fail(f"{source} names its problem itself: leave out {names}.", ExitCode.BAD_INPUT)
+        fail(f"{source} states its own problem: omit {names}.", ExitCode.BAD_INPUT)
     text = read_text(source)
     try:
         solution = read_solution(json_value(text))

@@ -40,7 +40,7 @@ def formal_checker() -> Path:
     path = shutil.which(setting or PROGRAM)
     if path is None:
         reason = f"{VARIABLE} = {setting} is no program" if setting else f"there is no {PROGRAM} on the PATH"
-        raise BackendUnavailable(f"The formal checker is not here: {reason}. {_GET_IT}")
+        raise BackendUnavailable(f"The formal checker was not found: {reason}. {_GET_IT}")
     return Path(path)
 
 

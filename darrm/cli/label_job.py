@@ -108,7 +108,7 @@ def _labelled_already(output: str) -> InvalidInput:
         "output",
         output,
         "a file that does not exist yet",
-        "Labels that were released stay released: labelling again costs again, so choose another name for it.",
+        "Released labels cannot be withdrawn, and labelling again costs again: choose another output name.",
     )
 
 
@@ -231,8 +231,8 @@ def _resumed_job(previous: LabelJob, current: LabelJob, job_path: Path, release_
             "output",
             job_path.name,
             "the same job as before",
-            f"A job that was interrupted differs in {', '.join(differences)}. Finish that one, or remove {job_path} "
-            "to give it up: what it released stays charged.",
+            f"A job that was interrupted differs in {', '.join(differences)}. "
+            f"Finish that one, or remove {job_path} to abandon it: its releases stay charged.",
         )
     return previous
 
@@ -309,7 +309,7 @@ class Answerer:
                 question = {"query": query, "shares": shares, "trial": True}
                 self._answer(question | ({"labels": labels} if sampling.labels > 1 else {}))
         except NoAnswer as err:
-            raise self.refusal(f"{err} Nothing is charged: this was a trial.") from err
+            raise self.refusal(f"{err} This was a trial: nothing was charged.") from err
 
     def refusal(self, advice: str) -> InvalidInput:
         """Return the error of a command that does not answer."""
@@ -333,13 +333,13 @@ class Answerer:
         except (ValueError, RecursionError) as err:
             raise NoAnswer("It wrote a line that is not JSON.") from err
         if not isinstance(votes, list):
-            raise NoAnswer("It wrote JSON that is no list.")
+            raise NoAnswer("It wrote JSON other than a list.")
         if len(votes) != self._K:
             raise NoAnswer(f"It wrote a list of {len(votes)}.")
         if self._missing is None and None in votes:
-            raise NoAnswer("It wrote null, a vote that is missing: --missing says what becomes of it.")
+            raise NoAnswer("It wrote null, a missing vote: use --missing to say how it counts.")
         if not all(vote is None or (type(vote) is int and 0 <= vote < self._classes) for vote in votes):
-            raise NoAnswer("It wrote a list of something else.")
+            raise NoAnswer("It wrote a list of other values.")
         return votes
 
     def close(self) -> None:
@@ -353,7 +353,7 @@ class Answerer:
 
 @contextmanager
 def answering(command: str, mechanism: VoteMechanism, missing: Missing | None) -> Iterator[Answerer]:
-    """Run the command that answers samples."""
+    """Run the command that votes on samples."""
     answerer = Answerer(command, mechanism.K, mechanism.classes, missing)
     try:
         yield answerer
@@ -400,7 +400,7 @@ def label_asked(
                 # Its sample was seen, so that the query is charged and must not be drawn again: no labels, by its name.
                 log.charge_and_release(0, lambda _: np.empty(0, dtype=kind), query_id)
                 advice = f"{err} Query {query} is spent without a label: the file will have {UNANSWERED} for it."
-                raise answerer.refusal(f"{advice} The same command goes on with the next one.") from err
+                raise answerer.refusal(f"{advice} The same command continues with the next one.") from err
             display.update(done=query + 1)
     whole = np.concatenate(found) if found else np.empty(0, dtype=kind)
     # Written beside its place: a file of that name is a whole one.

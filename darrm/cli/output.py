@@ -80,7 +80,7 @@ def report_errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("Interrupted: nothing half-written is left.")
+        say("Interrupted: no partial output is left.")
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as err:  # noqa: BLE001 — the last line of defence
         if isinstance(err, BrokenPipeError) and not err.filename:  # whoever read the answer has seen enough
@@ -101,7 +101,7 @@ def report_errors() -> Iterator[None]:
         if isinstance(err, ImportError) and (missing := missing_package(err, "This verb")) is not None:
             fail(str(missing), ExitCode.UNAVAILABLE)
         if isinstance(err, MemoryError):
-            fail(f"there is not enough memory here. {err}".rstrip(), ExitCode.UNAVAILABLE)
+            fail(f"this machine does not have enough memory. {err}".rstrip(), ExitCode.UNAVAILABLE)
         import traceback
 
         say("".join(traceback.format_exception(err)).rstrip())

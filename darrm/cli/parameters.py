@@ -484,7 +484,7 @@ class GroupOptions:
         for name in names if self.group else ():
             if getattr(options, name) not in (None, "inf"):
                 raise InvalidInput(
-                    name, getattr(options, name), Rule("cannot be combined with --group, which names its voters itself")
+                    name, getattr(options, name), Rule("cannot be combined with --group, which states its own voters")
                 )
 
     def voters(self) -> tuple[list[VoterGroup], list[float]]:

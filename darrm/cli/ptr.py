@@ -99,7 +99,7 @@ def open_ptr_log(path: str, mechanism: VoteMechanism, stated: str, leader_share:
         if Path(path).exists():
             log = ReleaseLog.open_or_create(path, mechanism, budget=total, queries=queries)
             if log.proposal is None:
-                raise InvalidInput("release_log", path, "the log of a batch that is tested", "Name another file.")
+                raise InvalidInput("release_log", path, "the log of a propose-test-release batch", "Name another file.")
             return log
         share = number(leader_share)
         proposal = propose(mechanism.batch(queries), total, leader_share=share)

@@ -176,13 +176,15 @@ def _is_head(line: bytes, path: str, K: int, classes: int | None) -> bool:
                 return True
             accepted = "a first line that is plainly votes, or names"
             advice = f"Line 1 counts from {first}, as a header without names does: give names to the columns."
-            raise InvalidInput("VOTES", path, accepted, f"{advice} If it holds votes, put a line of names above it.")
+            raise InvalidInput("VOTES", path, accepted, f"{advice} If it contains votes, add a line of names above it.")
     if not line.strip() or any(_is_number(cell) for cell in cells):
         return False
     if len(cells) != K:
         raise _wrong_width(path, 1, K, len(cells))
     if len({*cells}) < K or not _MISSING.isdisjoint(cells):
-        raise InvalidInput("VOTES", path, "a first line of votes, or of names, each of them once", "Line 1 is neither.")
+        raise InvalidInput(
+            "VOTES", path, "a first line of votes, or of names, without duplicates", "Line 1 is neither."
+        )
     return True
 
 
@@ -299,7 +301,7 @@ def _npy(path: str, K: int, rows: int, classes: int | None, missing: Missing | N
             reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = reader(file)
         except ValueError:
-            raise InvalidInput("VOTES", path, "a file as numpy.save writes it") from None
+            raise InvalidInput("VOTES", path, "a file written by numpy.save") from None
         if len(shape) != 2 or shape[1] != K or dtype.kind not in "biuf":
             advice = shape_advice(shape, K) if dtype.kind in "biuf" else kind_advice(dtype, signed=False, absent="")
             raise InvalidInput("VOTES", path, expected, f"It has shape {shape} and type {dtype}. {advice}".strip())

@@ -88,7 +88,9 @@ class AffectedDistribution:
             if not 0 <= chance <= 1:
                 raise InvalidInput("chances", chance, "probabilities in [0, 1]")
         if len(self.chances) < 2 or sum(map(Fraction, self.chances)) < 1:
-            raise InvalidInput("chances", self.chances, "a probability for each of 0..K voters, together at least 1")
+            raise InvalidInput(
+                "chances", self.chances, "a probability for each of 0..K voters, whose sum is at least 1"
+            )
 
     @classmethod
     def exactly(cls, count: int, K: int) -> AffectedDistribution:

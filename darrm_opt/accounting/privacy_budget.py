@@ -207,7 +207,7 @@ class PrivacyBudget:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
-            "a PrivacyBudget cannot be copied or pickled: the copy could spend what the original has left once more. "
+            "a PrivacyBudget cannot be copied or pickled: the copy could spend the same budget again. "
             "Use one object everywhere, or a budget on a file: ReleaseLog."
         )
 
@@ -218,7 +218,7 @@ class PrivacyBudget:
     def _refuse_fork(self, outcome: str) -> None:
         if self._is_forked:
             raise BudgetExceeded(
-                f"this budget was made in process {self._process[0]}; a copy made by fork has nothing left. {outcome} "
+                f"this budget was made in process {self._process[0]}; a forked copy has no budget. {outcome} "
                 "Charge in one process, or use a budget on a file: ReleaseLog."
             )
 

@@ -74,7 +74,7 @@ class VoteBatch:
         whole_number(self.classes, "classes", "a number of classes, at least 2", least=2)
         whole_number(self.queries, "queries", "a whole number of queries, at least 1")
         if (self.threshold is None) != (self.check_sigma is None):
-            raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, and none without")
+            raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, None without")
         self.releases()  # their ranges
 
     def releases(self) -> list[VoteReleases]:
@@ -231,7 +231,7 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
         raise InvalidInput(
             "epsilon",
             total.epsilon,
-            "a total that such votes are expected to earn",
+            "a total that the test is expected to pass with such votes",
             f"{expected} {_does_not_pay(batch, any_votes)}",
         )
     return chance

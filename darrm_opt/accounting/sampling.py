@@ -142,7 +142,7 @@ class Sampling:
                 name, getattr(self, name), Rule(f"cannot be combined with {self.scheme}"), f"It is for {ALLOCATION}."
             )
         if (self.sample is None) == (self.rate is None):
-            raise InvalidInput("sample", self.sample, "a number of records, or a rate, and not both")
+            raise InvalidInput("sample", self.sample, "either a number of records or a rate")
         if self.sample is not None:
             accepted = f"a whole number of records, 1 to {self.records}"
             whole_number(self.sample, "sample", accepted, most=self.records)

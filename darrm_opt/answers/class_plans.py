@@ -60,7 +60,7 @@ def verify_group_plan(
 ) -> dict[str, Any]:
     """Return a plan of groups whose best option is proved, here, to be within the target of the problem, the total."""
     if not isinstance(answer, dict):
-        raise VerificationFailed("The answer is no plan.")
+        raise VerificationFailed("The answer is not a plan.")
     if answer.get("groups") != group_records(problem.groups):
         raise VerificationFailed("The answer has other groups than those that were asked.")
     record = answer.get("mechanism")
@@ -79,7 +79,7 @@ def verify_group_plan(
     try:
         mechanism = mechanism_from_record(record)
     except InvalidInput as err:
-        raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
+        raise VerificationFailed(f"The answer's mechanism is invalid: {err}") from err
     if not isinstance(mechanism, GroupTableMechanism) or mechanism.fresh != fresh:
         raise VerificationFailed("The answer has another mechanism than a table for these groups.")
     # The ε of one answer and ⊥ are the planner's choice; voters, classes and `affected` are the question's.

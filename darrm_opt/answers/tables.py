@@ -212,7 +212,7 @@ def verify_table_answer(answer: Any, problem: Problem) -> dict[str, Any]:
     try:
         its_problem, table, _ = table_from_record(member(answer, "record"))
     except InvalidInput as err:
-        raise VerificationFailed(f"The answer has something else where a table should be: {err}") from err
+        raise VerificationFailed(f"The answer's table is invalid: {err}") from err
     if its_problem != problem:
         raise VerificationFailed("The answer has a table for another problem than the one that was asked.")
     if isinstance(table.cells, Histograms):
@@ -254,5 +254,5 @@ def record_in_answer(answer: Any) -> Any:
             total = Privacy(answer["total"]["epsilon"], answer["total"]["delta"])
             return mechanism | planned_fields(answer["queries"], total)
     except (LookupError, TypeError, InvalidSolution) as err:
-        raise VerificationFailed("The answer has something else where a table or a mechanism should be.") from err
+        raise VerificationFailed("The answer's table or mechanism is invalid.") from err
     return answer

@@ -126,11 +126,11 @@ def verify_gamma(gamma: Any, problem: Problem) -> NoiseFunction:
 def parse_gamma(gamma: Any, K: int) -> NoiseFunction:
     """Return a γ that stands in an answer."""
     if not isinstance(gamma, list) or not all(isinstance(value, int | float) for value in gamma):
-        raise VerificationFailed("The answer has something else where a γ should be.")
+        raise VerificationFailed("The answer's γ is invalid.")
     try:
         return NoiseFunction(gamma, K)
     except DarrmError as err:
-        raise VerificationFailed(f"The answer has something else where a γ should be: {err}") from err
+        raise VerificationFailed(f"The answer's γ is invalid: {err}") from err
 
 
 def parse_problem(record: Any) -> Problem:
@@ -138,7 +138,7 @@ def parse_problem(record: Any) -> Problem:
     try:
         return problem_from_record(record)
     except UNREADABLE as err:
-        raise VerificationFailed(f"The answer has something else where a problem should be: {err}") from err
+        raise VerificationFailed(f"The answer's problem is invalid: {err}") from err
 
 
 def member(record: Any, name: str) -> Any:
@@ -210,7 +210,7 @@ def verify_options(answer: Any, problem: Problem, queries: int, sampling: Sampli
     try:
         mechanism = mechanism_from_record(member(answer, "mechanism"))
     except InvalidInput as err:
-        raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
+        raise VerificationFailed(f"The answer's mechanism is invalid: {err}") from err
     # A mechanism that fits, of a question with fewer votes moved, proves nothing of this one.
     if (mechanism.K, mechanism.classes, mechanism.affected) != (problem.K, problem.classes, problem.affected):
         raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")

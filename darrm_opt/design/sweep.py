@@ -379,7 +379,7 @@ def problem_at(
         return Problem(K, profile, Privacy(value, profile.delta if delta is None else delta), affected)
     if parameter == "epsilon":
         if epsilon is not None:
-            raise InvalidInput("epsilon", epsilon, Rule("is the quantity that is searched for: leave it out"))
+            raise InvalidInput("epsilon", epsilon, Rule("is the quantity to find: omit it"))
         allowance = real_number(m, "m", "a privacy allowance, a real number above 0")
         return Problem.from_allowance(K, allowance, value, Delta, delta, affected)
     if m is not None:

@@ -168,9 +168,9 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             y: labels of at least two classes, shape (n,).
 
         Raises:
-            InvalidInput: a parameter is outside its range, a label that is none of the classes, or a release log of
-                other voters, of another total or number of predictions.
-            BudgetSpent: the plan is the plain vote, and the release log allows no more fits.
+            InvalidInput: a parameter is outside its range, a label outside the classes, or a release log of other
+            voters, of another total or number of predictions. BudgetSpent: the plan is the plain vote, and the
+            release log allows no more fits.
         """
         X, numbers, K, overlap = self._training_data(X, y)
         with _Progress(verbose=self.verbose) as progress:
@@ -243,7 +243,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _plan(self, K: int, overlap: int, progress: _Progress) -> VotingPlan:
         total, classes = Privacy(self.epsilon, self.delta), len(self.classes_)
         if self.ptr is not None and not isinstance(self.ptr, Privacy):
-            raise InvalidInput("ptr", self.ptr, "a Privacy, or None")
+            raise InvalidInput("ptr", self.ptr, "a Privacy or None")
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
         # A design may take a minute: who waits is told which mechanism was the last to be compared.
@@ -348,7 +348,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if len(classes) < 2:
             raise InvalidInput("y", f"{len(classes)} class", "labels of at least two classes", "Or give classes.")
         if not np.isin(y, classes).all():
-            raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
+            raise InvalidInput("y", "a label outside the classes", f"labels among {list(classes)}")
         if self.price and self.abstention in classes.tolist():
             raise InvalidInput("abstention", self.abstention, "a value that is not a class")
         # K/overlap parts, each seen by `overlap` voters; n is public, so to refuse reveals nothing.

@@ -203,7 +203,7 @@ def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:
             "for more classes train one such classifier for each, and divide the budget among them.",
         )
     if len(classes) < 2:
-        raise InvalidInput("y", "one class", "two classes", "With one class there is nothing to learn: give classes.")
+        raise InvalidInput("y", "one class", "two classes", "One class alone leaves nothing to learn: give classes.")
     if not np.isin(y, classes).all():
         raise InvalidInput("classes", classes.tolist(), "two classes, which hold every label")
     return classes

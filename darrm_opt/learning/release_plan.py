@@ -148,7 +148,7 @@ def voting_plan(
     if design is not None and (classes > 2 or price):
         raise InvalidInput("design", design, "None with three or more classes or a price", "It makes γ of two classes.")
     if ptr is not None and (design is not None or price):
-        raise InvalidInput("ptr", ptr, "None with a design or a price", "What is tested is a noisy maximum.")
+        raise InvalidInput("ptr", ptr, "None with a design or a price", "Propose-test-release needs a noisy maximum.")
     voters = _checked_voters(K, voter, groups, design, ptr, sampling)
     # Any r models are at least as private as r of the worst.
     worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
@@ -231,7 +231,7 @@ def _checked_voters(
     if groups is None:
         return [VoterGroup(K, voter or Privacy(math.inf))]
     if voter is not None or sum(group.K for group in groups) != K:
-        raise InvalidInput("groups", groups, f"{K} voters in all, and no voter beside them")
+        raise InvalidInput("groups", groups, f"{K} voters in all, and no voter")
     if design is not None:
         raise InvalidInput("design", design, "None with groups", "It makes γ of voters that are alike.")
     return list(groups)
@@ -324,7 +324,7 @@ def _certified_noise(solution: Solution) -> CertifiedNoiseFunction:
 def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, Any]]) -> None:
     """Refuse what no account of sampled voters covers; ``alone``: arguments and the only value of each beside it."""
     if not isinstance(sampling, Sampling):
-        raise InvalidInput("sampling", sampling, "a Sampling, or None")
+        raise InvalidInput("sampling", sampling, "a Sampling or None")
     for name, (value, only) in alone.items():
         if value != only:
             raise InvalidInput(name, value, f"{only!r} with sampling", "Its voters are made anew for every query.")

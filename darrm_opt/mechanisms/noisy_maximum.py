@@ -139,7 +139,7 @@ class NoisyMaximum(VoteMechanism):
         self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, MAX_SIGMA), _SIGMA)
         # A threshold without noise would show exact counts, and noise without a threshold nothing.
         if (threshold is None) != (check_sigma is None):
-            raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
+            raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, None without")
         self.threshold = self.check_sigma = None
         if threshold is not None and check_sigma is not None:
             accepted = "a finite number of votes"

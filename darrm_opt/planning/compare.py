@@ -184,7 +184,7 @@ def amplified(problem: Problem, sampling: Sampling | None, *, fresh: bool) -> Pr
         return problem
     if problem.is_public:
         advice = "A plan weighs voters that share a sample."
-        raise InvalidInput("records", sampling.records, Rule("cannot be compared where voters are not private"), advice)
+        raise InvalidInput("records", sampling.records, Rule("needs private voters"), advice)
     voter = drawn_voter(problem.voter, sampling, problem.K, problem.classes, problem.affected, fresh)
     return replace(problem, voter=voter)
 

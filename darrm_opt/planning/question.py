@@ -216,9 +216,9 @@ class Question:
             InvalidInput: naming the argument.
         """
         if not isinstance(sampling, Sampling | None):
-            raise InvalidInput("sampling", sampling, "a Sampling, or None")
+            raise InvalidInput("sampling", sampling, "a Sampling or None")
         if not isinstance(bags, Bags | None):
-            raise InvalidInput("bags", bags, "a Bags, or None")
+            raise InvalidInput("bags", bags, "a Bags or None")
         if sampling is not None and bags is not None:
             advice = "Voters that share a fresh sample are not trained on subsamples."
             raise InvalidInput("bags", bags, Rule("cannot be combined with a sampling"), advice)
@@ -382,11 +382,11 @@ def drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affect
         InvalidInput: voters that are not fresh, are not all affected, have more than two classes, or share a sample.
     """
     if not check_fresh(fresh):
-        raise InvalidInput("fresh", fresh, "True where each private voter draws its own records for every query")
+        raise InvalidInput("fresh", fresh, "True if each private voter draws its own records for every query")
     if affected not in (None, K):
         raise InvalidInput("affected", affected, f"all {K} voters, as a record can reach each of them")
     if classes != 2:
-        raise InvalidInput("classes", classes, "2 where private voters draw their own records")
+        raise InvalidInput("classes", classes, "2 if private voters draw their own records")
     return sampling.voter(voter)
 
 
@@ -427,7 +427,7 @@ def _binary(prior: Any, objective: AnyObjective | str | None) -> tuple[AnyObject
         return goal, goal.prior
     if isinstance(prior, Prior):
         if goal is None:
-            raise InvalidInput("objective", None, "what is maximised, beside a prior without a name")
+            raise InvalidInput("objective", None, "the objective, with an unnamed prior")
         return goal, prior
     named = as_objective(prior)
     if not isinstance(named, Objective):

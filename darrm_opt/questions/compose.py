@@ -89,9 +89,7 @@ def totals_by_account(
     if queries > MAX_RELEASES:
         raise InvalidInput("queries", queries, f"at most {MAX_RELEASES} releases")
     if release is None and fresh:
-        raise InvalidInput(
-            "fresh", fresh, "no fresh without voters", "(epsilon, delta) of a release is all that counts here."
-        )
+        raise InvalidInput("fresh", fresh, "no fresh without voters", "Only (epsilon, delta) of a release counts.")
     delta = total_delta_of(privacy, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
     # Of a release that is known by its (ε, δ) alone these are all; laws, below, allow more accounts.
     answer = {

@@ -238,7 +238,7 @@ class Cost(MechanismQuestion):
             if not proof.epsilon <= claim:
                 raise VerificationFailed(f"The answer says ε = {claim!r}, and {proof.epsilon!r} is proved.")
         except (InvalidInput, LookupError, TypeError, AttributeError) as err:
-            raise VerificationFailed(f"The answer has something else where a cost should be: {err}") from err
+            raise VerificationFailed(f"The answer's cost is invalid: {err}") from err
         if total is not None and proof.epsilon > total:
             raise VerificationFailed(f"The answer's parameter costs ε = {proof.epsilon!r}, which is beyond the total.")
         return proof

@@ -181,7 +181,7 @@ class Least(VotersQuestion, SolvedQuestion):
         """
         value, claim = member(result, "value"), member(result, "reached")
         if not isinstance(value, int | float) or not isinstance(claim, int | float):
-            raise VerificationFailed("The answer has something else where a number should be.")
+            raise VerificationFailed("The answer's number is invalid.")
         found = verified_point(member(result, "design"), self.spec_at(value))
         level = utility_of(found.noise, as_objective(self.objective), measure)
         # Privacy is proved exactly; the level is compared to a tolerance, as another processor sums in another order.

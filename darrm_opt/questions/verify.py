@@ -67,7 +67,7 @@ class Verify(ProblemQuestion):
         """Refuse a certificate that is no proof, or a γ that is not private."""
         certificate = given["certificate"]
         if certificate["bound"] > certificate["limit"]:
-            raise VerificationFailed("The certificate is no proof.")
+            raise VerificationFailed("The certificate does not prove the claim.")
         replace(self, arithmetic="float").verify(given)
 
     def verify(self, given: Any) -> Certificate:
@@ -78,4 +78,4 @@ class Verify(ProblemQuestion):
     def confirm(self, given: Any) -> None:
         """Refuse an answer that is no certificate for the problem."""
         if member(given, "private") is not True or parse_problem(member(given, "problem")) != self.problem():
-            raise VerificationFailed("The answer is no proof of what was asked.")
+            raise VerificationFailed("The answer does not prove the claim.")

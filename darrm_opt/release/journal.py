@@ -200,8 +200,9 @@ class LockedJournal(Generic[State]):
     def _refuse_fork(self) -> None:
         if self._process != process_identity():
             raise BudgetExceeded(
-                f"process {self._process[0]} began this release, and this one was forked from it meanwhile. Here "
-                "nothing was charged and nothing is released: let the process that began a release finish it."
+                f"process {self._process[0]} began this release, and this process was forked from it meanwhile. "
+                "Nothing was charged or released here: "
+                "finish a release in the process that began it."
             )
 
 

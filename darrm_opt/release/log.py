@@ -146,12 +146,12 @@ class ReleaseLog:
         """
         mechanism = mechanism_of(mechanism, fresh=fresh)
         if sampling is not None and not isinstance(sampling, Sampling):
-            raise InvalidInput("sampling", sampling, "a Sampling, or None")
+            raise InvalidInput("sampling", sampling, "a Sampling or None")
         # The test states what is released, and within what: a second statement could only contradict it.
         if proposal is not None:
             for name, value in (("budget", budget), ("queries", queries), ("sampling", sampling)):
                 if value is not None:
-                    raise InvalidInput(name, value, "None beside a proposal, which states it")
+                    raise InvalidInput(name, value, "None with a proposal, which states it")
             check_proposal(proposal, mechanism)
             budget = proposal.total
             quota = Quota(proposal.batch.queries, PTR_ACCOUNT)
@@ -509,8 +509,8 @@ class ReleaseLog:
                 argument,
                 str(self.path),
                 "the release log of this mechanism",
-                "The limit of a release log is proved for one mechanism, a gamma with its problem or another: give "
-                "another one a log and a part of the total of its own.",
+                "The limit of a release log is proved for one mechanism, a gamma with its problem or another: "
+                "give another mechanism its own log and its own part of the total.",
             )
         if mechanism.fresh and not self.fresh:
             raise InvalidInput("fresh", mechanism.fresh, f"False, as {self.path} is for voters that were trained once")
@@ -569,7 +569,7 @@ def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
 def check_proposal(proposal: Proposal, mechanism: VoteMechanism) -> None:
     """Refuse a test of another batch than a mechanism's."""
     if not isinstance(proposal, Proposal):
-        raise InvalidInput("proposal", proposal, "a Proposal, or None")
+        raise InvalidInput("proposal", proposal, "a Proposal or None")
     if mechanism.batch(proposal.batch.queries) != proposal.batch:
         raise InvalidInput("proposal", proposal.record(), f"the test of a batch of this mechanism: {mechanism.words}")
 

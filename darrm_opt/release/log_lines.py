@@ -160,7 +160,7 @@ def replayed(releases: Releases, record: Record, place: int, path: Path) -> Rele
         if release_id is not None:
             checked_id(release_id)
     except (InvalidInput, KeyError) as err:
-        raise ReleaseLogDamaged(f"{holds} a line that is no release ({err!r})") from err
+        raise ReleaseLogDamaged(f"{holds} a line that is not a release ({err!r})") from err
     if type(labels) is not int or not 0 <= labels <= count:
         raise ReleaseLogDamaged(f"{holds} a release that does not count its classes")
     # Where its line begins, and not its answers: a log of millions of labels is read by place. After an interrupt

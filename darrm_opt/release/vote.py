@@ -94,7 +94,7 @@ class PrivateVote:
             # A budget adds up (ε, δ): it cannot count labels up to a cap, nor charge what has only laws.
             mechanism = self._mechanism
             if (self._event is None and mechanism.models is None) or mechanism.cap is not None:
-                raise InvalidInput("budget", "a PrivacyBudget", "a ReleaseLog or None where one release has no (ε, δ)")
+                raise InvalidInput("budget", "a PrivacyBudget", "a ReleaseLog or None, if one release has no (ε, δ)")
         elif budget is not None and not isinstance(budget, ReleaseCounter):
             raise InvalidInput("budget", budget, "a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None")
         # A cap is over all releases: without a count there would be none.

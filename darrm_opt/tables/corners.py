@@ -586,8 +586,8 @@ def check_reach(problem: Problem) -> Reach:
         raise InvalidInput(
             "groups",
             "; ".join(map(str, problem.groups)),
-            f"multisets of voters' maps that can be listed; {problem.classes} classes have {orders} orders, too many "
-            "for so many voters",
+            f"multisets of voters' maps that can be listed; "
+            f"{problem.classes} classes have {orders} orders, too many for this many voters",
             "Take fewer voters or classes, or Delta = 0.",
         )
     raise InvalidInput(

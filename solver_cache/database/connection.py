@@ -186,7 +186,7 @@ class Database:
         except OSError as err:
             raise CacheError(self.url, f"its file is gone ({err.strerror})", ELSEWHERE) from err
         if identity != self._identity:
-            raise CacheError(self.url, "another file stands in its place", "Restart the program to open that one.")
+            raise CacheError(self.url, "it was replaced by another file", "Restart the program to open that one.")
 
     def _connect_engine(self, location: URL) -> None:
         from sqlalchemy.exc import SQLAlchemyError

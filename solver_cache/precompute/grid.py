@@ -266,7 +266,7 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
         inside = f"{where}[{i}]"
         own = {"profile"} if "profile" in table else {"epsilon"}
         if not {"K", *own} <= table.keys() <= {"K", "weight", *own, *({"Delta"} if own == {"epsilon"} else ())}:
-            raise InvalidInput(inside, dict(table), "K, epsilon or a profile, and perhaps Delta and weight")
+            raise InvalidInput(inside, dict(table), "K, epsilon or a profile, and optionally Delta and weight")
         # A number that is a formula may name the others, and not itself.
         axes[name] = read_axis(table["K"], _join(inside, "K"), names - {name})
         epsilon = math.inf if table.get("epsilon") == "inf" else table.get("epsilon")
@@ -298,7 +298,7 @@ def _table_spec(
         return TableSpec(alike, PluralityObjective(objective, ties, price))
     present = [(axis, K) for i, axis in enumerate(groups, 1) if (K := values[f"K{i}"]) != 0]
     if not present:
-        raise InvalidInput("groups", "nobody", "an attendance of at least one voter", "Leave it out by `where`.")
+        raise InvalidInput("groups", "nobody", "an attendance of at least one voter", "Exclude it with `where`.")
     voters = [VoterGroup(K, axis.voter) for axis, K in present]
     if affected is not None:  # a record moves no more voters than there are
         affected = min(affected, sum(K for _, K in present))

@@ -165,4 +165,4 @@ def test_the_application_is_there_for_another_server(project: Project) -> None:
 def test_the_application_is_refused_beside_another_api(project: Project) -> None:
     code = "import api, darrm\ntry:\n    darrm.create_app()\nexcept ImportError as err:\n    print(err)"
     told = project.run(sys.executable, "-c", code, THEIRS="1")
-    assert told.startswith(f"another package called api is imported already, from {project.folder / 'api'}")
+    assert told.startswith(f"another package named api is already imported, from {project.folder / 'api'}")

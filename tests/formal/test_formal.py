@@ -449,14 +449,14 @@ def test_where_it_is_not_there_it_is_said_how_to_get_it(tmp_path: Path, monkeypa
     result = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0]")
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert result.stderr.startswith(
-        f"Error: The formal checker is not here: {VARIABLE} = {tmp_path / 'absent'} is no pro"
+        f"Error: The formal checker was not found: {VARIABLE} = {tmp_path / 'absent'} is no pro"
     )
     assert "`make formal`" in result.stderr
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0]")
     assert missing.stderr.startswith(
-        "Error: The formal checker is not here: there is no darrm-formal on the PATH. Build"
+        "Error: The formal checker was not found: there is no darrm-formal on the PATH. Build"
     )
     Path(program(tmp_path, "echo private")).rename(tmp_path / "darrm-formal")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin{os.pathsep}/usr/bin")

@@ -116,7 +116,7 @@ def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_a_mode_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(
-        CacheError, match=r"its mode is neither rw nor ro\. Append \?mode=ro to read only, or nothing\."
+        CacheError, match=r"its mode is neither rw nor ro\. The only accepted parameter is \?mode=ro, to read only\."
     ):
         open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=memory")
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=rw").close()

@@ -117,7 +117,7 @@ def test_a_csv_table_that_was_cut_between_rows_is_known(tmp_path: Path, rows: li
     lines = path.read_text().splitlines(keepends=True)
     for count in range(4):
         path.write_text("".join(lines[:count]))
-        with pytest.raises(TableError, match="was cut" if count else "no table of darrm-opt"):
+        with pytest.raises(TableError, match="was cut" if count else "not a table of darrm-opt"):
             [*read_table(path)]
     path.write_text("".join(lines).replace(",1,\n", ",2,\n"))
     with pytest.raises(TableError, match=r"has version 2; this program reads 1"):
@@ -244,7 +244,7 @@ def test_a_table_of_another_version_is_refused(tmp_path: Path, rows: list[Row]) 
     with pytest.raises(TableError, match="has version 2; this program reads 1"):
         [*read_table(path)]
     path.write_text("{}\n")
-    with pytest.raises(TableError, match="no table of darrm-opt"):
+    with pytest.raises(TableError, match="not a table of darrm-opt"):
         [*read_table(path)]
 
 

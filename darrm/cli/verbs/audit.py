@@ -79,7 +79,7 @@ def audit(
     from darrm_opt.errors import InvalidInput
 
     if (subject is None) == (command is None):
-        raise InvalidInput("SUBJECT", subject, "a mechanism, a file or module:function, or else --command")
+        raise InvalidInput("SUBJECT", subject, "a mechanism, a file, module:function, or --command")
     privacy = total_privacy(total.total_epsilon, total.total_delta or "0")
     shape = {"K": number(K), "classes": number(classes or "2"), "affected": number(affected or "1")}
     with options_named(table="SUBJECT", FILE="SUBJECT"):

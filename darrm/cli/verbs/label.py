@@ -185,7 +185,7 @@ def label(
         )
     # What was released stays in the log under the job's name: the same command finds it there.
     except (KeyboardInterrupt, OSError):
-        say("The same command goes on where this stopped; what was released is not charged again.")
+        say("The same command continues where this stopped; released labels are not charged again.")
         raise
     _say_labelled(result, log, labels, json=json)
 
@@ -226,7 +226,7 @@ def _label_samples(
     from darrm_opt.errors import InvalidInput, Rule
 
     if ask is None:
-        raise InvalidInput("ask", None, "the command that answers samples", "A file of votes shows no sample.")
+        raise InvalidInput("ask", None, "the command that votes on samples", "A file of votes has no samples.")
     # Votes of samples that were drawn elsewhere have no account here; the test of a batch needs all of its votes at
     # once.
     for name, value in nothing.items():
@@ -482,7 +482,7 @@ def open_log(
     if total_delta is not None and total_epsilon is None and queries is None:
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
     if queries is not None and total_epsilon is not None:
-        raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
+        raise InvalidInput("queries", queries, "either --queries or --total-epsilon")
     total = None if total_epsilon is None else total_privacy(total_epsilon, total_delta or "0")
     limit = None if queries is None else whole_number(number(queries), "queries", "a whole number of releases", least=0)
     is_new = not Path(path).exists()

@@ -289,7 +289,7 @@ def open_target(url: str, *, dry_run: bool) -> Store:
     from solver_cache.location import MEMORY, OFF, parse_url
 
     if url in {OFF, MEMORY} and not dry_run:
-        raise InvalidInput("url", url, "a store that lasts", "A table that does not last is of no use.")
+        raise InvalidInput("url", url, "a store that lasts", "A table needs a persistent store.")
     if dry_run and url not in {OFF, MEMORY}:
         path = parse_url(url).path
         if path is not None and not path.exists():
@@ -384,7 +384,7 @@ def make_executor(workers: Any, scheduler: str | None) -> Executor:
             raise InvalidInput("scheduler", scheduler, "local, local:COUNT, or an address as tcp://HOST:8786")
         return Cluster(None, int(count) if colon else processes)
     if processes is not None:
-        raise InvalidInput("scheduler", scheduler, "no --workers beside it", "Its workers solve.")
+        raise InvalidInput("scheduler", scheduler, "--workers cannot be combined with it", "Its workers solve.")
     return Cluster(scheduler)
 
 

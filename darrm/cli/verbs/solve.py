@@ -250,7 +250,7 @@ def _refuse_with_least(
     from darrm_opt.errors import InvalidInput, Rule
 
     if parameter is None:
-        raise InvalidInput("least", None, "m, target_epsilon or epsilon", "It is what --utility searches for.")
+        raise InvalidInput("least", None, "m, target_epsilon or epsilon", "--utility searches for it.")
     defaults = {each.name: each.default for each in fields(table)}
     given = {name: getattr(table, name) for name in defaults if getattr(table, name) != defaults[name]}
     for name, value in {**given, **unused}.items():
@@ -260,7 +260,7 @@ def _refuse_with_least(
         raise InvalidInput(
             "target_epsilon",
             options.target_epsilon,
-            Rule("is the quantity that is searched for"),
+            Rule("is the quantity to find"),
             "Search for it: --least target_epsilon.",
         )
     if options.targets is not None:

@@ -143,7 +143,7 @@ def _proofs(file: str, options: ProblemOptions, arithmetic: str, checker: str) -
             fail(f"{source}: {err}", ExitCode.BAD_INPUT)
         if not isinstance(content, list) and options.given:
             names = ", ".join(map(option_of, options.given))
-            fail(f"{source} names its problem itself: leave out {names}, or give a bare list.", ExitCode.BAD_INPUT)
+            fail(f"{source} states its own problem: omit {names}, or give a bare list.", ExitCode.BAD_INPUT)
         if isinstance(content, dict) and "kind" in content:
             _refuse_beside(f"a {content['kind']!s:.60}", options, arithmetic, checker)
             yield _mechanism_proof(source, content)
@@ -285,7 +285,7 @@ def _bare_problem(content: dict[str, Any]) -> Problem:
     needed = () if fields["profile"] else ("epsilon",) if fields["targets"] else ("epsilon", "m")
     for name in needed:
         if fields[name] is None and (name == "epsilon" or fields["target_epsilon"] is None):
-            raise InvalidInput(name, None, "a value", f"The least file is {LEAST_FILE}.")
+            raise InvalidInput(name, None, "a value", f"A minimal valid file is {LEAST_FILE}.")
     if fields["K"] is None:
         fields["K"] = len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1
     if "m" in needed and fields["target_epsilon"] is not None:
@@ -300,7 +300,7 @@ def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
     if isinstance(content, dict):
         if content.get("gamma") is not None:
             if not isinstance(content.get("problem"), dict):
-                raise InvalidInput("problem", content.get("problem"), "the problem of the γ beside it")
+                raise InvalidInput("problem", content.get("problem"), "the problem of its γ")
             yield content
             return
         content = list(content.values())
@@ -557,8 +557,8 @@ def _refuse_beside(subject: str, options: ProblemOptions, arithmetic: str, check
 
     for name in options.given:
         raise InvalidInput(
-            name, getattr(options, name), Rule(f"cannot be combined with {subject}, which names its problem itself")
+            name, getattr(options, name), Rule(f"cannot be combined with {subject}, which states its own problem")
         )
     for name, value, default in (("checker", checker, "own"), ("arithmetic", arithmetic, "float")):
         if value != default:
-            raise InvalidInput(name, value, Rule(f"is for a γ, and this is {subject}"))
+            raise InvalidInput(name, value, Rule(f"needs a γ, not {subject}"))

@@ -83,7 +83,7 @@ class UnpublishedLoss:
             raise InvalidInput("counts", counts.shape, "rows with the same number of votes, at least 1")
         order = real_number(self.order, "order", _ORDER, least=1 + MIN_DISTANCE_FROM_ONE, below=math.inf)
         if (self.threshold is None) != (self.check_sigma is None):
-            raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, and none without")
+            raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, None without")
         VoteReleases("label", self.sigma, 1, "discrete")  # its range
         object.__setattr__(self, "order", order)
         ordered = np.sort(counts.astype(np.int64), axis=1)[:, ::-1]

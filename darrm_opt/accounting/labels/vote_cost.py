@@ -88,7 +88,7 @@ class VoteReleases:
             raise InvalidInput("noise", self.noise, "'gaussian' or 'discrete'")
         sigma = real_number(self.sigma, "sigma", _SIGMA, least=MIN_SIGMA, most=MAX_SIGMA)
         if self.noise == "discrete" and sigma < MIN_DISCRETE_SIGMA:
-            raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote where the noise is discrete")
+            raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote for discrete noise")
         object.__setattr__(self, "sigma", sigma)
         whole_number(self.count, "count", "a whole number of releases, at least 0", least=0)
 
@@ -186,7 +186,7 @@ def vote_cost(
     transcript = [release for release in releases if release.count]
     if weight != 1.0:  # in units of the votes that move, the noise is σ/w, and the other counts are any real numbers
         if any(release.noise == "discrete" for release in transcript):
-            raise InvalidInput("weight", weight, "1 where the noise is discrete")
+            raise InvalidInput("weight", weight, "1 for discrete noise")
         transcript = [replace(release, sigma=down(release.sigma / weight, 2)) for release in transcript]
     if not transcript:
         return VoteCost(delta, 0.0, 0.0, 0.0, EpsilonBound(0.0, "nothing is released"))

@@ -153,7 +153,9 @@ def test_a_file_that_breaks_lets_nobody_in_and_locks_nobody_out(
 
 
 def test_messages_about_the_file_say_what_to_do(path: Path) -> None:
-    with pytest.raises(KeysFileError, match=r"There is no keys file .*: `darrm keys add NAME --file .*` makes one\."):
+    with pytest.raises(
+        KeysFileError, match=r"The keys file does not exist: .*: `darrm keys add NAME --file .*` makes one\."
+    ):
         list_keys(path)
     create_key(path, "alice")
     told = json.loads(path.read_text(encoding="utf-8"))

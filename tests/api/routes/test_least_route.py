@@ -81,7 +81,7 @@ def test_a_stored_result_is_proved_again(found: dict[str, Any]) -> None:
 LIES: dict[str, tuple[Any, type[Exception], str]] = {
     "a γ that is not private": (lambda told: told["design"].update(gamma=[1.0] * 8), NotPrivate, "not private"),
     "another number": (lambda told: told.update(value=1.0), VerificationFailed, "another problem"),
-    "no number": (lambda told: told.update(value="2"), VerificationFailed, "where a number"),
+    "no number": (lambda told: told.update(value="2"), VerificationFailed, "number is invalid"),
     "more than it reaches": (lambda told: told.update(reached=0.99), VerificationFailed, "reaches 0.9"),
     "a γ that falls short": (
         lambda told: told.update({**told["below"], "below": None}),

@@ -99,7 +99,7 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
         verify_options(told, problem, 20)
     with pytest.raises(VerificationFailed, match="other voters or classes"):
         verify_options(told, Problem(5, NOT_PRIVATE, Privacy(2.0, 1e-3), 2, classes=3), 2)
-    with pytest.raises(VerificationFailed, match="where a mechanism should be"):
+    with pytest.raises(VerificationFailed, match="mechanism is invalid"):
         verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
     # Of models that are said to show nothing the plain vote would fit; these voters are not private.
     with pytest.raises(VerificationFailed, match="private themselves"):
@@ -157,7 +157,7 @@ def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
     problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     with pytest.raises(VerificationFailed, match="another problem"):
         verify_table_answer(told, Problem(5, NOT_PRIVATE, Privacy(0.5, 1e-3), 1, classes=3))
-    with pytest.raises(VerificationFailed, match="where a table should be"):
+    with pytest.raises(VerificationFailed, match="table is invalid"):
         verify_table_answer({**told, "record": {}}, problem)
     values = [0.0] * len(told["record"]["values"])
     values[-2] = 1.0

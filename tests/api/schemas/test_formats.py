@@ -50,7 +50,9 @@ def test_a_header_chooses_a_form(accept: str, form: str) -> None:
     "accept", ["image/png", "text/html", "application/json;q=0", "*/*;q=0", "text/csv;q=high", "x"]
 )
 def test_a_header_may_leave_none(accept: str) -> None:
-    with pytest.raises(NotAcceptable, match=r"This answer comes as application/json or text/csv or application/x-npz"):
+    with pytest.raises(
+        NotAcceptable, match=r"This answer is available as application/json or text/csv or application/x-npz"
+    ):
         negotiate(accept)
 
 

@@ -135,7 +135,7 @@ def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.Monke
     monkeypatch.setenv("DARRM_KEYS", str(tmp_path / "nowhere.json"))
     result = run("serve", "--port", "0")
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
-    assert result.stderr.startswith("Error: There is no keys file ")
+    assert result.stderr.startswith("Error: The keys file does not exist: ")
 
 
 @pytest.mark.parametrize("place", ["memory", "off"])

@@ -154,7 +154,7 @@ def test_what_compose_refuses(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text("{}")
     assert "is not an answer of `darrm solve`" in refused("cost", "--solution", str(path))
-    assert "names its problem itself: leave out --K" in refused("cost", "--solution", str(path), "--K", "3")
+    assert "states its own problem: omit --K" in refused("cost", "--solution", str(path), "--K", "3")
 
 
 def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_a_first_line_of_missing_votes_is_not_a_header(head: str, classes: int |
     with pytest.raises(InvalidInput) as refusal:
         count_rows("votes.csv", K, 10, classes)
     assert (refusal.value.argument, refusal.value.value) == ("VOTES", "votes.csv")
-    assert refusal.value.accepted == "a first line of votes, or of names, each of them once"
+    assert refusal.value.accepted == "a first line of votes, or of names, without duplicates"
     assert refusal.value.advice == "Line 1 is neither."
 
 
@@ -436,7 +436,7 @@ def test_options_are_checked_before_anything_is_charged() -> None:
     )
     assert "There is no folder" in refused(*asked, *_to("none/log", "l.csv"), "--queries", "3")
     both = ("--queries", "3", "--total-epsilon", "1")
-    assert "one of --queries and --total-epsilon" in refused(*asked, *_to("other", "l.csv"), *both)
+    assert "either --queries or --total-epsilon" in refused(*asked, *_to("other", "l.csv"), *both)
     assert "--total-epsilon" in refused(*asked, *_to("other", "l.csv"), "--total-delta", "0.1")
     assert "--total-epsilon" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "inf")
     assert "--total-delta" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "1", "--total-delta", "1")
@@ -464,7 +464,7 @@ def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
     before = Path("labels.csv").read_bytes()
     result = label(name, "labels.csv")
     assert result.exit_code == ExitCode.BAD_INPUT
-    assert "labelling again costs again, so choose another name for it" in result.stderr
+    assert "labelling again costs again: choose another output name" in result.stderr
     assert (ReleaseLog("log").spent, Path("labels.csv").read_bytes()) == (3, before)
 
 
@@ -533,7 +533,7 @@ def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch
     result = label(name, "labels.csv")
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "differs in size, changed" in result.stderr
-    assert "what it released stays charged" in result.stderr
+    assert "its releases stay charged" in result.stderr
     assert ReleaseLog("log").ids == frozenset(f"monday/{number}" for number in range(3))
 
 
@@ -557,7 +557,7 @@ def test_two_jobs_do_not_write_one_output() -> None:
     assert ReleaseLog("log").spent == 0
 
 
-GOES_ON = "The same command goes on where this stopped; what was released is not charged again."
+GOES_ON = "The same command continues where this stopped; released labels are not charged again."
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
@@ -573,7 +573,7 @@ def test_ctrl_c_says_how_to_go_on(folder: Path, kind: str) -> None:
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == ExitCode.INTERRUPTED
     lines = [line for line in stderr.splitlines() if not line.startswith("labelling rows")]
-    assert lines == [GOES_ON, "Interrupted: nothing half-written is left."]
+    assert lines == [GOES_ON, "Interrupted: no partial output is left."]
     spent = ReleaseLog("log").spent
     assert 0 < spent < 30_000
 

@@ -75,15 +75,15 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
     [
         (
             ("--target-epsilon", "0.01"),
-            "Error: rule.json names its problem itself: leave out --target-epsilon, or give",
+            "Error: rule.json states its own problem: omit --target-epsilon, or give",
         ),
-        (("--K", "5", "--epsilon", "0.1", "--m", "1"), "leave out --K, --epsilon, --m, or give a bare list."),
-        (("--checker", "formal"), "--checker is for a γ, and this is"),
-        (("--arithmetic", "ball"), "--arithmetic is for a γ, and this is"),
+        (("--K", "5", "--epsilon", "0.1", "--m", "1"), "omit --K, --epsilon, --m, or give a bare list."),
+        (("--checker", "formal"), "--checker needs a γ, not"),
+        (("--arithmetic", "ball"), "--arithmetic needs a γ, not"),
         (("--checker", "any"), "--checker: 'any' is not valid: expected 'own' or 'formal'"),
     ],
 )
-def test_an_option_that_says_nothing_of_a_rule_is_refused(option: tuple[str, ...], text: str) -> None:
+def test_options_that_do_not_apply_to_a_table_are_refused(option: tuple[str, ...], text: str) -> None:
     run_json(*SMALL, "--output", "rule.json")
     assert text in refused("verify", "rule.json", *option)
 
@@ -243,4 +243,4 @@ def test_a_log_of_another_rule_is_refused(rule: str) -> None:
     )
     told = run("label", "votes.npy", "--solution", "other.json", "--release-log", "log", "--output", "b.npy")
     assert told.exit_code == ExitCode.BAD_INPUT
-    assert "another one a log" in told.stderr
+    assert "another mechanism its own log" in told.stderr

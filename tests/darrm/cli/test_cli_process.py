@@ -150,7 +150,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
     process.send_signal(signal.SIGINT)
     code, stdout, stderr = finished(process)
     assert (code, stdout) == (ExitCode.INTERRUPTED, "")
-    assert stderr.splitlines()[-1] == "Interrupted: nothing half-written is left."
+    assert stderr.splitlines()[-1] == "Interrupted: no partial output is left."
     assert not list(tmp_path.glob("*gamma*"))
     opened = open_store(url)
     assert (list(opened.rows()), opened.integrity_errors()) == ([], [])

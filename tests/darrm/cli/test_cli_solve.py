@@ -287,7 +287,7 @@ def test_running_out_of_memory_is_not_an_internal_error(monkeypatch: pytest.Monk
     monkeypatch.setattr("darrm.cli.cached_solve.cached_solution", hungry)
     result = run("solve", *SMALL)
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
-    assert result.stderr == "Error: there is not enough memory here. Unable to allocate 8.00 TiB\n"
+    assert result.stderr == "Error: this machine does not have enough memory. Unable to allocate 8.00 TiB\n"
 
 
 def test_every_status_has_an_exit_code() -> None:

@@ -149,7 +149,7 @@ def test_an_answer_with_another_gamma_is_not_taken_for_private() -> None:
 def test_an_answer_names_its_problem_itself(answer: Path) -> None:
     message = refused("verify", str(answer), *PROBLEM, "--target-epsilon", "1")
     assert message == (
-        f"Error: {answer} names its problem itself: leave out --epsilon, --m, --target-epsilon, or give a bare list."
+        f"Error: {answer} states its own problem: omit --epsilon, --m, --target-epsilon, or give a bare list."
     )
 
 

@@ -132,7 +132,7 @@ def test_progress_counts_the_solves() -> None:
         ({"utility": 0.9, "m": 2}, "m cannot be given: the search is for m"),
         (
             {"utility": 0.9, "parameter": "epsilon", "m": 1},
-            "epsilon is the quantity that is searched for: leave it out",
+            "epsilon is the quantity to find: omit it",
         ),
         ({"utility": 0.9, "parameter": "epsilon", "epsilon": None}, "m is missing: expected a privacy allowance"),
         ({"utility": 0.9, "parameter": "delta"}, "parameter = 'delta' .* 'm', 'target_epsilon' or 'epsilon'"),

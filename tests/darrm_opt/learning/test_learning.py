@@ -741,7 +741,7 @@ def test_any_classifier_may_be_the_base_estimator() -> None:
         ({"n_voters": 401}, "a part would be empty"),
         ({"queries": 0}, "queries = 0 is not valid"),
         ({"epsilon": -1.0}, "epsilon = -1.0 is not valid"),
-        ({"classes": [5, 6]}, "a label that is none of the classes"),
+        ({"classes": [5, 6]}, "a label outside the classes"),
         ({"classes": [5]}, "at least two classes"),
         ({"price": math.nan}, "price"),
     ],

@@ -227,8 +227,8 @@ def test_a_release_log_is_for_one_gamma(tmp_path: Path) -> None:
     other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
     text = (
         r"^budget = .* is not valid: expected the release log of this mechanism\. The limit "
-        r"of a release log is proved for one mechanism, a gamma with its problem or another: give another one a log and "
-        r"a part of the total of its own\.$"
+        r"of a release log is proved for one mechanism, a gamma with its problem or another: give another "
+        r"mechanism its own log and its own part of the total\.$"
     )
     with pytest.raises(InvalidInput, match=text):
         PrivateVote(other, log)
@@ -489,7 +489,7 @@ def test_a_release_log_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path
 def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
     log = begun(tmp_path)
     Journal(log.path, None, lambda *_: None).locked(lambda file: file.append({"count": -5}))
-    with pytest.raises(ReleaseLogDamaged, match="holds a line that is no release"):
+    with pytest.raises(ReleaseLogDamaged, match="holds a line that is not a release"):
         _ = log.spent
 
 

@@ -432,7 +432,9 @@ def test_what_is_not_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("echo private; echo private", "The formal checker ended with status 0 and said: private\nprivate"),
     ],
 )
-def test_another_answer_is_no_proof(script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_answers_are_not_proofs(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, program(tmp_path, script))
     result = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0]")
     assert (result.exit_code, result.stdout, result.stderr) == (ExitCode.UNAVAILABLE, "", f"Error: {message}\n")

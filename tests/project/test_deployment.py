@@ -84,7 +84,7 @@ def test_every_image_has_a_digest(place: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["python:3.11", "debian", "a/b:1@sha256:12", "registry.example:5000/x:1"])
-def test_a_tag_is_no_digest(image: str) -> None:
+def test_tags_are_not_digests(image: str) -> None:
     assert not DIGEST.fullmatch(image)
 
 

@@ -141,7 +141,7 @@ def test_a_row_leads_to_a_proof_and_a_test() -> None:
         assert name in functions_of(path), entry
 
 
-def test_what_is_kept_to_reproduce_errors_is_no_guarantee() -> None:
+def test_code_that_reproduces_errors_is_not_a_guarantee() -> None:
     status = {id(named(e.name)): e.status for e in entries()}
     module = importlib.import_module("darrm_papers.he_wang_tao.printed")
     functions = [function for name, function in vars(module).items() if name.endswith("_printed")]

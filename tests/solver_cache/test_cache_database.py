@@ -100,7 +100,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}")
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_invalid_databases_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     path.write_bytes(b"these are my notes\n" * 500)
     with pytest.raises(CacheError, match=r"file is not a database\. Its file is damaged: move it away"):

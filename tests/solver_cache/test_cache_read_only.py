@@ -106,7 +106,7 @@ def test_a_file_that_is_being_written_is_read_as_it_grows(tmp_path: Path) -> Non
             assert reader.get("b") is not None
 
 
-def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_missing_files_are_not_created(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match=r"there is no such file\. Give the file that holds the answers\."):
         open_store(f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}?mode=ro")
     assert list(tmp_path.iterdir()) == []
@@ -114,7 +114,7 @@ def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
         open_store(postgres.server().url("nowhere") + "&mode=ro")
 
 
-def test_a_mode_that_is_none(tmp_path: Path) -> None:
+def test_invalid_modes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         CacheError, match=r"its mode is neither rw nor ro\. The only accepted parameter is \?mode=ro, to read only\."
     ):

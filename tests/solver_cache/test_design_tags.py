@@ -88,7 +88,7 @@ def test_filters_choose_by_the_question(filled: Store) -> None:
     assert keys(filled, K=4) == set()
 
 
-def test_what_is_not_of_this_version_or_says_nothing(filled: Store) -> None:
+def test_tags_of_other_versions_are_not_found(filled: Store) -> None:
     filled.put(Row("old", CORE - 1, "{}", digest("{}")))
     filled.put(Row("odd", CORE, "{}", digest("{}")))
     assert filled.designs.get("old") is None
@@ -160,7 +160,7 @@ def test_threads_that_tag_at_once_all_succeed(filled: Store) -> None:
     assert design.tags == ("t0", "t1", "t2", "t3")
 
 
-def test_what_is_no_tag_is_refused(filled: Store) -> None:
+def test_invalid_tags_are_refused(filled: Store) -> None:
     for tag in ("", "a b", "-a", "ä", "a" * 65, "a/b", "a\n", "'; --"):
         for use in (filled.designs.tag, filled.designs.untag):
             with refused("tag"):
@@ -172,7 +172,7 @@ def test_what_is_no_tag_is_refused(filled: Store) -> None:
 @pytest.mark.parametrize(
     ("limit", "after", "name"), [(0, None, "limit"), (1001, None, "limit"), (5, "nothing", "after")]
 )
-def test_what_is_no_page_is_refused(filled: Store, limit: int, after: str | None, name: str) -> None:
+def test_invalid_pages_are_refused(filled: Store, limit: int, after: str | None, name: str) -> None:
     with pytest.raises(InvalidInput, match=f"{name} = "):
         filled.designs.list(limit=limit, after=after)
 

@@ -209,7 +209,7 @@ def test_threads_that_submit_one_job_make_one(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-def test_what_is_not_over_can_be_cancelled(jobs: Jobs, state: str) -> None:
+def test_unfinished_jobs_can_be_cancelled(jobs: Jobs, state: str) -> None:
     submitted(jobs, "a")
     if state == "running":
         jobs.take("me", LONG)
@@ -237,7 +237,7 @@ def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
     assert claimed(jobs) is None
 
 
-def test_what_is_not_there_is_none(jobs: Jobs) -> None:
+def test_missing_jobs_are_none(jobs: Jobs) -> None:
     assert jobs.get("a") is None
     assert jobs.cancel("a") is None
     assert not jobs.renew("a", "me", LONG)

@@ -79,7 +79,7 @@ def test_an_open_store_shows_no_password(database: str) -> None:
         ("postgres", "nobody", 'role "nobody" does not exist'),
     ],
 )
-def test_what_is_not_there_is_named(name: str, user: str, text: str) -> None:
+def test_missing_databases_and_users_are_named(name: str, user: str, text: str) -> None:
     with pytest.raises(CacheError, match=text):
         open_store(postgres.server().url(name, user))
 

@@ -151,7 +151,7 @@ for _kind in KINDS.values():
     ]
 
 
-def test_a_row_that_lies_is_no_answer() -> None:
+def test_false_rows_are_not_answers() -> None:
     for kind, change, said in LIES:
         for question in (kind.spec, None):
             validation = validate_row(kind.changed(**change), question)
@@ -165,7 +165,7 @@ def test_columns_of_anything_are_none() -> None:
         assert search_columns(VOTERS.changed(**change).record) is None
 
 
-def test_a_table_is_no_gamma_and_no_gamma_is_a_table() -> None:
+def test_tables_and_gammas_are_not_confused() -> None:
     store = open_store("memory")
     store.put(CLASSES.row)
     gamma = DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.5))

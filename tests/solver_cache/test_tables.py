@@ -187,7 +187,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path, ro
     )  # else it hit what is empty, or for other readers
 
 
-def test_a_schema_that_is_no_text_is_refused(tmp_path: Path, rows: list[Row]) -> None:
+def test_invalid_schemas_are_refused(tmp_path: Path, rows: list[Row]) -> None:
     path = tmp_path / "table.sqlite"
     write_table(path, rows)
     whole = path.read_bytes()

@@ -53,7 +53,7 @@ def test_a_folder_named_for_fashion_is_not_mnist(tmp_path: Path) -> None:
         (idx(np.zeros((3, 2), dtype=np.uint8)) + b"x", "6 values, as it says itself.*holds 7"),
     ],
 )
-def test_what_is_no_idx_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+def test_invalid_idx_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=words):

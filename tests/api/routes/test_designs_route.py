@@ -137,7 +137,7 @@ UNKNOWN = "0" * 64
         ("PUT", f"/v1/designs/{UNKNOWN}/tags/{'a' * 65}", 422, "tag"),
     ],
 )
-def test_what_is_not_there_or_makes_no_sense_is_refused(
+def test_missing_and_invalid_designs_are_refused(
     client: TestClient, method: str, path: str, status: int, field: str | None
 ) -> None:
     answer = client.request(method, path)

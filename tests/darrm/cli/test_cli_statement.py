@@ -212,7 +212,7 @@ def test_another_design_has_another_hash() -> None:
     assert hashed(one) == hashed(NoisyMaximum(50, 3, 20.0)) != hashed(NoisyMaximum(50, 3, 20.5))
 
 
-def test_what_is_not_proved_is_not_stated() -> None:
+def test_unproved_claims_are_not_stated() -> None:
     record = NoisyMaximum(50, 3, 20.0).record() | {"queries": 100, "total_epsilon": 0.5, "total_delta": 1e-5}
     result = run("statement", written(record))
     assert (result.exit_code, result.stdout) == (1, "")

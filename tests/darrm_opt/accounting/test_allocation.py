@@ -198,7 +198,7 @@ def test_any_votes_and_large_ensembles_have_an_account() -> None:
     assert found.fits(total, 500, sampling)
 
 
-def test_what_is_not_covered_is_refused() -> None:
+def test_uncovered_totals_are_refused() -> None:
     refuses(
         Sampling,
         {"records": 10, "scheme": "random-allocation", "among": 5},

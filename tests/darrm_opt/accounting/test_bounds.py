@@ -33,7 +33,7 @@ from darrm_opt.accounting.total import ReleaseTotal, total_of
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 
 
-def test_what_is_not_a_number_bounds_nothing() -> None:
+def test_nan_bounds_nothing() -> None:
     assert upper_bound([1.0, math.nan, math.inf, -0.5]).tolist() == [1.0, math.inf, math.inf, -0.5]
     assert upper_bound([7.0, math.nan], [math.nan, 3.0]).tolist() == [7.0, 3.0]
     assert float(upper_bound(math.nan, math.nan)) == math.inf

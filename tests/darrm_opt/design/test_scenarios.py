@@ -167,7 +167,7 @@ def test_invalid_scenario_objectives_are_refused(text: str, argument: str) -> No
         ([0.2, 0.4], [1.0, 1.0], True, "masses"),
     ],
 )
-def test_scenarios_that_are_none_are_refused(
+def test_invalid_scenarios_are_refused(
     scenarios: list[Any], masses: list[float] | None, argument: str, *, worst: bool
 ) -> None:
     with refused(argument):

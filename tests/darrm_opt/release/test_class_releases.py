@@ -311,7 +311,7 @@ def test_votes_are_counted() -> None:
         ([[0, 1, 2], [0]], "different lengths"),
     ],
 )
-def test_votes_that_are_none_are_refused_without_being_shown(votes: object, message: str) -> None:
+def test_invalid_votes_are_refused_without_being_shown(votes: object, message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
         count_votes(votes, 3, 3)
     assert "0.5" not in str(caught.value)

@@ -287,7 +287,7 @@ def test_too_many_neighbours_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         solve_table(Problem(9, NOT_PRIVATE, Privacy(1.0), 9, classes=4), "dirichlet(1)")
 
 
-def test_problems_that_are_none() -> None:
+def test_invalid_problems_are_refused() -> None:
     valid = {"K": 5, "voter": NOT_PRIVATE, "classes": 3, "target": Privacy(1.0)}
     refuses(Problem, valid, K=[0], classes=[1, 1001, 2.5], affected=[6], target=[1.0], abstention=["no"])
     refuses(Problem, valid | {"voter": Privacy(0.5)}, classes=[7])

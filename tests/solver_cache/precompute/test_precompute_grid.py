@@ -96,7 +96,7 @@ def test_formulas(text: str, expected: float) -> None:
         ("__import__", "'__import__' is not known"),
     ],
 )
-def test_what_is_no_formula_is_refused(text: str, said: str) -> None:
+def test_invalid_formulas_are_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(text, {"m"})
 
@@ -142,7 +142,7 @@ def test_a_formula_without_a_value_says_where(text: str) -> None:
         ({"grid": [{}, {"m": [1, {}]}]}, r"^grid\[1\]\.m\[1\] = \{\}"),
     ],
 )
-def test_what_is_not_accepted_is_refused_with_its_place(change: dict[str, Any], said: str) -> None:
+def test_invalid_entries_are_refused_with_their_place(change: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         list(grid_of({**SMALL, **change}).specs())
 

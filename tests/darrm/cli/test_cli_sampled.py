@@ -192,7 +192,7 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     dry = ("label", "--solution", str(mechanism), "--dry-run", "--json", "--ask")
     found = run_json(*dry, command)
     assert (found["answered"], found["voters"], found["classes"]) == (3, 10, 4)
-    assert "no list" in refused(*dry, f"{command} --text")
+    assert "other than a list" in refused(*dry, f"{command} --text")
     assert "--ask" in refused("label", "votes.csv", "--dry-run")
     assert not log.exists()
     # Where the command fails later, nothing is released that nobody voted: the query is spent, and the file says so.

@@ -369,7 +369,7 @@ def _too_large(grid: str, problems: Grid, store: Store) -> str:
 def make_executor(workers: Any, scheduler: str | None) -> Executor:
     """Return what solves."""
     from darrm_opt.arguments import whole_number
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, Rule
 
     processes = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
     if scheduler is None:
@@ -384,7 +384,7 @@ def make_executor(workers: Any, scheduler: str | None) -> Executor:
             raise InvalidInput("scheduler", scheduler, "local, local:COUNT, or an address as tcp://HOST:8786")
         return Cluster(None, int(count) if colon else processes)
     if processes is not None:
-        raise InvalidInput("scheduler", scheduler, "--workers cannot be combined with it", "Its workers solve.")
+        raise InvalidInput("workers", processes, Rule("cannot be combined with --scheduler"), "Its workers solve.")
     return Cluster(scheduler)
 
 

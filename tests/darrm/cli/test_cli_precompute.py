@@ -75,7 +75,7 @@ def test_failures_are_listed_and_told_by_the_exit_code(tmp_path: Path, url: str)
         (["--scheduler", "local:0"], "--scheduler: 'local:0'"),
         (
             ["--scheduler", "tcp://h:1", "--workers", "2"],
-            "--scheduler: 'tcp://h:1' is not valid: expected no --workers",
+            "--workers cannot be combined with --scheduler. Its workers solve.",
         ),
         (["--backend", "simplex"], "--backend: 'simplex'"),
         (["--time-limit", "0"], "--time-limit: 0"),

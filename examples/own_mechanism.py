@@ -6,7 +6,7 @@ that had none raises its chance from (1 − share)/C by share·affected/K, so th
 
     ln(1 + share·affected·C / (K·(1 − share))).
 
-That proof is the author's: accounts compose what `bounds` claims, and an audit may refute it.
+That proof is the author's: accounts compose what `bounds` and `class_chances` claim, and an audit may refute it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from darrm_opt.audit import Claim, audit
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.base import checked_parameter, checked_shape
 from darrm_opt.randomness import RandomSource
+from darrm_opt.rounding import float_above, log_above
 
 Array = NDArray[np.float64]
 
@@ -51,12 +52,12 @@ class RandomVoter(VoteMechanism):
 
     def bounds(self, releases: int) -> Sequence[tuple[ReleaseGuarantee, int]]:
         """Return what is proved of one release: ε, rounded up."""
-        least = (1 - self.share) / self.classes
-        loss = float(np.log1p(self.share * self.affected / self.K / least))
-        return [(ReleaseGuarantee(Privacy(loss * (1 + 1e-12))), releases)]
+        share = Fraction(self.share)
+        ratio = 1 + share * self.affected * self.classes / (self.K * (1 - share))
+        return [(ReleaseGuarantee(Privacy(float_above(log_above(ratio)))), releases)]
 
     def class_chances(self, counts: NDArray[Any]) -> Array:
-        """Return the chance of each class, rows of counts in, rows of chances out: for audits."""
+        """Return the law of `draw` at decreasing counts, shape (N, C): a claim, used by totals of sampled records."""
         return np.asarray(self.share * counts / self.K + (1 - self.share) / self.classes)
 
     def leader_chances(self, counts: NDArray[Any]) -> Array:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import getattr_static
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -100,7 +101,7 @@ class VoteMechanism(ABC):
         kind: what its record says it is.
         parameter: name of its one parameter; "" if it has none that is calibrated.
         increases: whether a larger parameter is more useful and less private; else the other way round.
-        limits: least and largest value of the parameter that is tried.
+        limits: least and largest value of the parameter that is tried; the least is above 0 unless it `increases`.
         advice: what to do, for a plan.
         title: its name in a figure.
         has_check: whether `of` takes a check.
@@ -135,6 +136,12 @@ class VoteMechanism(ABC):
     fresh: bool = False
     takes_samples: bool = True
     effort: ClassVar[Effort] = SEARCHED
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.parameter and not cls.increases and not cls.limits[0] > 0:
+            accepted = f"a least {cls.parameter} above 0"
+            raise InvalidInput("limits", cls.limits, accepted, f"{cls.__name__} reveals more the smaller it is.")
 
     @property
     def models(self) -> tuple[Privacy, int] | None:
@@ -241,7 +248,10 @@ class VoteMechanism(ABC):
         )
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released], and Pr[⊥] last if it can be, of what is drawn.
+        """Return Pr[each class is released], and Pr[⊥] last if it can be, of what `draw` draws.
+
+        Optional, and a claim as `bounds` is: totals of sampled records, and accounts of a release for which `bounds`
+        states no laws, are computed from it. A permutation of the classes permutes the chances.
 
         Args:
             counts: decreasing vote counts, shape (N, C).
@@ -296,7 +306,7 @@ class VoteMechanism(ABC):
         for name, number in check.items():
             if number is not None:
                 raise InvalidInput(name, number, Rule(f"cannot be combined with {cls.name}"))
-        make: Callable[..., Self] = cls  # of each class with a parameter
+        make: Callable[..., Self] = cls  # every class with a parameter takes (K, classes, value, affected=...)
         return make(K, classes, value, affected=affected)
 
     @classmethod
@@ -542,10 +552,15 @@ def calibrated_names() -> tuple[str, ...]:
 @cache
 def mechanism_classes() -> dict[str, type[VoteMechanism]]:
     """Return every mechanism by its name, without those of a package that cannot be loaded."""
-    classes = {name: mechanism_class(name) for name in BUILT_IN}
-    for name in mechanism_names()[len(BUILT_IN) :]:
-        with suppress(InvalidInput, ImportError, AttributeError):  # said where it is asked for by its name
-            classes[name] = mechanism_class(name)
+    return _loaded(mechanism_names())
+
+
+def _loaded(names: Sequence[str]) -> dict[str, type[VoteMechanism]]:
+    classes = {name: mechanism_class(name) for name in names if name in BUILT_IN}
+    for name in names:
+        if name not in classes:
+            with suppress(InvalidInput, ImportError, AttributeError):  # said where it is asked for by its name
+                classes[name] = mechanism_class(name)
     return classes
 
 
@@ -568,7 +583,24 @@ def mechanism_class(name: str) -> type[VoteMechanism]:
         raise InvalidInput(
             "mechanism", name, "a subclass of darrm_opt.mechanisms.VoteMechanism", "A package brings it."
         )
+    if name not in BUILT_IN:
+        _check_names(name, found)
     return found
+
+
+def _check_names(name: str, found: type[VoteMechanism]) -> None:
+    """Refuse a mechanism of a package under another name, or that would read records of one of an earlier name."""
+    advice = "A package brings it."
+    if (own := getattr(found, "name", None)) != name:
+        raise InvalidInput("name", own, f"{name!r}, as in its entry point", advice)
+    if not isinstance(kind := getattr(found, "kind", None), str):
+        raise InvalidInput("kind", kind, f"what the records of {name} say they are", advice)
+    names, reader = mechanism_names(), getattr_static(found, "from_record")
+    # What inherits kind and reader is read as the class that it is derived from; the common reader makes its own class.
+    is_own = reader is getattr_static(VoteMechanism, "from_record")
+    for other, earlier in _loaded(names[: names.index(name)]).items():
+        if earlier.kind == kind and (is_own or getattr_static(earlier, "from_record") is not reader):
+            raise InvalidInput("kind", kind, f"another than that of {other}", advice)
 
 
 @cache

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 from support.cases import for_each
+from support.draws import hold_draws
 from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused, refuses
 
@@ -20,11 +20,9 @@ from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsil
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
 from darrm_opt.plurality import (
-    ABSTENTION,
     Dirichlet,
     PluralityObjective,
     TableMechanism,
-    VoteMechanism,
     mechanism_class,
     mechanism_from_record,
     solve_table,
@@ -54,44 +52,18 @@ def law(name: str, counts: Counts, rate: float) -> list[float]:
 
 # ---------------------------------------------------------------------------------- what is drawn
 
-DRAWS, LEVEL, SHIFT, MISSED = 6_000, 1e-4, 0.06, 1e-3
-"""Draws of an audit, its false alarms, a change of two probabilities, and the share of audits that may miss that change."""
-
-
-def audit(
-    mechanism: VoteMechanism, counts: Counts, chances: list[float], draws: int = DRAWS, shift: float = SHIFT
-) -> None:
-    """Hold draws against a law by χ², and show that a law that is off by ``shift`` would be noticed."""
-    outputs = [*range(len(counts)), ABSTENTION][: len(chances)]
-    bits = SeededRandomnessForTestsOnly(17)
-    sample = np.array([mechanism.draw(counts, bits) for _ in range(draws)])
-    assert set(sample.tolist()) <= set(outputs)
-    seen = np.array([np.count_nonzero(sample == output) for output in outputs])
-    expected = np.array(chances) * draws
-    assert (expected >= 5).all()
-    assert math.fsum(chances) == pytest.approx(1, abs=1e-9)
-    assert stats.chisquare(seen, expected * (draws / expected.sum())).pvalue > LEVEL
-    order = np.argsort(chances)
-    moved = np.array(chances)
-    moved[order[-1]] -= shift
-    moved[order[-2]] += shift
-    noncentral = draws * float(np.sum((moved - chances) ** 2 / moved))
-    limit = stats.chi2.isf(LEVEL, len(chances) - 1)
-    assert stats.ncx2.cdf(limit, len(chances) - 1, noncentral) < MISSED
-    assert stats.chisquare(seen, moved * (draws / moved.sum())).pvalue < LEVEL
-
 
 @for_each("name", SELECTIONS)
 @for_each(("counts", "rate"), [((3, 1, 0), 0.4), ((1, 2, 2, 1), 0.7), ((0, 5, 2), 0.25)])
 def test_classes_follow_the_law_at_a_stated_power(name: str, counts: Counts, rate: float) -> None:
-    audit(mechanism_class(name).of(sum(counts), len(counts), rate), counts, law(name, counts, rate))
+    hold_draws(mechanism_class(name).of(sum(counts), len(counts), rate), counts, law(name, counts, rate))
 
 
 def test_classes_of_a_table_follow_it_at_a_stated_power() -> None:
     problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
     rule = solve_table(problem, PluralityObjective(Dirichlet(1.0), price=2.0)).table
     for counts in ((4, 2, 1), (0, 1, 6)):
-        audit(TableMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])
+        hold_draws(TableMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])
 
 
 @pytest.mark.slow
@@ -112,7 +84,7 @@ def test_confident_gnmax_follows_the_convolution_of_both_noises_at_a_stated_powe
                 chances[place] += noise[first] * noise[second] * noise[third] / len(leaders)
     mechanism = NoisyMaximum(8, 3, sigma, threshold=threshold, check_sigma=check_sigma)
     law = [*(passes * chance for chance in chances), 1 - passes]
-    audit(mechanism, counts, law, draws=7000, shift=0.055)
+    hold_draws(mechanism, counts, law, draws=7000, shift=0.055)
 
 
 @pytest.mark.parametrize("name", SELECTIONS)

@@ -62,6 +62,9 @@ MAX_EPSILON = 700.0
 MAX_SHIFT, MIN_SCALE, MAX_ORDER, MAX_STEPS = 30.0, 1e-2, 1e6, 10**7
 """Largest μ of Gaussian noise, least scale of Laplace noise, largest order of RDP and most steps of DP-SGD."""
 
+MIN_NOISE = 0.2
+"""Least noise multiplier of DP-SGD: the cells of its accountant grow as 1/σ², and here take about 5 s."""
+
 MAX_Z = 50.0
 """Largest argument of Φ that is computed; beyond it e^(−z²/2)/2 bounds the tail."""
 
@@ -74,6 +77,8 @@ INSET = 1e-9
 
 MAX_REMOTE_STEPS, MIN_REMOTE_NOISE = 10**6, 0.5
 """Most steps and least noise multiplier of DP-SGD that a service accounts for: a few seconds."""
+
+SGD_ORDER = "The numbers of dp_sgd are σ, q and T, in this order."
 
 FORMS = 'points "0:0.013,0.1:1e-5", a curve "gaussian(0.0325)", or a file of lines "epsilon,delta"'
 """How a profile is written."""
@@ -161,7 +166,10 @@ class PrivacyCurve:
             low, high = high, min(2 * high, self.pure)
             if high > MAX_EPSILON:
                 raise InvalidInput(
-                    "profile", self.text, f"a voter with δ below {least:.3g} at an ε below {MAX_EPSILON:g}"
+                    "profile",
+                    self.text,
+                    f"a voter with δ below {least:.3g} at an ε below {MAX_EPSILON:g}",
+                    "Use a curve with more noise, or a larger δ of the release.",
                 )
         for _ in range(50):
             middle = (low + high) / 2
@@ -250,17 +258,30 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
     """Return the curve of DP-SGD: Gaussian steps on Poisson samples, by dp_accounting (the extra ``accounting``).
 
     Args:
-        noise_multiplier: σ > 0, the standard deviation over the clipping norm.
+        noise_multiplier: σ, at least `MIN_NOISE`, the standard deviation over the clipping norm.
         sampling_probability: q in (0, 1], the chance of a record to be in a batch.
         steps: T, 1 to `MAX_STEPS`.
 
     Raises:
-        InvalidInput: a number outside its range.
+        InvalidInput: a number outside its range, or so little noise over all steps that no ε below `MAX_EPSILON` is
+            useful: at q = 1, √T/σ above `MAX_SHIFT`.
         BackendUnavailable: dp_accounting is not installed.
     """
-    sigma = real_number(noise_multiplier, "noise_multiplier", "a number above 0", above=0, below=math.inf)
+    sigma = real_number(noise_multiplier, "noise_multiplier", "a finite number", below=math.inf)
+    if sigma < MIN_NOISE:
+        raise InvalidInput("noise_multiplier", sigma, f"at least {MIN_NOISE:g}", SGD_ORDER)
     q = real_number(sampling_probability, "sampling_probability", "a probability in (0, 1]", above=0, most=1)
     steps = whole_number(steps, "steps", f"a number of steps, 1 to {MAX_STEPS:,}", most=MAX_STEPS)
+    # The mean privacy loss, from below, as the mixture of a step is at least each of its two parts.
+    rest = (1 - q) * math.log1p(-q) if q < 1 else 0.0
+    loss = steps * (q * (1 / (2 * sigma**2) + math.log(q)) + rest)
+    if loss > MAX_SHIFT**2 / 2:
+        raise InvalidInput(
+            "profile",
+            f"dp_sgd({sigma:g},{q:g},{steps})",
+            f"DP-SGD with a mean privacy loss of at most {MAX_SHIFT**2 / 2:g} nats; it is at least {loss:.4g}",
+            f"Use more noise (σ), a smaller share of a batch (q) or fewer steps (T). {SGD_ORDER}",
+        )
     with needed_by("The curve of DP-SGD"):
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
@@ -306,6 +327,10 @@ CURVES: dict[str, tuple[Callable[..., PrivacyCurve], tuple[str, ...]]] = {
     "dp_sgd": (dp_sgd, ("noise_multiplier", "sampling_probability", "steps")),
 }
 """Curves by their names in text and JSON, with the names of their numbers; `rdp` takes points."""
+
+
+SYMBOLS = {"noise_multiplier": "σ", "sampling_probability": "q", "steps": "T", "scale": "b", "rho": "ρ", "mu": "μ"}
+"""Numbers of a curve as a text that states it shows them."""
 
 
 def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
@@ -495,7 +520,9 @@ def _from_object(statement: dict[Any, Any]) -> PrivacyCurve | PrivacyProfile:
         if key not in names:
             raise InvalidInput(f"profile.{name}.{key}", numbers[key], f"one of {', '.join(names)}")
     if name != "gaussian" and (missing := [each for each in names if each not in numbers]):
-        raise InvalidInput(f"profile.{name}.{missing[0]}", None, "a number")
+        form = f"{name}({', '.join(SYMBOLS.get(each, each) for each in names)})"
+        meanings = ", ".join(f"{SYMBOLS.get(each, each)} is the {each.replace('_', ' ')}" for each in missing)
+        raise InvalidInput(f"profile.{name}.{missing[0]}", None, f"{form}, with all its numbers", f"Here {meanings}.")
     return curve(**numbers)
 
 

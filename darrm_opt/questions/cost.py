@@ -10,7 +10,7 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers import Report
 from darrm_opt.answers.filed import filed
 from darrm_opt.arguments import field_number
-from darrm_opt.design.report import guarantee
+from darrm_opt.design.report import count_text, guarantee
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
@@ -55,6 +55,7 @@ class CostAnswer(Answer):
         "The least ε of all releases together that an account proves [nats]; null where none does.", json=float | None
     )
     delta: float = answer_field("δ at which it is proved [probability].")
+    affected: int = answer_field("Votes that one record can move.")
     account: str = answer_field("The account that proves it; none where none does.")
     sampling: Sampling | None = answer_field(
         "How records are drawn anew for every query; null where all are in every query.",
@@ -78,6 +79,7 @@ class CostAnswer(Answer):
             "parameter": self.parameter,
             "epsilon": _finite(self.epsilon),
             "delta": self.delta,
+            "affected": self.affected,
             "account": self.account,
             **({} if self.sampling is None else {"sampling": self.sampling.record()}),
             "design_hash": self.design_hash,
@@ -87,7 +89,8 @@ class CostAnswer(Answer):
 
     def text(self, queries: int) -> str:
         """Return what so many releases cost, in a sentence."""
-        words, delta = self.mechanism.words, self.delta
+        delta = self.delta
+        words = f"{self.mechanism.words} One record moves at most {count_text(self.affected, 'vote')}."
         # Said in words: an ε of infinity looks like a number.
         if self.account == "none":
             checks = getattr(self.mechanism, "threshold", None) is not None and not delta
@@ -195,6 +198,7 @@ class Cost(MechanismQuestion):
             parameter=mechanism.value,
             epsilon=cost.epsilon,
             delta=self._delta,
+            affected=mechanism.affected,
             account=cost.account,
             sampling=sampling,
             **filed(mechanism, total, self.queries, sampling),
@@ -228,6 +232,8 @@ class Cost(MechanismQuestion):
             sampling = self.as_sampling()
             if given.get("sampling") != (None if sampling is None else sampling.record()):
                 raise VerificationFailed("The answer is for another sampling than was asked.")
+            if given.get("affected", self.affected) != self.affected:
+                raise VerificationFailed("The answer is for another number of affected votes than was asked.")
             if total is None and value != self.parameter:
                 raise VerificationFailed("The answer is for another parameter than was asked.")
             # The parameter is the other side's; what it costs is computed here, so the search need not be repeated.

@@ -151,6 +151,11 @@ def test_invalid_statements_are_rejected(statement: Any) -> None:
         ("zcdp(101)", "rho", "at most 100"),
         ("rdp(1000000:1)", "alpha", "below 1,000,000"),
         ("dp_sgd(1,0.1,10000001)", "steps", "1 to 10,000,000"),
+        ("dp_sgd(0.01,1.0,1000)", "σ, q and T", "at least 0.2"),
+        ("dp_sgd(0.01,0.001,10)", "σ, q and T", "at least 0.2"),
+        ("dp_sgd(1.0,1,1000)", "fewer steps", "at most 450 nats; it is at least 500"),
+        ("dp_sgd(0.2,0.5,1000)", "fewer steps", "at most 450 nats"),
+        ("dp_sgd(1,0.01)", "T is the steps", "σ, q, T"),
     ],
 )
 def test_what_is_said_to_be_accepted_excludes_the_value(statement: str, argument: str, accepted: str) -> None:

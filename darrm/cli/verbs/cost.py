@@ -115,7 +115,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
             PROBLEM,
         ),
     ] = None
-    affected: Annotated[str | None, declared_option("affected", PROBLEM, "1; for a γ all K")] = None
+    affected: Annotated[str | None, declared_option("affected", PROBLEM, "1; γ: all K")] = None
     delta: Annotated[
         str | None,
         CommandOption(
@@ -255,7 +255,7 @@ def _cost_of_mechanism(
     check_plot(plot)
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
-    options.refuse(_OF_MECHANISM, Rule("cannot be combined with a mechanism"))
+    _refuse_problem(options)
     queries, total, counts = number(options.queries), None, None
     # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such
     # account.
@@ -318,6 +318,16 @@ def _cost_of_mechanism(
         answer(f"{found_cost.text(queries)}\n{batch_text(labels_cost)}")
 
 
+def _refuse_problem(options: AccountOptions) -> None:
+    """Refuse the options of private voters, which a mechanism does not have."""
+    from darrm_opt.errors import InvalidInput, Rule
+
+    if options.fresh:
+        rule = Rule("makes no difference to a mechanism, whose voters are not private")
+        raise InvalidInput("fresh", options.fresh, rule, "Leave it out.")
+    options.refuse(_OF_MECHANISM, Rule("cannot be combined with a mechanism"))
+
+
 def _write(
     output: str, found: CostAnswer, points: Sequence[dict[str, Any]], queries: int, total: Privacy | None
 ) -> None:
@@ -354,7 +364,10 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
             privacy, queries, number(options.slack), number(options.total_delta), release, fresh=options.fresh
         )
     if json:
-        answer(as_json({name: {**account, "fresh": options.fresh} for name, account in table.items()}))
+        assumed: dict[str, Any] = {"fresh": options.fresh}
+        if release is not None:
+            assumed["affected"] = release.problem.affected
+        answer(as_json({name: account | assumed for name, account in table.items()}))
         return
     rows = [
         [
@@ -371,10 +384,11 @@ def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
         notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
     if release is not None and (assumption := assumed_text([release.problem.voter], int(queries), fresh=options.fresh)):
         notes.append(assumption)
-    head = (
-        f"{count_text(int(queries), 'release')}, each "
-        f"{guarantee(privacy)}{'' if release is None else trained_text(release.problem, fresh=options.fresh)}:"
-    )
+    head = f"{count_text(int(queries), 'release')}, each {guarantee(privacy)}"
+    if release is not None:
+        head += trained_text(release.problem, fresh=options.fresh)
+        head += f"; one record reaches at most {count_text(release.problem.affected, 'voter')}"
+    head += ":"
     answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
 
 

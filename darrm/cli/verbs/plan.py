@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say, trained_text
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, assumed_text, fail, say, trained_text
 from darrm.cli.parameters import (
     AsJson,
     GroupOptions,
@@ -146,8 +146,7 @@ def _show(plan: Plan, output: str | None, plot: str | None, *, json: bool, group
     from darrm.cli.ranking import show_options
     from darrm_opt.questions.plan import plan_record
 
-    if output is not None:
-        _save(plan, output)
+    is_written = output is None or _save(plan, output)
     _draw_plan(plan, plot)
     if not json:
         for warning in plan.warnings:
@@ -156,6 +155,20 @@ def _show(plan: Plan, output: str | None, plot: str | None, *, json: bool, group
         show_options(plan, output, json=json, groups=groups)
     else:
         answer(as_json(plan_record(plan)) if json else _text(plan, output))
+    if not is_written:
+        fail(f"{output} is not written. {_without_file(plan)}", ExitCode.UNAVAILABLE)
+
+
+def _without_file(plan: Plan) -> str:
+    """Return why a recommendation has no file, and what gives its labels."""
+    best = plan.best if plan.question.law is None else plan.options[0]
+    name = None if best is None or not best.fits else best.name
+    if name == "majority":
+        return "The plain majority draws nothing: release the class of most votes of each row."
+    if name == "fewer_voters":
+        kept = f"{best.parameters['voters']:.0f}"  # type: ignore[union-attr]  # a name has an option
+        return f"Keep {kept} of the models, and release the class of most of their votes in each row."
+    return "No option has a γ or a mechanism." if name is None else f"The option {name} has no γ and no mechanism."
 
 
 def _draw_plan(plan: Plan, plot: str | None) -> None:
@@ -185,8 +198,8 @@ def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
         )
 
 
-def _save(plan: Plan, output: str) -> None:
-    """Write the recommended γ, or the mechanism of the best option under a law of votes; or say that there is none."""
+def _save(plan: Plan, output: str) -> bool:
+    """Write the recommended γ, or the mechanism of the best option under a law of votes; False where neither is."""
     from darrm.cli.files import write_json
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.record import solution_record
@@ -198,11 +211,11 @@ def _save(plan: Plan, output: str) -> None:
             drawn_anew = {} if question.sampling is None else {"sampling": question.sampling.record()}
             planned = planned_fields(question.queries, question.total)
             write_json(output, best.mechanism.record() | planned | drawn_anew)
-            return
+            return True
     if best is None or best.noise is None:
-        say(f"Nothing is written to {output}: the recommendation has no γ and no mechanism.")
-    else:
-        write_json(output, solution_record(best.to_solution(question.gamma_objective)))
+        return False
+    write_json(output, solution_record(best.to_solution(question.gamma_objective)))
+    return True
 
 
 def _option_text(option: PlanOption) -> str:

@@ -36,6 +36,7 @@ def test_the_cost_of_a_parameter_is_that_of_the_core(client: TestClient) -> None
         "parameter": 20.0,
         "epsilon": cost.epsilon,
         "delta": 1e-5,
+        "affected": 1,
         "account": cost.account,
         "sampling": None,
         "design_hash": told["design_hash"],  # tests of statements compare it

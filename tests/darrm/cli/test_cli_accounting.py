@@ -88,7 +88,9 @@ def test_voters_that_were_trained_once_have_another_account() -> None:
     assert table["best"] == table["models"] | {"method": "models"}
     assert table["models"]["epsilon"] < 11 * 0.0892
     text = run("cost", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
-    assert text.startswith("100 releases, each (0.2676, 0.000299971)-DP (trained once):")
+    assert text.startswith(
+        "100 releases, each (0.2676, 0.000299971)-DP (trained once); one record reaches at most 11 voters:"
+    )
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
     assert "no fresh without voters" in refused("cost", "--epsilon", "0.1", "--queries", "3", "--fresh")
 
@@ -99,7 +101,9 @@ def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
     options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
     assert accounts("cost", "--solution", str(path), *options) == accounts("cost", *MNIST, *options)
     table = run("cost", "--solution", str(path), *options)
-    assert table.stdout.startswith("20 releases, each (0.2676, 0.000299971)-DP (fresh in every answer):")
+    assert table.stdout.startswith(
+        "20 releases, each (0.2676, 0.000299971)-DP (fresh in every answer); one record reaches at most 11 voters:"
+    )
     assert table.stdout.endswith(f"The voters were taken to be fresh. {FRESH}\n")
     saved = accounts("cost", "--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006

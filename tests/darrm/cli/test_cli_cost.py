@@ -18,7 +18,7 @@ TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-5")
 def test_a_published_setting() -> None:
     checked = ("--sigma", "40", "--check", "sigma=150,cap=286", "--queries", "640", "--delta", "1e-5")
     found = run_json("cost", "gnmax", "--K", "250", "--classes", "10", *checked)
-    assert set(found) == {"mechanism", "parameter", "epsilon", "delta", "account", "design_hash", "zcdp"}
+    assert set(found) == {"mechanism", "parameter", "epsilon", "delta", "affected", "account", "design_hash", "zcdp"}
     assert (found["parameter"], found["delta"], found["account"]) == (40.0, 1e-5, "gaussian")
     assert 1.98 < found["epsilon"] <= 2.05  # noisy counts by Rényi divergences: 2.76
 
@@ -34,6 +34,28 @@ def test_what_is_calibrated_costs_what_it_says(name: str, tmp_path: Path) -> Non
     assert mechanism.epsilon(20, 1e-5) == found["epsilon"]
     less_private = value * (1.01 if mechanism_class(name).increases else 1 / 1.01)
     assert run_json("cost", name, *SMALL, f"--{parameter}", repr(less_private), "--delta", "1e-5")["epsilon"] > 1.0
+
+
+@pytest.mark.parametrize(("affected", "words"), [(1, "at most 1 vote."), (3, "at most 3 votes.")])
+def test_a_cost_says_how_many_votes_one_record_moves(affected: int, words: str) -> None:
+    given = () if affected == 1 else ("--affected", str(affected))
+    for asked in (("--sigma", "10", "--delta", "1e-5"), ("--sigma", "10", "--delta", "0"), TOTAL):
+        assert f"One record moves {words}" in run("cost", "gnmax", *SMALL, *asked, *given).stdout
+        assert run_json("cost", "gnmax", *SMALL, *asked, *given)["affected"] == affected
+    problem = ("--K", "11", "--m", "3", "--epsilon", "0.1", "--queries", "5", *given)
+    reached = 11 if affected == 1 else affected  # of a γ, one record reaches all by default
+    assert f"; one record reaches at most {reached} voters:" in run("cost", *problem).stdout
+    assert {account["affected"] for account in run_json("cost", *problem).values()} == {reached}
+
+
+def test_fresh_makes_no_difference_to_a_mechanism() -> None:
+    result = run("cost", "gnmax", *SMALL, *TOTAL, "--fresh")
+    message = "--fresh makes no difference to a mechanism, whose voters are not private. Leave it out."
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+
+
+def test_the_short_help_says_how_many_votes_one_record_moves_by_default() -> None:
+    assert "[default: 1; γ: all K]" in " ".join(run("cost", "-h").stdout.split())
 
 
 def test_the_account_is_named_and_without_one_nothing_is_proved() -> None:

@@ -93,8 +93,23 @@ def test_a_plan_without_a_gamma_writes_nothing(tmp_path: Path) -> None:
         "plan", "--K", "11", "--epsilon", "0.5", "--affected", "1", "--total-epsilon", "1", "--output", str(path)
     )
     assert "You do not need this mechanism" in result.stdout
-    assert result.stderr == f"Nothing is written to {path}: the recommendation has no γ and no mechanism.\n"
+    message = f"{path} is not written. The plain majority draws nothing: release the class of most votes of each row."
+    assert (result.exit_code, result.stderr) == (4, f"Error: {message}\n")
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--epsilon", "0.5", "--affected", "5", "--total-epsilon", "1.6"), "Keep 3 of the models, and release"),
+        (("--epsilon", "0.5", "--affected", "1", "--total-epsilon", "1", "--classes", "3"), "The plain majority draws"),
+    ],
+)
+def test_a_plan_without_a_file_says_what_to_release(asked: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    result = run("plan", "--K", "11", *asked, "--queries", "100", "--output", str(path))
+    assert (result.exit_code, path.exists()) == (4, False), result.stdout
+    assert f"{path} is not written. {words}" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import docstrings
+import httpx
 import pytest
 from documented import HERE, Block, blocks_of, session, shell_in
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
@@ -142,6 +143,16 @@ def test_requests_are_answered(block: Block, shell: dict[str, str], server: str,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_a_refused_request_is_answered_as_shown(server: str) -> None:
+    shown = re.findall(r"^\$ curl '(\S+)'\n(\{.*?\})\n```", DOCUMENTS["docs/api.md"], re.MULTILINE | re.DOTALL)
+    assert len(shown) == 1
+    [(url, problem)] = shown
+    with httpx.Client(trust_env=False) as client:
+        answer = client.get(url.replace(HERE, server))
+    assert answer.json() == json.loads(problem) | {"request_id": answer.headers["X-Request-ID"]}
+    assert answer.json()["status"] == answer.status_code
 
 
 @pytest.mark.slow
@@ -486,7 +497,9 @@ def test_the_shelf_for_users_is_short() -> None:
     """A reader finishes it in two hours: what only a checker needs goes to the second shelf."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = re.findall(
-        r"^      - (\w+\.md)$", navigation.partition("- Use it:")[2].partition("- References:")[0], re.MULTILINE
+        r"^      - (?:.*: )?(\w+\.md)$",
+        navigation.partition("- Use it:")[2].partition("- References:")[0],
+        re.MULTILINE,
     )
     assert pages[0] == "start.md"
     assert len(pages) <= 15

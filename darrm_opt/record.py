@@ -129,7 +129,8 @@ def solution_record(solution: Solution) -> dict[str, Any]:
 def solution_from_record(record: dict[str, Any]) -> Solution:
     """Return the solution that `solution_record` wrote; its certificate is read, not proved again.
 
-    A service's answer has the fields `ANSWER_FIELDS` as well, which are not read here.
+    A service's answer may have the fields `ANSWER_FIELDS` as well, and a plan's file `PLANNED_FIELDS`, which are
+    not read here.
     """
     if not isinstance(record, dict):
         raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
@@ -155,12 +156,15 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
     written = solution_record(solution)
     if solution.certificate.version != __version__:  # which may have put them in other words
         written |= {"advice": field(record, "advice"), "warnings": field(record, "warnings")}
-    check_written(record, written, ANSWER_FIELDS)
+    check_written(record, written, (*ANSWER_FIELDS, *PLANNED_FIELDS))
     return solution
 
 
 ANSWER_FIELDS = ("id", "cached", "nearest")
 """What a service's answer says of a solution besides its record."""
+
+PLANNED_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta")
+"""What the file of a plan says of the releases by its design; whoever releases reads and proves it."""
 
 
 def _typed(record: dict[str, Any], name: str, kind: Any) -> Any:

@@ -28,7 +28,7 @@ MAX_STEPS = 60
 MAX_CHORD_COST = 2.0
 """A chord is drawn only to a cost within this multiple of the budget."""
 
-MIN_CHORD = 1e-3
+MIN_CHORD = 0.01
 """Share of an interval that a chord's point is from its ends at least."""
 
 FREE_GROWTH = 1.1

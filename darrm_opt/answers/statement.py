@@ -27,6 +27,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import FRESH, Privacy
 from darrm_opt.record import problem_from_record
 from darrm_opt.release.log import ReleaseLog
+from darrm_opt.untrusted import typed
 from darrm_opt.verification import read_solution
 
 KIND, FORMAT = "darrm privacy statement", 1
@@ -161,7 +162,9 @@ def statement_of_record(record: Any) -> Statement:
         subject, mechanism, planned = "plan", *_recommended(record)
     elif isinstance(record, dict) and "gamma" in record:
         solution = read_solution(record)
-        subject, mechanism, planned = "gamma", CertifiedNoiseFunction(Release(solution.noise, solution.problem)), None
+        fresh = typed(bool, record.get("fresh", False), "fresh")
+        subject, planned = "gamma", planned_total(record)
+        mechanism = CertifiedNoiseFunction(Release(solution.noise, solution.problem), fresh=fresh)
     else:
         accepted = "a release log, or a γ, plan, table or mechanism as darrm writes them"
         raise InvalidInput("FILE", type(record).__name__, accepted)

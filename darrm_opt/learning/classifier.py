@@ -169,8 +169,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         Raises:
             InvalidInput: a parameter is outside its range, a label outside the classes, or a release log of other
-            voters, of another total or number of predictions. BudgetSpent: the plan is the plain vote, and the
-            release log allows no more fits.
+                voters, of another total or number of predictions.
+            BudgetSpent: the plan is the plain vote, and the release log allows no more fits.
         """
         X, numbers, K, overlap = self._training_data(X, y)
         with _Progress(verbose=self.verbose) as progress:

@@ -30,7 +30,7 @@ from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, cost, estimated_epsilon, most_releases
 from darrm_opt.arguments import field_number, real_number, whole_number
-from darrm_opt.errors import DarrmError, InvalidInput, Rule
+from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
@@ -456,9 +456,11 @@ class VoteMechanism(ABC):
         # Of r moved votes a noisy label shows about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ.
         shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
         first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
-        as_counts = near_value(
-            lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first
-        )
+        as_counts = None
+        with suppress(BackendUnavailable):  # the exact profile needs SciPy; a guess does not
+            as_counts = near_value(
+                lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first
+            )
         guess = first if as_counts is None else as_counts[0]
         return near_value(about, total.epsilon, most, guess=min(most / 2, guess))
 

@@ -21,7 +21,7 @@ from darrm_opt._version import __version__
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, TargetProfile, VoterGroup
-from darrm_opt.record import content_key
+from darrm_opt.record import PLANNED_FIELDS, content_key
 from darrm_opt.tables.certificate import Corner, Edge, TableCertificate, place_chances, verify_table
 from darrm_opt.tables.groups import AnyCells, cells_of, group_cells
 from darrm_opt.tables.objective import (
@@ -176,7 +176,7 @@ CLAIMS = (
 )
 """Fields of a solution that a mechanism's record, a table alone, has not: all of them are there, or none."""
 
-USE_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta", "sampling")
+USE_FIELDS = (*PLANNED_FIELDS, "sampling")
 """What the file of a design or plan says of the releases by its table; whoever releases reads and proves it."""
 
 

@@ -160,8 +160,8 @@ def label(
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
-    found, planned = releasing_of(source)
-    mechanism = mechanism_of(found, fresh=fresh)
+    found, planned, is_fresh = releasing_of(source)
+    mechanism = mechanism_of(found, fresh=fresh or is_fresh)
     voted = _missing_for(voted, mechanism)
     count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows, voted)
     with ProgressDisplay("proving the budget"):
@@ -437,13 +437,13 @@ def required(value: str | None, argument: str) -> str:
     return value
 
 
-def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Privacy] | None]:
-    """Return what a file releases by, proved, and the queries and the total that it was designed for, if it says so."""
+def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Privacy] | None, bool]:
+    """Return what a file releases by, proved; the queries and the total of its plan; whether a γ's voters are fresh."""
     from darrm.cli.cached_solve import release_of
     from darrm.cli.files import read_text
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
-    from darrm_opt.untrusted import json_value
+    from darrm_opt.untrusted import json_value, typed
 
     record = None
     if source != "-":  # which can be read once
@@ -454,8 +454,15 @@ def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Priva
             accepted = "a mechanism for votes of records that are in every query"
             advice = "--ask COMMAND draws samples; in Python an EnsembleSampler with a PrivateVote and a ReleaseLog."
             raise InvalidInput("solution", source, accepted, advice)
-        return mechanism_from_record(record), planned_total(record)
-    return release_of(ProblemOptions(), DesignOptions(), source), None
+        return mechanism_from_record(record), planned_total(record), False
+    release = release_of(ProblemOptions(), DesignOptions(), source)
+    if not isinstance(record, dict):
+        return release, None, False
+    return release, planned_total(record), typed(bool, record.get("fresh", False), "fresh")
+
+
+def _is_within(total: Privacy, planned: Privacy) -> bool:
+    return total.epsilon <= planned.epsilon and total.delta <= planned.delta
 
 
 def open_log(
@@ -493,6 +500,11 @@ def open_log(
             accepted = f"a δ at which an ε of {limit} releases is proved"
             raise InvalidInput("total_delta", total_delta, accepted)
         total = Privacy(epsilon, number(total_delta))
+    elif is_new and planned is not None and total is not None and not _is_within(total, planned[1]):
+        from darrm_opt.design.report import count_text, guarantee
+
+        plan = f"{count_text(planned[0], 'release')} within {guarantee(planned[1])}"
+        say(f"Warning: the plan in the file is for {plan}; this release log allows {guarantee(total)}.")
     elif is_new and planned is not None and total is None:
         limit = planned[0] if limit is None else limit
         # Fewer than were planned cost less than the plan's total; more do not fit in it.

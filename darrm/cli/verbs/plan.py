@@ -214,7 +214,11 @@ def _save(plan: Plan, output: str) -> bool:
             return True
     if best is None or best.noise is None:
         return False
-    write_json(output, solution_record(best.to_solution(question.gamma_objective)))
+    # A release log's own account knows no draw, so that the total of one is nothing that it could be held to.
+    use: dict[str, Any] = {"fresh": question.fresh}
+    if question.bags is None:
+        use |= planned_fields(question.queries, question.total)
+    write_json(output, solution_record(best.to_solution(question.gamma_objective)) | use)
     return True
 
 

@@ -22,8 +22,8 @@ def question_command(path: str) -> Command | None:
     """Return the verb of the question with this path; None where there is no such question.
 
     >>> command = question_command("tradeoff")
-    >>> command is not None and command.parameters[0].declared.help
-    'Number of voters.'
+    >>> command is not None and [each.name for each in command.parameters][:2]
+    ['objective', 'shape']
     """
     question = QUESTIONS.get(path)
     if question is None:

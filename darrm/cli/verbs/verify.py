@@ -240,13 +240,16 @@ def _numbers(gamma: list[Any]) -> list[Any]:
 
 
 def _answer_in(content: dict[str, Any]) -> Question:
-    """Return the γ of an answer of `darrm solve`, whose claims must be those of its γ."""
+    """Return the γ of an answer of `darrm solve` or `plan`, whose claims must be those of its γ."""
+    from darrm_opt.mechanisms.base import planned_total
     from darrm_opt.record import DesignSpec
+    from darrm_opt.untrusted import typed
     from darrm_opt.verification import read_solution, verify_solution
 
     claim = read_solution(content)
     solution = verify_solution(claim, DesignSpec.of(claim))
-    return Question(solution.problem, solution.noise, SOLVED)
+    planned, fresh = planned_total(content), typed(bool, content.get("fresh", False), "fresh")
+    return Question(solution.problem, solution.noise, SOLVED, None if planned is None else (*planned, fresh))
 
 
 def _option_in(option: dict[str, Any], answer: Any) -> Question:

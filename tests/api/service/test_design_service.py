@@ -359,7 +359,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
             several = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
             await opened.submit(several[0])
             await opened.submit(several[1])
-            with pytest.raises(Overloaded, match="2 jobs wait to be solved"):
+            with pytest.raises(Overloaded, match="2 jobs are waiting"):
                 await opened.submit(several[2])
             assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
 

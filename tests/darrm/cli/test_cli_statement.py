@@ -17,6 +17,7 @@ from support.darrm_runner import refused, run, run_json
 
 from api.app import create_app
 from api.settings import Settings
+from darrm.cli.output import ExitCode
 from darrm_opt import Privacy, Problem, __version__, solve
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.propose_test_release import propose
@@ -123,6 +124,40 @@ def test_a_plan_is_stated_with_its_queries() -> None:
     assert [told[name] for name in ("design_hash", "zcdp")] == [found[name] for name in ("design_hash", "zcdp")]
     assert (found["subject"], found["epsilon"], found["delta"]) == ("plan", 3.0, 1e-3)
     assert found["releases"] == {"allowed": 5}
+
+
+def test_the_file_of_a_plan_carries_its_queries_and_total() -> None:
+    run(
+        *("plan", "--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5"),
+        *("--total-epsilon", "3", "--total-delta", "1e-3", "--output", "plan.json"),
+    )
+    found = stated("plan.json")
+    assert (found["subject"], found["epsilon"], found["delta"]) == ("gamma", 3.0, 1e-3)
+    assert found["releases"] == {"allowed": 5}
+    total = run_json("verify", "plan.json")["total"]
+    assert (total["queries"], total["delta"]) == (5, 1e-3)
+    assert 2.9 < total["epsilon"] <= 3.0
+    record = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+    for change in ({"queries": 6}, {"total_epsilon": 2.9}):
+        for refused_by in ("verify", "statement"):
+            assert run(refused_by, written(record | change)).exit_code == ExitCode.NOT_PRIVATE, (change, refused_by)
+    for change in ({"queries": 0}, {"total_delta": "0"}, {"fresh": 1}):
+        assert run("verify", written(record | change)).exit_code == ExitCode.BAD_INPUT, change
+
+
+def test_labels_keep_to_the_plan_of_their_file() -> None:
+    run(
+        *("plan", "--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5"),
+        *("--total-epsilon", "3", "--total-delta", "1e-3", "--output", "plan.json"),
+    )
+    Path("votes.csv").write_text("1,1,1,1,0\n", encoding="utf-8")
+    label = ("label", "votes.csv", "--solution", "plan.json")
+    planned = run_json(*label, "--release-log", "planned", "--output", "labels.csv")
+    assert (planned["limit"], planned["spent"], planned["fresh"]) == (5, 1, True)
+    wide = run(
+        *label, "--release-log", "wide", "--total-epsilon", "30", "--total-delta", "0.01", "--output", "more.csv"
+    )
+    assert "the plan in the file is for 5 releases within (3, 0.001)-DP" in wide.stderr
 
 
 def test_what_was_planned_with_a_sampling_says_so() -> None:

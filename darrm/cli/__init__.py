@@ -84,7 +84,8 @@ def _page(words: list[str]) -> str | None:
     if words[0] == "--print-completion":
         from darrm.cli.completion import script
 
-        return script(words[1:], {name: Command.of(load(name)) for name in all_verbs()}, TOPICS)
+        commands = {name: Command.of(load(name)) for name in all_verbs()}
+        return script(words[1:], commands | _question_commands(), TOPICS)
     if words == ["help"] or words[0] in HELP:
         return _help_of_all()
     # Anywhere on the line: who asks for help need not get the options right first.
@@ -112,13 +113,22 @@ def _help_of_all() -> str:
     return listing_help(usage, SUMMARY, panels, MORE).rstrip()
 
 
+def _question_commands() -> dict[str, Command]:
+    """Return the verbs of questions that no verb of this package, or of another, answers."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `_command_of`
+    from darrm.cli.verbs.question import question_command, question_verbs
+
+    commands = {name: question_command(name) for name in question_verbs(all_verbs())}
+    return {name: command for name, command in commands.items() if command is not None}
+
+
 def _help_of_group(name: str) -> str:
 
     verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
     return listing_help(f"darrm {name} COMMAND [OPTIONS]", "", {"Commands": verbs}, MORE).rstrip()
 
 
-TOPICS = ("exit-codes", "sampling")
+TOPICS = ("exit-codes", "sampling", "questions")
 """Pages of the help that are about no verb."""
 
 
@@ -127,6 +137,9 @@ def _topic(name: str) -> str:
         from darrm.cli.output import EXIT_CODES
 
         return EXIT_CODES
+    if name == "questions":
+        questions = {verb: _summary(command.verb) for verb, command in _question_commands().items()}
+        return listing_help("darrm COMMAND [OPTIONS]", "", {"Questions, answered in JSON": questions}, "").rstrip()
     from darrm.cli.parameters import sampling_page
 
     return sampling_page()

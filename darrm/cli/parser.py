@@ -215,7 +215,7 @@ def verb_help(
     ).format_help()
 
 
-MORE = "darrm help exit-codes, darrm help sampling: more."
+MORE = "Topics: exit-codes, sampling, questions."
 """Last line of the help."""
 
 

@@ -8,6 +8,7 @@ their routes, types and methods of it: pydantic is theirs alone.
 from __future__ import annotations
 
 import dataclasses
+import re
 from abc import ABC
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self, get_type_hints
@@ -25,6 +26,7 @@ GIVEN = {"given": True}
 def question_field(default: Any = REQUIRED, *, each: Any = None, read: Any = None, **changes: Any) -> Any:
     """Return a dataclass field for the declared field of the same name; ``changes`` as of `Field.of`.
 
+    ``changes`` narrow a range (``least=2``) or replace texts (``words="…"``, ``otherwise="…"``) in this question.
     ``each``: what every item of a list is, some `Fields`; ``read``: what reads a text in another way than usual.
     """
     return dataclasses.field(default=default, metadata={"changes": changes, "each": each, "read": read})
@@ -64,6 +66,9 @@ class Fields:
     @classmethod
     def declared(cls) -> dict[str, Field]:
         """Return the declarations of its fields by name, as this question narrows them."""
+        for each in cls.stated():
+            if each.name not in FIELDS:
+                raise LookupError(f"{cls.__name__}.{each.name} is not declared in darrm_opt/fields.py")
         return {each.name: FIELDS[each.name].of(**each.metadata["changes"]) for each in cls.stated()}
 
     @classmethod
@@ -95,7 +100,7 @@ class Fields:
 class Question(Fields, ABC):
     """What can be asked, at every door by the names of its fields."""
 
-    path: ClassVar[str]  # below /v1, and the verb of a client
+    path: ClassVar[str]  # with hyphens; the URL below /v1, the command, and the tool for assistants
     tag: ClassVar[str]  # the part of the service that it belongs to
     summary: ClassVar[str]  # its title
     answers: ClassVar[Any]  # the type of its answer, an `Answer`, or a union of some
@@ -109,6 +114,11 @@ class Question(Fields, ABC):
     found: Any = dataclasses.field(default=None, metadata=GIVEN)
     limit: float | None = dataclasses.field(default=None, metadata=GIVEN)  # about how long the work may take [s]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if (path := getattr(cls, "path", None)) is not None and not re.fullmatch("[a-z]+([-/][a-z]+)*", path):
+            raise InvalidInput("path", path, "small letters in words joined by hyphens", f"{cls.__name__} has it.")
+
     def argument(self) -> dict[str, Any]:
         """Return that and what is given beside; the answer depends on nothing else."""
         beside = {name: getattr(self, name) for name in ("found", "limit")}
@@ -117,19 +127,25 @@ class Question(Fields, ABC):
     def canonical(self) -> Question:
         """Return the question that is answered: this one, or the general one of which it is a part.
 
-        One that is answered itself has all that follows of its own.
+        One that is answered itself has `voters`, `seconds`, `check`, `answer` and `verify` of its own.
         """
         return self
+
+    def _general(self, asked: str) -> Question:
+        """Return the question of which this one is a part, for what it does not answer itself."""
+        if (general := self.canonical()) is self:
+            raise NotImplementedError(f"{type(self).__name__}.{asked}")
+        return general
 
     @property
     def voters(self) -> int:
         """Number of voters, which bounds memory."""
-        return self.canonical().voters
+        return self._general("voters").voters
 
     @property
     def seconds(self) -> float:
         """Expected time of the answer [s]."""
-        return self.canonical().seconds
+        return self._general("seconds").seconds
 
     def seconds_beside(self, stored: Collection[str]) -> float:  # noqa: ARG002 - for those with designs
         """Return the expected time where the designs of these keys are stored [s]."""
@@ -137,7 +153,7 @@ class Question(Fields, ABC):
 
     def check(self) -> None:
         """Refuse fields that contradict each other, before any work; raises InvalidInput."""
-        self.canonical().check()
+        self._general("check").check()
 
     def needs(self) -> Question | None:
         """Return the `Design` whose γ must be `found` first, as one that is asked by itself; None for none."""
@@ -149,7 +165,7 @@ class Question(Fields, ABC):
 
     def answer(self, report: Report = lambda _: None) -> Any:
         """Return the answer; `record_of` makes it that of `answers`."""
-        return self.canonical().answer(report)
+        return self._general("answer").answer(report)
 
     def record_of(self, answer: Any) -> dict[str, Any]:
         """Return an answer as plain data, the JSON of `answers`."""
@@ -170,7 +186,7 @@ class Question(Fields, ABC):
 
     def verify(self, given: Any) -> Any:
         """Return an answer that another process found, proved by this one; raises VerificationFailed."""
-        return self.canonical().verify(given)
+        return self._general("verify").verify(given)
 
     def verify_stored(self, given: Any) -> None:
         """Refuse an answer that was stored beside its question, unless it is proved again; raises as `verify`."""

@@ -85,6 +85,9 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
+ASKED_ELSEWHERE = {"cost", "calibrate", "compare"}
+"""Questions that `test_doors.py` and `test_cost_route.py` ask, and `test_answer_jobs.py`."""
+
 TABLES: list[Any] = [QUESTIONS[path].of(ASKED[path][1]) for path in ("plurality", "table")]
 
 
@@ -101,6 +104,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     stored += [row_of(solve_table(asked.spec.problem, asked.spec.objective)) for asked in TABLES]
     write_table(path, stored)
     return path.as_uri()
+
+
+def test_every_question_is_asked() -> None:
+    asked = {path for path, *_ in ASKED.values()}
+    assert asked | ASKED_ELSEWHERE == set(QUESTIONS), "add a row to ASKED"
+    assert not asked & ASKED_ELSEWHERE
 
 
 @pytest.mark.parametrize("name", ASKED)

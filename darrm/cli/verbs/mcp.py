@@ -53,9 +53,9 @@ def mcp() -> None:
 @cache
 def tool_verbs() -> dict[str, str]:
     """Return the verb of each tool: those of `TOOLS`, and every question that no other verb answers."""
-    from darrm_opt.questions.registry import QUESTIONS
+    from darrm.cli.verbs.question import question_verbs
 
-    return TOOLS | {path: path for path in QUESTIONS if "/" not in path and path not in VERBS}
+    return TOOLS | {path: path for path in question_verbs(VERBS)}
 
 
 def command_of(tool: str) -> Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, option_of
@@ -16,6 +17,11 @@ from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
 
 JSON = CommandOption("--json", "Print the answer on one line.", panel=EVERY_COMMAND)
+
+
+def question_verbs(verbs: Collection[str]) -> tuple[str, ...]:
+    """Return the verbs of the questions that none of these ``verbs`` answers."""
+    return tuple(path for path in QUESTIONS if "/" not in path and path not in verbs)
 
 
 def question_command(path: str) -> Command | None:

@@ -24,8 +24,10 @@ from support.paths import ROOT
 from api.server.run import ListenError, listen, url_of
 from darrm.cli import all_verbs
 from darrm.cli.output import ExitCode
+from darrm.cli.verbs.question import question_verbs
 from darrm_opt import Problem, __version__, verify
 from darrm_opt.errors import InvalidInput
+from darrm_opt.questions.registry import QUESTIONS
 from solver_cache import open_store
 
 VERBS = all_verbs()
@@ -183,6 +185,11 @@ def test_help_shows_every_verb_with_its_first_line() -> None:
     for verb in VERBS:
         first = re.split(r"\n\s*\n", run(*verb.split(), "--help").stdout.split("\n\n", 1)[1].strip())[0]
         assert f"{verb} {flowing(first)}" in text
+    assert "darrm help questions" in text
+    others = flowing(run("help", "questions").stdout)
+    assert {"tradeoff", "compose", "plurality"} < set(question_verbs(VERBS))
+    for path in question_verbs(VERBS):
+        assert f" {path} {flowing((QUESTIONS[path].__doc__ or '').partition(chr(10) * 2)[0])}" in others
 
 
 def test_no_verb_shows_the_help() -> None:

@@ -185,7 +185,7 @@ def test_help_shows_every_verb_with_its_first_line() -> None:
     for verb in VERBS:
         first = re.split(r"\n\s*\n", run(*verb.split(), "--help").stdout.split("\n\n", 1)[1].strip())[0]
         assert f"{verb} {flowing(first)}" in text
-    assert "darrm help questions" in text
+    assert "questions." in text.rpartition("Topics:")[2]
     others = flowing(run("help", "questions").stdout)
     assert {"tradeoff", "compose", "plurality"} < set(question_verbs(VERBS))
     for path in question_verbs(VERBS):

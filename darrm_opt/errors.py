@@ -184,9 +184,13 @@ class BudgetSpent(BudgetExceeded):
         self.limit = limit
         self.spent = spent
         self.asked = asked
-        why = reason or f"the budget, {budget}, allows {limit} in all and {spent} are spent"
+
+        def be(number: int) -> str:
+            return f"{number} {'is' if number == 1 else 'are'}"
+
+        why = reason or f"the budget, {budget}, allows {limit} in all and {be(spent)} spent"
         super().__init__(
-            f"{asked} releases were asked and {limit - spent} are left: {why}. "
+            f"{asked} {'release was' if asked == 1 else 'releases were'} asked and {be(limit - spent)} left: {why}. "
             "Nothing was charged and nothing was released."
         )
 

@@ -150,12 +150,15 @@ def label_file(
 
 def _budget_exceeded(log: ReleaseLog, missing: int, count: int, partial_path: Path) -> BudgetExceeded:
     """Return the error of a log that allows fewer releases than are missing, with the place of the labels paid for."""
+    from darrm_opt.design.report import count_text
+
     if missing == count:
         return BudgetSpent(log.in_words, log.limit, log.spent, missing)
     return BudgetExceeded(
-        f"{missing} releases are missing and {log.left} are left: the budget, {log.in_words}, allows {log.limit} in "
-        f"all, and others were charged to the same release log. The first {count - missing} of {count} labels are "
-        f"released and stay charged: they are in {partial_path}. The others were neither charged nor released."
+        f"{count_text(missing, 'release is', 'releases are')} missing and {count_text(log.left, 'is', 'are')} left: "
+        f"the budget, {log.in_words}, allows {log.limit} in all, and others were charged to the same release log. "
+        f"The first {count - missing} of {count} labels are released and stay charged: they are in {partial_path}. "
+        "The others were neither charged nor released."
     )
 
 

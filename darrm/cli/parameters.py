@@ -363,8 +363,8 @@ def sampling_page() -> str:
 _SAMPLING = """--sampling SCHEME[,NAME=VALUE,…] says how the --records of every query are drawn: --sample of them, anew.
 
 neighbours   add-remove (the default where each record has a coin of its own) or replace-one
-labels labels per sample, such as the tokens of a text: poisson,labels=20 among,times  with random-allocation, in
-place of --sample: random-allocation,among=100,times=1
+labels       labels per sample, such as the tokens of a text: poisson,labels=20
+among,times  with random-allocation, in place of --sample: random-allocation,among=100,times=1
 
 Schemes:
 """

@@ -57,6 +57,9 @@ CHOOSE = (
 )
 """Advice where votes may be missing."""
 
+MAX_SHOWN = 20
+"""Longest text of an invalid vote that an error shows [characters]."""
+
 _GONE = -1
 """A missing vote that was read from text."""
 
@@ -218,8 +221,9 @@ def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None, mi
                 for vote, cell in zip(row, cells, strict=True)
             ]
         if None in row:
-            place = f"Line {line_number} holds something else."
-            raise _no_vote(path, place, classes, _advice(cells[row.index(None)], classes, missing))
+            column = row.index(None)
+            place = f"Line {line_number}, column {column + 1} is {cells[column].strip()[:MAX_SHOWN]!r}."
+            raise _no_vote(path, place, classes, _advice(cells[column], classes, missing))
         votes.append(row)
     kind = np.uint8 if classes is None and missing is None else np.int64
     return np.array(votes, dtype=kind).reshape(len(votes), K)
@@ -264,9 +268,19 @@ def _check_votes(votes: Any, path: str, start: int, K: int, classes: int | None,
             votes = missing.fill(votes, classes, start, missing.value)
         return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
     except InvalidInput:
-        place = f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
+        place = _invalid_place(votes, start, classes)
         advice = kind_advice(votes.dtype, signed=classes in (None, 2), absent="" if missing else CHOOSE)
         raise _no_vote(path, place, classes, advice) from None
+
+
+def _invalid_place(votes: Table, start: int, classes: int | None) -> str:
+    """Return where the first invalid vote of some rows is, or the rows if they hold no numbers."""
+    if votes.dtype.kind in "iuf":
+        rows, columns = np.nonzero(~np.isin(votes, range(classes or 2)))
+        if rows.size:
+            value = votes[rows[0], columns[0]].item()
+            return f"Row {start + rows[0]}, column {columns[0]}, both counted from 0, is {value!r}."
+    return f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
 
 
 def _cells(line: bytes, path: str, number: int) -> list[str]:

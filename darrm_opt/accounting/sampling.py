@@ -5,9 +5,10 @@ them among K voters. A record is then in a query with chance q only, and release
 how the records are drawn and what neighbours are; an account holds for the schemes below and for no other:
 
     without-replacement          s of n records, of which each voter gets s/K; neighbours replace one record
-    poisson each record independently with rate q, and assigned to a random voter random-allocation            each
-    record in exactly k of t queries in a row, by coins of its own, and given to a voter by another one in each of
-    them; then the next t queries (`allocation`) each-voter                   every voter draws its own s of n records
+    poisson                      each record independently with rate q, and assigned to a random voter
+    random-allocation            each record in exactly k of t queries in a row, by coins of its own, and given to a
+                                 random voter in each of them; then the next t queries (`allocation`)
+    each-voter                   every voter draws its own s of n records
     each-voter-with-replacement  every voter draws its own s records, each of all n
 
 Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".

@@ -7,6 +7,7 @@ covered. Everything that can be proved is proved again when a statement is made;
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -88,10 +89,10 @@ class Statement:
             ("unit of privacy", f["privacy_unit"]),
             ("neighbouring data sets", f["neighbours"]),
             ("what leaves", f["transcript"]),
-            ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of all that leaves together"),
+            ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of all that leaves together{_chosen(f)}"),
             ("account", f"{f['account']}: {ACCOUNTS.get(f['account'], 'see docs/releases.md')}"),
         ]
-        if f["zcdp"] is not None:
+        if f["zcdp"] is not None and _tells(f["zcdp"], f["epsilon"], f["delta"]):
             rows.append(("concentrated", f"ρ-zCDP with ρ = {text_above(f['zcdp'])}"))
         if (any_votes := f.get("data_independent")) is not None:
             rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
@@ -140,7 +141,8 @@ def statement_of_log(log: ReleaseLog) -> Statement:
     if proposal is not None:
         design["proposal"] = proposal.record()
     account = log.account if log.budget is not None else log.cost(log.limit, total.delta).account
-    return _statement("release log", mechanism, total, account, releases, sampling, design, earned)
+    has_delta = proposal is not None or log.budget is not None
+    return _statement("release log", mechanism, total, account, releases, sampling, design, earned, has_delta=has_delta)
 
 
 def statement_of_record(record: Any) -> Statement:
@@ -176,7 +178,8 @@ def statement_of_record(record: Any) -> Statement:
     queries, total = planned if planned is not None else (1, None)
     total = _proved_total(mechanism, queries, total, sampling)
     account = mechanism.cost(queries, total.delta, sampling).account
-    return _statement(subject, mechanism, total, account, {"allowed": queries}, sampling, {}, {})
+    has_delta = planned is not None
+    return _statement(subject, mechanism, total, account, {"allowed": queries}, sampling, {}, {}, has_delta=has_delta)
 
 
 def _recommended(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privacy]]:
@@ -200,7 +203,8 @@ def _proved_total(mechanism: VoteMechanism, releases: int, total: Privacy | None
     if total is None:
         return Privacy(mechanism.epsilon(releases, SINGLE_DELTA, sampling), SINGLE_DELTA)
     if not mechanism.fits(total, releases, sampling):
-        raise VerificationFailed(f"{releases} releases are not proved to be within {_pair(total.epsilon, total.delta)}")
+        count = count_text(releases, "release is", "releases are")
+        raise VerificationFailed(f"{count} not proved to be within {_pair(total.epsilon, total.delta)}")
     return total
 
 
@@ -213,6 +217,8 @@ def _statement(
     sampling: Sampling | None,
     design: dict[str, Any],
     earned: dict[str, Any],
+    *,
+    has_delta: bool = True,
 ) -> Statement:
     design = {**design_record(mechanism, total, releases["allowed"], sampling), **design}
     epsilon = design["budget"][0]
@@ -227,6 +233,7 @@ def _statement(
         "releases": releases,
         "epsilon": epsilon,
         "delta": total.delta,
+        "delta_is_chosen": not has_delta,  # by us: the subject names none
         "account": "none" if epsilon is None else account,
         "zcdp": None if earned else concentrated(mechanism, releases["allowed"], sampling),
         **earned,
@@ -240,6 +247,13 @@ def _statement(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return Statement(fields)
+
+
+def _tells(rho: float, epsilon: float | None, delta: float) -> bool:
+    """Return whether a reader can use ρ-zCDP beside (ε, δ): it implies at most 2ε at δ; at δ = 0, less than ε²/2."""
+    if epsilon is None:
+        return True
+    return rho + 2 * math.sqrt(rho * -math.log(delta)) <= 2 * epsilon if delta else rho < epsilon**2 / 2
 
 
 def _unit(mechanism: VoteMechanism, sampling: Sampling | None) -> str:
@@ -267,7 +281,8 @@ def _neighbours(mechanism: VoteMechanism, sampling: Sampling | None) -> str:
 def _transcript(mechanism: VoteMechanism, releases: int, *, is_batch: bool) -> str:
     may_abstain = mechanism.cap is not None or getattr(mechanism, "threshold", None) is not None
     silent = mechanism.problem.abstention if isinstance(mechanism, TableMechanism) else False
-    label = f"a class 0 to {mechanism.classes - 1}" + (", or ⊥" if may_abstain or silent else "")
+    label = "0 or 1" if mechanism.classes == 2 else f"a class 0 to {mechanism.classes - 1}"
+    label += ", or ⊥" if may_abstain or silent else ""
     if is_batch:
         return f"whether the test passed, and if so {count_text(releases, 'answer')} of one fixed batch, each {label}"
     if isinstance(mechanism, PlainVote):
@@ -302,6 +317,12 @@ def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | N
         "Noise and coins come from the operating system; each answer has exactly the chances of the stated numbers.",
         "Nobody but who runs the mechanism reads votes, unreleased noise, or samples of records.",
     ]
+
+
+def _chosen(fields: dict[str, Any]) -> str:
+    if not fields["delta_is_chosen"]:
+        return ""
+    return f"; the {fields['subject']} names no δ, so this statement chose δ = {fields['delta']:g}"
 
 
 def _pair(epsilon: float | None, delta: float) -> str:

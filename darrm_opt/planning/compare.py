@@ -215,8 +215,9 @@ def _without_noise(question: Question, options: tuple[Option, ...], votes: Prior
     if count == 0:
         return ""
     agreement = 1.0 - disagreement(subsampling(question.K, count), votes)
+    some = f"the plain majority of any {count}" if count > 1 else "any one"
     return (
-        f"Without noise: the plain majority of any {count} of the {question.K} models, chosen without looking at "
+        f"Without noise: {some} of the {question.K} models, chosen without looking at "
         "the data, is within this total for any number of queries, and is the majority of all with probability "
         f"{agreement:.4f} (fewer_voters)."
     )

@@ -64,7 +64,10 @@ def fewer_voters(question: Question) -> Option:
         return Option.unfit(name, question, "All voters fit: see majority.", "does not apply")
     n -= 1 - n % 2  # of an even number the last decides ties alone, as well as a coin: it costs, and adds nothing
     why = (
-        f"Keep any {n} of the {question.K} models, chosen without looking at the data, and discard the others: a "
+        f"Keep any one of the {question.K} models, chosen without looking at the data, and discard the others: it is "
+        "within the total, and its answers are post-processing, for any number of queries."
+        if n == 1
+        else f"Keep any {n} of the {question.K} models, chosen without looking at the data, and discard the others: a "
         f"record affects at most {n} of them, and {n} together are within the total. Their plain majority is "
         "post-processing, for any number of queries."
     )

@@ -115,7 +115,7 @@ class AccountOptions(ProblemOptions, TotalOptions):
             PROBLEM,
         ),
     ] = None
-    affected: Annotated[str | None, declared_option("affected", PROBLEM, "1; γ: all K")] = None
+    affected: Annotated[str | None, declared_option("affected", PROBLEM, "1; γ: K")] = None
     delta: Annotated[
         str | None,
         CommandOption(
@@ -194,7 +194,7 @@ def cost(
     *,
     json: AsJson = False,
 ) -> None:
-    """Compute the total privacy of releases, or the parameter of a mechanism that fits a total.
+    """Compute the total privacy of releases, or a parameter that fits in a total.
 
     With NAME, a parameter and --delta: the least ε that any account proves, for voters that are not private. With
     NAME, --total-epsilon and --total-delta: the most useful parameter within the total. The account covers exactly

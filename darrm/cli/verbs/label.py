@@ -270,15 +270,18 @@ def _label_samples(
     answer(
         as_json(fields | {"sampling": sampling.record()})
         if json
-        else f"{released:,} labels in {labels}. {_spent_text(log)}"
+        else f"{count_text(released, 'label')} in {labels}. {_spent_text(log)}"
     )
 
 
 def _spent_text(log: ReleaseLog) -> str:
     """Return how many releases are spent, and what all that the log allows cost together."""
+    from darrm_opt.design.report import count_text
+
     tested = "" if log.proposal is None else ", by propose-test-release: the votes passed the test"
-    total = "" if log.budget is None else f" All {log.limit:,} together: {log.in_words}{tested}."
-    return f"{log.spent:,} of {log.limit:,} releases are spent.{total}"
+    whole = "This release" if log.limit == 1 else f"All {log.limit:,} together"
+    total = "" if log.budget is None else f" {whole}: {log.in_words}{tested}."
+    return f"{log.spent:,} of {count_text(log.limit, 'release is', 'releases are')} spent.{total}"
 
 
 def _missing_for(missing: Missing | None, mechanism: VoteMechanism) -> Missing | None:
@@ -350,7 +353,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
 
     ``delta``: δ at which ε is said, as typed; None: that of the budget, or 0 where there is none.
     """
-    from darrm_opt.design.report import guarantee, text_above
+    from darrm_opt.design.report import count_text, guarantee, text_above
 
     budget, fields = log.budget, budget_fields(log)
     at_delta = number(delta) if delta is not None else (0.0 if budget is None else budget.delta)
@@ -372,7 +375,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
         if epsilon is None
         else f"ε = {text_above(epsilon, '.6g')} at δ = {so_far.delta:g}, by the account {so_far.account}"
     )
-    total = f"{log.limit:,} releases" if budget is None else f"{log.limit:,} releases, {guarantee(budget)} in all"
+    total = count_text(log.limit, "release") + ("" if budget is None else f", {guarantee(budget)} in all")
     # A number that somebody gave proves no total.
     proof = "given, not proved" if log.account == "queries" else f"proved by the account {log.account}"
     labels = (
@@ -384,7 +387,7 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
     lines = [
         f"mechanism  {log.mechanism.description}",
         f"budget     {total} ({proof})",
-        f"spent      {fields['spent']:,} releases{labels}; {fields['left']:,} are left",
+        f"spent      {count_text(fields['spent'], 'release')}{labels}; {count_text(fields['left'], 'is', 'are')} left",
         *test,
         f"so far     {proved}",
         *(_group_text(number, group) for number, group in enumerate(groups.get("groups", ()), 1)),

@@ -345,15 +345,21 @@ def _gamma_proof(question: Question, arithmetic: str) -> Proof:
                 break
         content["total"] = {"queries": queries, **asdict(claim)}
         if not epsilon <= bound:
-            message = f"{queries:,} answers by this γ are not proved to be {guarantee(claim)} together."
+            message = f"By this γ, {_together(queries, f'not proved to be {guarantee(claim)}')}."
             return Proof(private=None, content=content | {"message": message}, text=message)
         content["total"]["epsilon"] = epsilon  # as it is proved here, by sums in this order
-        total = f"{queries:,} answers are {guarantee(Privacy(epsilon, claim.delta))} together"
+        total = _together(queries, guarantee(Privacy(epsilon, claim.delta)))
         lines.append(f"total      {total}: the account, computed again")
         addition = f" {total}."
     _name_unproved(question.unproved, content, lines)
     warnings = problem.warnings(gamma.values)
     return Proof(private=True, content=content, text="\n".join(lines), warnings=warnings, addition=addition)
+
+
+def _together(queries: int, text: str) -> str:
+    from darrm_opt.design.report import count_text
+
+    return f"{count_text(queries, 'answer is', 'answers are')} {text}{'' if queries == 1 else ' together'}"
 
 
 def _unproved_text(names: Iterable[str]) -> str:
@@ -442,11 +448,11 @@ def _mechanism_proof(source: str, record: dict[str, Any]) -> Proof:
         # Neither proved nor refuted: another account might prove it.
         if not mechanism.fits(total, queries, sampling):
             message = (
-                f"{source}: {queries:,} answers are not proved to be {guarantee(total)} together: the account gives "
+                f"{source}: {_together(queries, f'not proved to be {guarantee(total)}')}: the account gives "
                 f"epsilon = {mechanism.epsilon(queries, total.delta, sampling):.6g}."
             )
             return Proof(private=None, content=content | {"message": message}, text=message)
-        lines.append(f"total      {queries:,} answers are {guarantee(total)} together: the account, computed again")
+        lines.append(f"total      {_together(queries, guarantee(total))}: the account, computed again")
     _name_unproved(tuple(name for name in SOLVED if name in record), content, lines)
     return Proof(private=True, content=content, text="\n".join([f"{voters}.", *lines]))
 
@@ -485,7 +491,7 @@ def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] |
 def _log_proof(file: str) -> Proof:
     """Return the proof of what a release log releases by, and of its total."""
     from darrm.cli.verbs.label import assumption, budget_fields
-    from darrm_opt.design.report import guarantee
+    from darrm_opt.design.report import count_text, guarantee
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.release import ReleaseLog
 
@@ -497,7 +503,8 @@ def _log_proof(file: str) -> Proof:
     if log.sampling is not None:
         record["sampling"] = log.sampling.record()
     proof, fields = _mechanism_proof(file, record), budget_fields(log)
-    state = f"{fields['spent']:,} of {fields['limit']:,} releases are spent; every line is as it was written"
+    allowed = count_text(fields["limit"], "release is", "releases are")
+    state = f"{fields['spent']:,} of {allowed} spent; every line is as it was written"
     text = proof.text
     if log.proposal is not None:
         text = f"{text.partition(chr(10))[0]}\ntest       {guarantee(log.proposal.total)} with its batch: proved again"
@@ -537,6 +544,7 @@ def _is_table(file: str) -> bool:
 
 def _table_proof(file: str) -> Proof:
     """Return the proof of every row of a table, or what is wrong with the first row that has none."""
+    from darrm_opt.design.report import count_text
     from solver_cache import validate_row
     from solver_cache.table_files import read_table
 
@@ -550,7 +558,7 @@ def _table_proof(file: str) -> Proof:
                 return Proof(private=None, content=content, text=message)
             count += 1
             display.update(f"{count:,} are proved")
-    text = f"{count:,} answers, each proved private for the problem that it names."
+    text = f"{count_text(count, 'answer')}, each proved private for the problem that it names."
     return Proof(private=True, content={"rows": count}, text=text)
 
 

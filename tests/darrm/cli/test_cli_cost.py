@@ -55,7 +55,7 @@ def test_fresh_makes_no_difference_to_a_mechanism() -> None:
 
 
 def test_the_short_help_says_how_many_votes_one_record_moves_by_default() -> None:
-    assert "[default: 1; γ: all K]" in " ".join(run("cost", "-h").stdout.split())
+    assert "[default: 1; γ: K]" in " ".join(run("cost", "-h").stdout.split())
 
 
 def test_the_account_is_named_and_without_one_nothing_is_proved() -> None:

@@ -180,6 +180,8 @@ def test_the_short_help_names_every_option_in_sixty_lines(name: str, monkeypatch
 
 def test_exit_codes_and_samples_have_pages_of_their_own() -> None:
     codes, samples = run("help", "exit-codes").stdout, run("help", "sampling").stdout
+    for name in (*get_args(Scheme), "neighbours", "labels", "among,times"):
+        assert sum(line.split()[:1] == [name] for line in samples.splitlines()) == 1, name
     assert all(f"{code:>3d}  {code.meaning}" in codes for code in ExitCode)
     assert all(scheme in samples for scheme in get_args(Scheme))
     for text in (run("solve", "--help").stdout, run("--help").stdout):

@@ -299,3 +299,31 @@ def test_rho_of_noisy_counts_adds_up_and_is_not_claimed_where_answers_are_not_in
     Path("mechanism.json").write_text(json.dumps(noise.record()))
     assert stated("mechanism.json")["zcdp"] == pytest.approx(0.01, rel=1e-15)
     assert "ρ-zCDP with ρ = 0.01" in run("statement", "mechanism.json").stdout
+
+
+def test_a_delta_that_the_statement_chose_is_called_so() -> None:
+    mechanism = NoisyMaximum(50, 3, 20.0)
+    ReleaseLog.create("counted", mechanism, queries=5)
+    ReleaseLog.create("budgeted", mechanism, budget=Privacy(1.0, 1e-5))
+    for path, chosen in (("counted", True), ("budgeted", False), (written(mechanism.record()), True)):
+        assert stated(path)["delta_is_chosen"] is chosen
+        page = run("statement", path).stdout
+        assert ("names no δ, so this statement chose δ = 1e-06" in page) is chosen
+
+
+def test_a_rho_that_says_less_than_the_guarantee_is_left_out_of_the_page() -> None:
+    """A model of 0.5-DP trained five times, and a γ of models that are together 2.5-DP: ρ implies ε above 10."""
+    for mechanism, queries in ((PlainVote(11, 2, Privacy(0.5)), 5), (NoisyMaximum(50, 3, 20.0), 5)):
+        record = mechanism.record() | {"queries": queries, "total_epsilon": 3.0, "total_delta": 1e-6}
+        path = written(record)
+        is_shown = mechanism.name == "gnmax"
+        rho = stated(path)["zcdp"]
+        assert rho is not None
+        assert ("ρ-zCDP" in run("statement", path).stdout) is is_shown
+        if is_shown:
+            assert rho + 2 * (rho * np.log(1e6)) ** 0.5 <= 6.0
+
+
+def test_a_binary_answer_is_0_or_1_and_one_release_is_counted_as_one() -> None:
+    page = run("statement", written(NoisyMaximum(50, 2, 20.0).record())).stdout
+    assert "at most 1 answer, each 0 or 1; no counts" in page

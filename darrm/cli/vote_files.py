@@ -57,9 +57,6 @@ CHOOSE = (
 )
 """Advice where votes may be missing."""
 
-MAX_SHOWN = 20
-"""Longest text of an invalid vote that an error shows [characters]."""
-
 _GONE = -1
 """A missing vote that was read from text."""
 
@@ -222,7 +219,7 @@ def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None, mi
             ]
         if None in row:
             column = row.index(None)
-            place = f"Line {line_number}, column {column + 1} is {cells[column].strip()[:MAX_SHOWN]!r}."
+            place = f"Line {line_number}, column {column + 1} holds something else."  # what is not shown: a vote
             raise _no_vote(path, place, classes, _advice(cells[column], classes, missing))
         votes.append(row)
     kind = np.uint8 if classes is None and missing is None else np.int64
@@ -278,8 +275,7 @@ def _invalid_place(votes: Table, start: int, classes: int | None) -> str:
     if votes.dtype.kind in "iuf":
         rows, columns = np.nonzero(~np.isin(votes, range(classes or 2)))
         if rows.size:
-            value = votes[rows[0], columns[0]].item()
-            return f"Row {start + rows[0]}, column {columns[0]}, both counted from 0, is {value!r}."
+            return f"Row {start + rows[0]}, column {columns[0]}, counted from 0, holds something else."
     return f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
 
 

@@ -120,7 +120,7 @@ class Header:
     def in_words(self) -> str:
         """The budget, in words."""
         if self.budget is None:
-            return f"{self.quota.queries} releases"
+            return f"{self.quota.queries} release{'' if self.quota.queries == 1 else 's'}"
         return f"epsilon = {self.budget.epsilon!r}, delta = {self.budget.delta!r} in total"
 
     @property

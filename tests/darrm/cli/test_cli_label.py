@@ -183,11 +183,11 @@ def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0,1,1,0,1\n0,1,2,0,1\n", "0 and 1 alone. Line 2, column 3 is '2'."),
-        ("a,b,c,d,e\n0,1,1,0,1\n\n0,1,,0,1\n", "Line 4, column 3 is ''."),
+        ("0,1,1,0,1\n0,1,2,0,1\n", "0 and 1 alone. Line 2, column 3 holds something else"),
+        ("a,b,c,d,e\n0,1,1,0,1\n\n0,1,,0,1\n", "Line 4, column 3 holds something else"),
         ("0,1,1,0,1\n0,1,1,0\n", "5 votes on each line, one of each voter. Line 2 has 4."),
         ("a,b\n0,1\n", "Line 1 has 2."),
-        ("0,1,7,0,1\n", "Line 1, column 3 is '7'."),
+        ("0,1,7,0,1\n", "Line 1, column 3 holds something else"),
         ("0,1,1,0,1\n0,1,\xff,0,1\n", "CSV as UTF-8 text. Line 2 is not"),
     ],
 )
@@ -250,7 +250,7 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(start: str) -
 def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
     for first, rows in itertools.product(("\n", " \r\n", "a,b,c,d,e\n"), (1, 100)):
         Path("votes.csv").write_text(f"{first}0,1,1,0,1\n\n0,1,x,0,1\n", encoding="utf-8", newline="")
-        with pytest.raises(InvalidInput, match="Line 4, column "):
+        with pytest.raises(InvalidInput, match=r"Line 4, column \d+ holds something else"):
             count_rows("votes.csv", K, rows)
 
 
@@ -308,7 +308,7 @@ def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
 def test_each_kind_of_invalid_vote_has_its_own_advice(classes: int | None) -> None:
     for cell, said in (("", "--missing evenly"), ("cat", "Number the classes"), ("2020-01-01", "Number the classes")):
         Path("votes.csv").write_text(f"0,1,1,0,1\n0,1,{cell},0,1\n", encoding="utf-8")
-        with pytest.raises(InvalidInput, match=rf"Line 2, column \d is .*{said}") as refusal:
+        with pytest.raises(InvalidInput, match=rf"Line 2, column \d+ holds something else\..*{said}") as refusal:
             count_rows("votes.csv", K, 10, classes)
         assert "(votes + 1) // 2" not in str(refusal.value)
     for array, said in (
@@ -382,7 +382,7 @@ def test_invalid_vote_arrays_are_refused() -> None:
         (np.full((3, K), "1"), r"type <U1"),
         (
             np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)]),
-            r"0 and 1 alone\. Row 12, column 0, both counted from 0, is nan\.",
+            r"0 and 1 alone\. Row 12, column 0, counted from 0, holds something else\.",
         ),
     ):
         np.save("votes.npy", table)
@@ -406,7 +406,7 @@ def test_invalid_parquet_votes_are_refused() -> None:
         ({"a": [0, 1]}, "5 columns, one of each voter. It has 1"),
         ({f"v{i}": [0, None] for i in range(K)}, "0 and 1 alone. It has missing values"),
         ({f"v{i}": ["0", "1"] for i in range(K)}, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
-        ({f"v{i}": [0, 3] for i in range(K)}, "0 and 1 alone. Row 1, column 0, both counted from 0, is 3."),
+        ({f"v{i}": [0, 3] for i in range(K)}, "0 and 1 alone. Row 1, column 0, counted from 0"),
     ):
         parquet.write_table(pa.table(columns), "votes.parquet")
         with pytest.raises(InvalidInput, match=said):
@@ -714,4 +714,4 @@ def test_one_release_is_counted_as_one() -> None:
         assert not re.search(r"\b1 (labels|releases|answers|are)\b", told), told
     assert "1 release was asked and 0 are left" in result.stderr
     assert "1 of 1 release is spent" in run("verify", "log").stdout
-    assert "spent      1 release; 0 are left" in run("label", "--status", "--release-log", "log").stdout
+    assert "spent      1 release; 0 are left" in run("label", "--status", "log").stdout

@@ -15,6 +15,7 @@ import docstrings
 from support.paths import ROOT
 
 from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.mechanisms.base import BUILT_IN, mechanism_class
 from darrm_opt.noise import NoiseFunction
 from darrm_papers.dpbag import LeakingStop
 from darrm_papers.he_wang_tao.printed import PrintedTheorem
@@ -98,6 +99,12 @@ def claiming() -> Iterator[str]:
             by_name = module.__name__.startswith(NUMBERS) and NAMED.search(name) and returned & {"float", "int"}
             if returned & types or by_name:
                 yield f"{module.__name__}.{name}"
+
+
+def test_every_built_in_mechanism_has_a_row_of_its_own() -> None:
+    rows = {named(e.name) for e in entries() if inspect.isclass(named(e.name))}
+    missing = {name: mechanism_class(name) for name in BUILT_IN if mechanism_class(name) not in rows}
+    assert missing == {}, "add a row to docs/guarantees.md: proof, oracle test, status"
 
 
 def test_every_public_name_has_a_row_or_promises_nothing() -> None:

@@ -141,8 +141,8 @@ def test_the_file_of_a_plan_carries_its_queries_and_total() -> None:
     for change in ({"queries": 6}, {"total_epsilon": 2.9}):
         for refused_by in ("verify", "statement"):
             assert run(refused_by, written(record | change)).exit_code == ExitCode.NOT_PRIVATE, (change, refused_by)
-    for change in ({"queries": 0}, {"total_delta": "0"}, {"fresh": 1}):
-        assert run("verify", written(record | change)).exit_code == ExitCode.BAD_INPUT, change
+    for broken in ({"queries": 0}, {"total_delta": "0"}, {"fresh": 1}):
+        assert run("verify", written(record | broken)).exit_code == ExitCode.BAD_INPUT, broken
 
 
 def test_labels_keep_to_the_plan_of_their_file() -> None:

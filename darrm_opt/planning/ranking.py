@@ -369,6 +369,11 @@ def _warnings(question: Question) -> tuple[str, ...]:
             f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that take as long for any "
             "number of them; `darrm cost` asks others too, which take longer and may prove a little less."
         )
+    if question.private and question.classes > 2 and question.sampling is None and question.bags is None:
+        warnings.append(
+            "Among more than two classes this plan uses the privacy of the voters for the plain majority alone. State "
+            f"them as a group to design with it: --group K={question.K},epsilon={voter.epsilon:g}."
+        )
     if question.K % 2 == 0 and question.classes == 2:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")
     if math.isfinite(voter.epsilon) and voter.epsilon > 20:

@@ -186,3 +186,23 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
     assert (best["mechanism"], best["account"], best["queries"]) == ("majority", "post-processing", None)
     assert best["spent"]["epsilon"] <= most
     assert "needs neither noise nor a limit of queries" in told["advice"]
+
+
+def test_private_voters_among_classes_are_told_of_the_design_that_uses_their_privacy() -> None:
+    asked = (
+        "--classes",
+        "3",
+        "--affected",
+        "3",
+        "--fresh",
+        "--queries",
+        "2",
+        "--total-epsilon",
+        "2",
+        "--total-delta",
+        "0",
+    )
+    alike = run_json("plan", "--K", "3", "--epsilon", "0.5", *asked)
+    assert any("--group K=3,epsilon=0.5" in warning for warning in alike["warnings"])
+    grouped = run_json("plan", "--group", "K=3,epsilon=0.5", *asked)
+    assert grouped["options"][0]["right"] > alike["options"][0]["right"]

@@ -210,7 +210,7 @@ async def _handle_http_exception(request: Request, err: HTTPException) -> JSONRe
 
 _ADVICE = {
     404: "There is nothing at this path. /openapi.json lists the routes.",
-    405: "This path has other methods, which the header Allow lists.",
+    405: "This path does not accept this method; the header Allow lists those that it accepts.",
 }
 
 

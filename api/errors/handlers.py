@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -137,8 +138,10 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     is_inner = len(path) > 2 and isinstance(path[1], int) and isinstance(path[2], str)  # of an object in a list
     argument = f"{field}[{path[1]}].{path[2][:MAX_FIELD_LENGTH]}" if is_inner else field
     if error["type"] in _NAME_ERRORS:
-        samples = argument in SAMPLING and error["type"] == "extra_forbidden"
-        return field, f"{argument} {_NAME_ERRORS[error['type']]}." + (f" {SAMPLES_ARE_TAKEN}" if samples else "")
+        advice = ""
+        if error["type"] == "extra_forbidden":
+            advice = SAMPLES_ARE_TAKEN if argument in SAMPLING else _meant(argument.rpartition(".")[2])
+        return field, f"{argument} {_NAME_ERRORS[error['type']]}. {advice}".rstrip()
     context, value = error.get("ctx", {}), error["input"]
     if "text" in context:  # by the name of the field alone
         text = str(context["text"])
@@ -154,6 +157,14 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
         value = value if DECLARED[name].kind == "whole" or value is None else float(value)
     advice = out_of_range(value) if isinstance(value, str) else ""
     return field, str(InvalidInput(argument, value, accepted, advice))
+
+
+def _meant(name: str) -> str:
+    """Return which field a misspelt one may be; nothing for a field of another request."""
+    if name in DECLARED:
+        return ""
+    matches = [each for each in DECLARED if each.lower() == name.lower()] or get_close_matches(name, DECLARED, 2, 0.75)
+    return f"Did you mean {' or '.join(matches)}?" if matches else ""
 
 
 def _accepted(field: Declared, context: dict[str, Any]) -> str:

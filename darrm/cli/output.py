@@ -6,6 +6,7 @@ import enum
 import io
 import math
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -185,11 +186,18 @@ def exit_code_of(status: Status) -> ExitCode:
     return ExitCode.DONE if status.value == "optimal" else ExitCode.NOT_OPTIMAL
 
 
+_DECIMAL_COMMA = re.compile(r"\d+,\d+")
+
+
 def _of_input(err: InvalidInput) -> str:
     """Return the message with the option's name in place of the argument's."""
-    from darrm_opt.errors import Rule
+    from darrm_opt.errors import InvalidInput, Rule
 
     option = option_of(err.argument)
+    if isinstance(err.value, str) and _DECIMAL_COMMA.fullmatch(err.value) and "comma" not in str(err.accepted):
+        err = InvalidInput(
+            err.argument, err.value, err.accepted, f"Write a decimal point: {err.value.replace(',', '.')}."
+        )
     if isinstance(err.accepted, Rule):
         return f"{option} {err.accepted}. {err.advice}".rstrip()
     if err.value is None:

@@ -589,6 +589,19 @@ def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: b
     return Privacy(total_epsilon, field_number(number(delta), "total_delta", **zero))
 
 
+def refuse_missing(**typed: tuple[str | None, str]) -> None:
+    """Refuse a command that lacks options, and name all of them: each as typed, with what it accepts."""
+    from darrm.cli.output import option_of
+    from darrm_opt.errors import InvalidInput
+
+    absent = [name for name, (text, _) in typed.items() if text is None]
+    if absent:
+        others = " and ".join(filter(None, [", ".join(map(option_of, absent[1:-1])), *map(option_of, absent[1:][-1:])]))
+        verb = "is" if len(absent) == 2 else "are"
+        advice = f"{others} {verb} missing, too." if others else ""
+        raise InvalidInput(absent[0], None, typed[absent[0]][1], advice)
+
+
 def number(text: str | None) -> Any:
     """Return the int or float that ``text`` spells, else the text itself, which the core will refuse by name.
 

@@ -151,7 +151,10 @@ def plan_of_options(
     if best is not None and _is_useful(best, question):
         return Plan(question, options, "noisy majority", advice(best, question), (), warnings)
     changes = suggested()
-    words = " ".join([_no_option_advice(best, question), *(suggestion.words for suggestion in changes)])
+    words = _no_option_advice(best, question)
+    if changes:
+        first, *others = (suggestion.words for suggestion in changes)
+        words = " ".join([words, first, *(f"Or {each[0].lower()}{each[1:]}" for each in others)])
     return Plan(question, options, "none", words, changes, warnings)
 
 

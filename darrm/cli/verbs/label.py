@@ -18,6 +18,7 @@ from darrm.cli.parameters import (
     declared_option,
     meaning_of_fresh,
     number,
+    refuse_missing,
     total_privacy,
 )
 from darrm.cli.parser import Argument, CommandOption
@@ -151,6 +152,12 @@ def label(
         return
     if dry_run:
         raise InvalidInput("dry_run", dry_run, Rule("needs --ask"))
+    refuse_missing(
+        solution=(solution, "a file"),
+        output=(output, "a file"),
+        release_log=(release_log, "a file"),
+        votes=(votes_file or votes, "a file"),
+    )
     source, labels = required(solution, "solution"), required(output, "output")
     log_file = required(release_log, "release_log")
     if votes_file is not None and votes is not None:

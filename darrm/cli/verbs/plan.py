@@ -15,6 +15,7 @@ from darrm.cli.parameters import (
     bags_drawn,
     declared_option,
     number,
+    refuse_missing,
 )
 from darrm.cli.parser import ADVANCED, CommandOption
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from darrm_opt.planning.compare import Comparison
     from darrm_opt.problem import Privacy, VoterGroup
     from darrm_opt.tables.priors import Ties
+
+VOTERS, TOTAL_EPSILON = "a whole number of voters, at least 1", "a finite number of nats, at least 0"
+"""What --K and --total-epsilon accept, for a command that lacks them."""
 
 GROUP_SECONDS = 60.0
 """Time limit of a plan for groups where none is given [s]: the best tables of many voters take hours."""
@@ -74,13 +78,15 @@ def plan(
     sampling = drawn.as_sampling()
     # Private voters draw for themselves, and are fresh ones with a smaller ε.
     is_shared = sampling is not None and options.epsilon == "inf" and options.profile is None
+    classes = class_count(options, sampled=is_shared)
+    refuse_missing(K=(options.K, VOTERS), total_epsilon=(options.total_epsilon, TOTAL_EPSILON))
     # Under a law of classes every plan is such a table.
     if compare and not _is_of_classes(options, sampled=is_shared):
         unused = {"least_accuracy": least_accuracy, "time_limit": time_limit, "output": output}
         _compare(options, plot, unused, sampling, json=json)
         return
     # Only these have an estimate of their time; a search with a limit ends by itself.
-    if time_limit is None and sampling is None and class_count(options) == 2:
+    if time_limit is None and sampling is None and classes == 2:
         _refuse_slow(number(options.K), options.voter, number(options.queries))
     result = ranked_plan(
         options,

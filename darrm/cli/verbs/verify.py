@@ -120,7 +120,7 @@ def _show(proofs: list[Proof], *, json: bool) -> None:
         many_text = f"{len(proofs)} releases, each proved private for the problem that it names:"
         lines = [many_text, *(proof.text.partition("\n")[0] + proof.addition for proof in proofs)]
         unproved = [name for proof in proofs for name in proof.content.get("unproved", ())]
-        lines += [f"unproved   {_unproved_text(dict.fromkeys(unproved))}"] if unproved else []
+        lines += [_unproved_text(dict.fromkeys(unproved))] if unproved else []
         answer(proofs[0].text if len(proofs) == 1 else "\n".join(lines))
 
 
@@ -363,14 +363,14 @@ def _together(queries: int, text: str) -> str:
 
 
 def _unproved_text(names: Iterable[str]) -> str:
-    return f"what the file says of {', '.join(names)}"
+    return f"unproved   not checked: {', '.join(names)}"
 
 
 def _name_unproved(names: tuple[str, ...], content: dict[str, Any], lines: list[str]) -> None:
     """Name the claims of a file that no proof covers."""
     if names:
         content["unproved"] = list(names)
-        lines.append(f"unproved   {_unproved_text(names)}")
+        lines.append(_unproved_text(names))
 
 
 def _not_private(err: NotPrivate, content: dict[str, Any]) -> Proof:

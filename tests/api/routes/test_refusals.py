@@ -221,3 +221,14 @@ def test_an_invalid_field_is_named(client: TestClient, question: str) -> None:
             if question in ("gamma", "error-curve"):
                 query = {name: value for name, value in asked.items() if value is not None}
                 assert problem_of(client.get(path, params=query), 422)["field"] == field, change
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("DELTA", "Did you mean Delta or delta?"), ("epsilonn", "Did you mean epsilon"), ("zzz", ""), ("classes", "")],
+)
+def test_a_misspelt_field_is_answered_with_the_nearest_one(client: TestClient, name: str, advice: str) -> None:
+    problem = client.post("/v1/gamma", json={"K": 5, "m": 2, "epsilon": 0.5, name: 0.1}).json()
+    assert problem["detail"].startswith(f"{name} is not a field of this request.")
+    assert ("Did you mean" in problem["detail"]) is bool(advice)
+    assert advice in problem["detail"]

@@ -127,7 +127,7 @@ def test_flags_and_their_opposites() -> None:
         ("file --K", r"Option --K needs a value\."),
         ("file -K 11", r"No such option: -K\."),
         ("file --k 11", r"No such option: --k\. Did you mean .*--K"),
-        ("file --js", r"No such option: --js\."),
+        ("file --js", r"No such option: --js\. Did you mean --json"),
         ("file --json=1", r"Option --json takes no value\."),
         ("-- file --K", r"Got unexpected argument '--K'\."),
     ],
@@ -211,3 +211,20 @@ def test_every_question_is_a_verb_with_a_help_of_one_screen(path: str) -> None:
     result = run(path, "--help")
     assert (result.exit_code, result.stderr) == (0, "")
     assert len(result.stdout.splitlines()) <= 60
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "--eps", "1"), "No such option: --eps. Did you mean --epsilon"),
+        (("plan", "--delta", "1e-6"), "--voter-delta"),
+        (("plan", "--delta", "1e-6"), "--total-delta"),
+        (("plan", "--noise-multiplier", "1"), 'Give --profile "dp_sgd(σ, q, T)"'),
+        (("plan", "--K", "11", "--epsilon", "0,5", "--total-epsilon", "1"), "Write a decimal point: 0.5."),
+        (("plan",), "--K is missing: expected a whole number of voters, at least 1. --total-epsilon is missing, too."),
+        (("label",), "--solution is missing: expected a file. --output, --release-log and --votes are missing, too."),
+        (("label", "votes.csv", "--output", "l.csv"), "a file. --release-log is missing, too."),
+    ],
+)
+def test_a_command_that_cannot_be_read_says_what_would_be(words: tuple[str, ...], said: str) -> None:
+    assert said in refused(*words)

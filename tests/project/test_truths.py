@@ -21,7 +21,7 @@ TEXTS = [
 ] + [ROOT / "README.md"]
 
 OTHER_PROGRAMS = re.compile(
-    r"docker|\bpip\b|\bgit\b|\bmake\b|ARGS=|campaigns|apt-get|sha256sum|training_job|add_argument|wheel|hashes|uvicorn|npx|openapi-typescript|default-non-nullable"
+    r"docker|\bcurl\b|\bpip\b|\bgit\b|\bmake\b|ARGS=|campaigns|apt-get|sha256sum|training_job|add_argument|wheel|hashes|uvicorn|npx|openapi-typescript|default-non-nullable"
 )
 """A line that names one of these may have its options."""
 

@@ -164,7 +164,8 @@ ANSWER_FIELDS = ("id", "cached", "nearest")
 """What a service's answer says of a solution besides its record."""
 
 PLANNED_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta")
-"""What the file of a plan says of the releases by its design; whoever releases reads and proves it."""
+"""Fields in the file of a plan for its releases: whether voters are fresh, their number, and their total. Readers prove
+the total."""
 
 
 def _typed(record: dict[str, Any], name: str, kind: Any) -> Any:

@@ -129,9 +129,9 @@ class Pld:
         growth = k * math.log(self._size)
         if growth > MAX_EXPONENT:  # nothing is known
             return Pld(self.discretisation, multiple_up(k, self.max_loss), 0.0, 0, np.zeros(1), 1.0)
-        low, high = self._cells(k)
+        low, high = _ends(self.masses, k)
         cells = high - low + 1
-        self._afford(cells)
+        _afford(self.discretisation, cells)
         transform = fast_length(max(cells, self.masses.size))
         power = np.fft.irfft(np.fft.rfft(self.masses, transform) ** k, transform)
         masses = np.roll(power, -low)[:cells]  # the transform wraps around
@@ -146,20 +146,14 @@ class Pld:
             self.discretisation, multiple_up(k, self.max_loss), error, k * self.lowest + low, masses, min(1.0, infinite)
         )
 
-    def _cells(self, k: int) -> tuple[int, int]:
-        """Return the first and the last cell of k runs."""
-        highest = k * (self.masses.size - 1)
-        # All of a short one is as soon made.
-        return _composed_cells(self.masses, k) if highest >= 2 * self.masses.size else (0, highest)
-
     @staticmethod
     def of_all(parts: Sequence[tuple[Pld, int]]) -> Pld:
         """Return the PLD of numbers of runs of several mechanisms on one discretisation; refused before it is long."""
         if len(parts) > 1:
             # Convolved one after the other, n alike distributions grow with the square root of n.
-            ends = [pld._cells(count) for pld, count in parts]  # noqa: SLF001 — of this class
+            ends = [_ends(pld.masses, count) for pld, count in parts]
             cells = math.ceil(math.sqrt(len(parts)) * sum(high - low + 1 for low, high in ends))
-            parts[0][0]._afford(cells)  # noqa: SLF001 — likewise
+            _afford(parts[0][0].discretisation, cells)
         return reduce(Pld.then, [pld.repeated(count) for pld, count in parts])
 
     def then(self, other: Pld) -> Pld:
@@ -167,7 +161,7 @@ class Pld:
         if other.discretisation != self.discretisation:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
         points = 2 * (self.masses.size + other.masses.size)
-        self._afford(points)
+        _afford(self.discretisation, points)
         transform = fast_length(points // 2 - 1)
         product = np.fft.rfft(self.masses, transform) * np.fft.rfft(other.masses, transform)
         masses = np.fft.irfft(product, transform)[: points // 2 - 1]
@@ -193,13 +187,6 @@ class Pld:
         """The sum of the masses without their signs, at least 1, less what is rounding."""
         return max(1.0, float(np.abs(self.masses).sum()) - self.mass_error)
 
-    def _afford(self, cells: int) -> None:
-        if cells > MAX_CELLS:
-            raise TooMuchWork(
-                f"a PLD at discretisation {self.discretisation:g} would need {cells} cells, more than {MAX_CELLS}. "
-                "Use a coarser discretisation, or optimal_composition()."
-            )
-
 
 def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLossDistribution:
     """Return a ``dp_accounting`` PrivacyLossDistribution of one PLD, or of those of a record removed and added.
@@ -216,6 +203,22 @@ def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLoss
         )
     distribution: PrivacyLossDistribution = distributions.PrivacyLossDistribution(*masses)
     return distribution
+
+
+def _afford(discretisation: float, cells: int) -> None:
+    """Refuse so many cells."""
+    if cells > MAX_CELLS:
+        raise TooMuchWork(
+            f"a PLD at discretisation {discretisation:g} would need {cells} cells, more than {MAX_CELLS}. "
+            "Use a coarser discretisation, or optimal_composition()."
+        )
+
+
+def _ends(masses: Array, k: int) -> tuple[int, int]:
+    """Return the first and the last cell of k runs."""
+    highest = k * (masses.size - 1)
+    # All of a short one is as soon made.
+    return _composed_cells(masses, k) if highest >= 2 * masses.size else (0, highest)
 
 
 def _composed_cells(masses: Array, k: int) -> tuple[int, int]:

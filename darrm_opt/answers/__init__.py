@@ -6,7 +6,7 @@
     running_time   what a design, a plan or a comparison would cost, before anything is solved
     statement      what a release shows and what it supposes, in sentences
     verification   answers from elsewhere, proved by this process
-    decode  the same answers in the types of the library
+    decode         the same answers in the types of the library
 
 A function with the arguments ``(argument, report)`` takes and returns plain data, so that a worker process can run it.
 Requests are stated here in the form of the REST interface.

@@ -375,7 +375,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
     if question.private and question.classes > 2 and question.sampling is None and question.bags is None:
         warnings.append(
             "Among more than two classes this plan uses the privacy of the voters for the plain majority alone. State "
-            f"them as a group to design with it: --group K={question.K},epsilon={voter.epsilon:g}."
+            "them as one group (groups, --group) to design with it."
         )
     if question.K % 2 == 0 and question.classes == 2:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")

@@ -229,9 +229,9 @@ class _GroupSearch:
         self._corners, self._likely = corners_of(problem), likely_corners(problem)
 
     def baseline(self, name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
-        return self._proved(name, chances, parameter, rate)[0]
+        return self._certified(name, chances, parameter, rate)[0]
 
-    def _proved(
+    def _certified(
         self, name: str, chances: Array, parameter: str = "", rate: float | None = None
     ) -> tuple[Baseline, bool]:
         """Return a mechanism, and whether its table is private as the likely corners say."""
@@ -247,7 +247,7 @@ class _GroupSearch:
     def _best(self, name: str, search: Callable[[Sequence[Corners]], Iterable[tuple[Any, ...]]]) -> Baseline:
         """Return the most useful that a search for a parameter finds: among the likely corners, or all if it must."""
         for corners in dict.fromkeys((self._likely, self._corners)):
-            found = [self._proved(name, *one) for one in search(corners)]
+            found = [self._certified(name, *one) for one in search(corners)]
             if self._stop() or all(as_asked for _, as_asked in found):
                 break
         return max((one for one, _ in found), key=lambda one: one.utility)

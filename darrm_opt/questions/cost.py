@@ -232,7 +232,7 @@ class Cost(MechanismQuestion):
             sampling = self.as_sampling()
             if given.get("sampling") != (None if sampling is None else sampling.record()):
                 raise VerificationFailed("The answer is for another sampling than was asked.")
-            if given.get("affected", self.affected) != self.affected:
+            if given.get("affected") != self.affected:
                 raise VerificationFailed("The answer is for another number of affected votes than was asked.")
             if total is None and value != self.parameter:
                 raise VerificationFailed("The answer is for another parameter than was asked.")

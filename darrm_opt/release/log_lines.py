@@ -15,6 +15,7 @@ from darrm_opt.accounting.calibrate import Quota
 from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.arguments import whole_number
+from darrm_opt.design.report import count_text
 from darrm_opt.errors import BudgetUnreadable, DarrmError, InvalidInput, ReleaseLogDamaged
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
@@ -120,7 +121,7 @@ class Header:
     def in_words(self) -> str:
         """The budget, in words."""
         if self.budget is None:
-            return f"{self.quota.queries} release{'' if self.quota.queries == 1 else 's'}"
+            return count_text(self.quota.queries, "release")
         return f"epsilon = {self.budget.epsilon!r}, delta = {self.budget.delta!r} in total"
 
     @property

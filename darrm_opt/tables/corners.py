@@ -46,9 +46,6 @@ MAX_CORNERS = 400_000_000
 MAX_LISTED = 20_000_000
 """Most corners that are listed where one voter's map can be left open instead."""
 
-STEP_LOSSES = 1
-"""Listed losses that take no longer than a step with one voter's map left open: with few maps that saves nothing."""
-
 MAX_STEPS = 10**10
 """Most steps of a sweep that leaves one voter's map open, a maximum at an outcome each: some twenty seconds."""
 
@@ -572,7 +569,7 @@ def check_reach(problem: Problem) -> Reach:
         numbers = _probabilities(problem, left, {lead: K - 2})
         keys_left = _key_count(problem, lead, K - 2)
         open_steps = multisets * others * sets
-        pays = not fits or corners * problem.outputs > STEP_LOSSES * open_steps
+        pays = not fits or corners * problem.outputs > open_steps  # with few maps an open one saves nothing
         if (
             pays
             and 48 * numbers + 16 * multisets <= MAX_LAW_BYTES

@@ -2,8 +2,8 @@
 
 Records are plain data that `darrm solve` writes and every reader proves again. As for γ (`darrm_opt.record`,
 `darrm_opt.verification`): nothing that stands in a record is believed. The table is proved private again, exactly as
-its bits are, and what the record claims beside it is held against the table. One claim rests on whoever solved it: that
-no private table is better than `TableSolution.upper_bound`.
+its bits are, and every other claim of the record is compared with the table. One claim cannot be checked: that no
+private table is better than `TableSolution.upper_bound`.
 
 There are two kinds, for voters that are not private and for groups. They differ in how the problem, the objective and
 the worst place of the certificate are written, and in nothing else.
@@ -177,7 +177,7 @@ CLAIMS = (
 """Fields of a solution that a mechanism's record, a table alone, has not: all of them are there, or none."""
 
 USE_FIELDS = (*PLANNED_FIELDS, "sampling")
-"""What the file of a design or plan says of the releases by its table; whoever releases reads and proves it."""
+"""Fields in the file of a table for its releases, and how their records are sampled. Readers prove the total."""
 
 
 def table_from_record(record: Any) -> tuple[Problem, Table, TableCertificate]:

@@ -162,6 +162,13 @@ def listed(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common()) + "."
 
 
+def shares_within(values: Sequence[float], limits: Iterable[float]) -> str:
+    """Return which shares of values are within limits."""
+    return ", ".join(
+        f"{sum(value <= limit for value in values) / len(values):.2%} at most {limit:g}" for limit in limits
+    )
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Yield a table, as Markdown."""
     yield f"| {' | '.join(head)} |"

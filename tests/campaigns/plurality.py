@@ -20,7 +20,7 @@ from fractions import Fraction
 import numpy as np
 from support.plurality_exact import worst_excess
 
-from campaigns.driver import Campaign, Row, Tally, listed, table
+from campaigns.driver import Campaign, Row, Tally, listed, shares_within, table
 from darrm_opt import Privacy
 from darrm_opt.plurality import Dirichlet, Favoured, PluralityObjective, TableSolution, solve_table, verify_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
@@ -106,9 +106,8 @@ def lines(tally: Tally) -> Iterator[str]:
     )
     yield ""
     yield f"Problems by kind: {listed(tally.kinds('problem'))}"
-    gaps = np.array(tally.values("gap"))
-    shares = ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-8, 1e-7, 1e-6))
-    yield f"Gaps: {shares}; the largest {gaps.max():.1e}."
+    gaps = tally.values("gap")
+    yield f"Gaps: {shares_within(gaps, (1e-8, 1e-7, 1e-6))}; the largest {max(gaps):.1e}."
 
 
 CAMPAIGN = Campaign(

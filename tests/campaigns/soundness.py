@@ -27,7 +27,7 @@ from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.kernels import PATHS, searched_by
 from support.strategies import SIZES, ProblemCase, random_case, random_noise
 
-from campaigns.driver import Campaign, Row, Tally, listed, table
+from campaigns.driver import Campaign, Row, Tally, listed, shares_within, table
 from darrm_opt import NoiseFunction, Problem, Solution, solve, verify
 from darrm_opt.design.constraint import LABELS, ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
@@ -205,8 +205,7 @@ def lines(tally: Tally) -> Iterator[str]:
     yield f"Problems by kind: {listed(tally.kinds('problem'))}"
     yield f"Solves by status: {listed(tally.kinds('status'))}"
     yield f"Certificates by method: {listed(tally.kinds('method'))}"
-    gaps = np.array(tally.values("gap"))
-    yield "Gaps: " + ", ".join(f"{np.mean(gaps <= limit):.2%} at most {limit:g}" for limit in (1e-9, 1e-6, 1e-3)) + "."
+    yield f"Gaps: {shares_within(tally.values('gap'), (1e-9, 1e-6, 1e-3))}."
 
 
 CAMPAIGN = Campaign(

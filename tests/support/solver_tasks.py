@@ -197,10 +197,10 @@ class EndlessTradeoff(TradeoffQuestion):
 
 
 GATE = "TASKS_GATE"
-"""Variable of the environment with the path of a file for which `GatedTradeoff` waits."""
+"""Variable of the environment with the path of a file for which `BlockedTradeoff` waits."""
 
 
-class GatedTradeoff(TradeoffQuestion):
+class BlockedTradeoff(TradeoffQuestion):
     """Trade-off that begins once there is a file."""
 
     def answer(self, report: Report = lambda _: None) -> Any:

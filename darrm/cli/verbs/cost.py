@@ -210,11 +210,12 @@ def cost(
     With the name bagging: the privacy of --K models, each trained on its own subsample alone (--bags).
     """
     from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.mechanisms import mechanism_names
 
-    if mechanism is not None and Path(mechanism).is_file():
-        rule = Rule("is the name of a mechanism, such as laplace, and not a file")
-        raise InvalidInput("NAME", mechanism, rule, f"Give the file as --solution {mechanism}.")
     if mechanism is not None and mechanism != "bagging":
+        if mechanism not in mechanism_names() and Path(mechanism).is_file():
+            rule = Rule("is the name of a mechanism, such as laplace, and not a file")
+            raise InvalidInput("NAME", mechanism, rule, f"Give the file as --solution {mechanism}.")
         _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), (output, plot), batch, json=json)
         return
     typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}

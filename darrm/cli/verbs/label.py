@@ -26,7 +26,7 @@ from darrm.cli.parser import Argument, CommandOption
 if TYPE_CHECKING:
     from darrm.cli.label_job import LabelResult
     from darrm.cli.vote_files import Missing
-    from darrm_opt.accounting import Release, Sampling
+    from darrm_opt.accounting import Sampling
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
     from darrm_opt.release import ReleaseLog
@@ -137,7 +137,6 @@ def label(
     from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.release import PrivateVote, ReleaseLog
-    from darrm_opt.release.log import mechanism_of
 
     if status is not None:
         show_status(ReleaseLog(status), total_delta, json=json)
@@ -167,8 +166,7 @@ def label(
     check_writable(labels, "output")
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
-    found, planned, is_fresh = releasing_of(source)
-    mechanism = mechanism_of(found, fresh=fresh or is_fresh)
+    mechanism, planned = mechanism_in(source, fresh=fresh)
     voted = _missing_for(voted, mechanism)
     count = check_label_files(votes, labels, mechanism.K, classes_of_votes(mechanism), rows, voted)
     with ProgressDisplay("proving the budget"):
@@ -447,12 +445,13 @@ def required(value: str | None, argument: str) -> str:
     return value
 
 
-def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Privacy] | None, bool]:
-    """Return what a file releases by, proved; the queries and the total of its plan; whether a γ's voters are fresh."""
+def mechanism_in(source: str, *, fresh: bool) -> tuple[VoteMechanism, tuple[int, Privacy] | None]:
+    """Return the mechanism of a file, proved, and the queries and the total of its plan, which may say it too."""
     from darrm.cli.cached_solve import release_of
     from darrm.cli.files import read_text
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
+    from darrm_opt.release.log import mechanism_of
     from darrm_opt.untrusted import json_value, typed
 
     record = None
@@ -464,11 +463,10 @@ def releasing_of(source: str) -> tuple[Release | VoteMechanism, tuple[int, Priva
             accepted = "a mechanism for votes of records that are in every query"
             advice = "--ask COMMAND draws samples; in Python an EnsembleSampler with a PrivateVote and a ReleaseLog."
             raise InvalidInput("solution", source, accepted, advice)
-        return mechanism_from_record(record), planned_total(record), False
+        return mechanism_of(mechanism_from_record(record), fresh=fresh), planned_total(record)
     release = release_of(ProblemOptions(), DesignOptions(), source)
-    if not isinstance(record, dict):
-        return release, None, False
-    return release, planned_total(record), typed(bool, record.get("fresh", False), "fresh")
+    plan = record if isinstance(record, dict) else {}
+    return mechanism_of(release, fresh=fresh or typed(bool, plan.get("fresh", False), "fresh")), planned_total(plan)
 
 
 def _is_within(total: Privacy, planned: Privacy) -> bool:

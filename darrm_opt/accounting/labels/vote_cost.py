@@ -274,7 +274,8 @@ def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
     beyond = terms[-1] - math.log(-math.expm1(-(END - 1) * many / sigma))  # each block adds less, by that factor
     rounding = WIDE_ERROR + 4 * x.size * ULP * float(np.abs(growths).sum() + np.abs(falls).sum())
     mean = np.logaddexp(np.logaddexp.reduce(terms), beyond) - np.logaddexp.reduce(logs[:-1]) + 2 * rounding
-    return up(affected * math.exp(mean), 4)
+    loss = up(affected * math.exp(mean), 4)
+    return loss if is_within(loss, sys.float_info.max) else None
 
 
 def _growths(sigma: float, low: int, high: int) -> Array:

@@ -263,7 +263,7 @@ def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
 
 
 def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(QUESTIONS, "tradeoff", tasks.GatedTradeoff)
+    monkeypatch.setitem(QUESTIONS, "tradeoff", tasks.BlockedTradeoff)
     monkeypatch.setenv(tasks.GATE, str(tmp_path / "gate"))
     with client_of(short_seconds=5.0) as client, ThreadPoolExecutor() as threads:
         resources = client.app.state.service.resources  # type: ignore[attr-defined]

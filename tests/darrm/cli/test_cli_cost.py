@@ -99,3 +99,11 @@ def test_a_file_that_nobody_can_create_is_refused_before_any_work() -> None:
 
 
 SMALL_GNMAX = ("gnmax", "--K", "5", "--classes", "3", "--sigma", "3", "--delta", "1e-3")
+
+
+def test_a_file_that_is_named_as_a_mechanism_does_not_stand_in_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gnmax").write_text("{}", encoding="utf-8")
+    assert run_json("cost", *SMALL_GNMAX)["parameter"] == 3.0

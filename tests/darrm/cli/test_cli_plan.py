@@ -203,6 +203,6 @@ def test_private_voters_among_classes_are_told_of_the_design_that_uses_their_pri
         "0",
     )
     alike = run_json("plan", "--K", "3", "--epsilon", "0.5", *asked)
-    assert any("--group K=3,epsilon=0.5" in warning for warning in alike["warnings"])
+    assert any("State them as one group" in warning for warning in alike["warnings"])
     grouped = run_json("plan", "--group", "K=3,epsilon=0.5", *asked)
     assert grouped["options"][0]["right"] > alike["options"][0]["right"]

@@ -106,8 +106,7 @@ def test_optimum_is_that_of_enumeration(listed: bool, case: Case) -> None:
     problem = problem_of(case)
     with pytest.MonkeyPatch.context() as patch:
         if not listed:
-            patch.setattr("darrm_opt.tables.corners.MAX_LISTED", 0)
-            patch.setattr("darrm_opt.tables.corners.STEP_LOSSES", 0)
+            patch.setattr("darrm_opt.tables.corners.MAX_CORNERS", 0)
         corners_of.cache_clear()
         solution = solve_table(problem)
         assert isinstance(corners_of(problem)[0], CompletedCorners) != listed
@@ -171,8 +170,7 @@ def test_a_refusal_names_a_corner_of_the_profile() -> None:
     for listed in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not listed:
-                patch.setattr("darrm_opt.tables.corners.MAX_LISTED", 0)
-                patch.setattr("darrm_opt.tables.corners.STEP_LOSSES", 0)
+                patch.setattr("darrm_opt.tables.corners.MAX_CORNERS", 0)
             corners_of.cache_clear()
             with pytest.raises(NotPrivate):
                 verify_table(problem, table)
@@ -227,8 +225,7 @@ def test_hostile_tables_are_judged_as_enumeration_judges_them(seed: int) -> None
     cells, optimum = group_cells(problem), solve_table(problem).table
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:
-            patch.setattr("darrm_opt.tables.corners.MAX_LISTED", 0)
-            patch.setattr("darrm_opt.tables.corners.STEP_LOSSES", 0)
+            patch.setattr("darrm_opt.tables.corners.MAX_CORNERS", 0)
         corners_of.cache_clear()
         for outward in (1e-9, 1e-4, 0.02, 1.0):
             moved = optimum.values * (1 + outward * chance.random(len(cells.owners)))

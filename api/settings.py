@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -19,7 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from api.server.container_limits import MIN_MEMORY, default_solvers, memory_limit, processor_count, solver_memory
 from darrm_client.webhooks import read_webhook_secret
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, similar_names
 from solver_cache.location import VARIABLE, cache_url
 
 PREFIX = "DARRM_"
@@ -357,7 +356,7 @@ OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FO
 
 
 def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence about each variable that looks like a setting and is none; its value is in none of them.
+    """Return a sentence about each variable that looks like a setting and is none, without its value.
 
     >>> misspelt_settings({"DARRM_SOLVER": "2", "DARRM_KEY": "secret", "PATH": ""})
     ['DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.']
@@ -366,7 +365,7 @@ def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
     misspelt = [name for name in environment if name.upper().startswith(PREFIX) and name not in names | OTHER_VARIABLES]
     sentences = []
     for name in sorted(misspelt):
-        matches = get_close_matches(name.upper(), names, 1, 0.75)
+        matches = similar_names(name, names)
         sentences.append(f"{name} is no setting and has no effect{f'; {matches[0]} is one' if matches else ''}.")
     return sentences
 

@@ -6,6 +6,7 @@ time limit) is a value, `darrm_opt.design.solution.Status`, and becomes `SolveFa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -228,3 +229,24 @@ class SampleUsed(DarrmError):
         super().__init__(
             f"The sample cannot be used: {fault}. Draw another one. Nothing was charged and nothing was released."
         )
+
+
+def similar_names(word: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a mistyped word may stand for, the likeliest first, at most `MAX_SIMILAR`.
+
+    >>> similar_names("eps", ["utility", "total_epsilon", "epsilon"]), similar_names("k", ["m", "K"])
+    (['epsilon'], ['K'])
+    """
+    from difflib import get_close_matches
+
+    known = sorted(set(names), key=lambda name: (len(name), name))
+    word, bare = word.lower(), word.lower().lstrip("-")
+    begun = [name for name in known if len(bare) > 1 and name.lower().startswith(word)]
+    ended = [name for name in known if len(bare) > 1 and name.lower().endswith((f"-{bare}", f"_{bare}"))]
+    matches = get_close_matches(word, {name.lower() for name in known})
+    alike = [name for match in matches for name in known if name.lower() == match]
+    return list(dict.fromkeys([*begun, *ended, *alike]))[:MAX_SIMILAR]
+
+
+MAX_SIMILAR = 3
+"""Names that are suggested for a mistyped one, at most."""

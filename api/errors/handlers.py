@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -28,7 +27,7 @@ from api.errors.problem_details import (
 from api.schemas.fields import DECLARED, LIMITS, SAMPLES_ARE_TAKEN, field_of
 from darrm_opt.answers import SAMPLING
 from darrm_opt.decimals import number_in, out_of_range
-from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate
+from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate, similar_names
 from darrm_opt.fields import Field as Declared
 
 _LOG = logging.getLogger("api")
@@ -163,8 +162,8 @@ def _meant(name: str) -> str:
     """Return which field a misspelt one may be; nothing for a field of another request."""
     if name in DECLARED:
         return ""
-    matches = [each for each in DECLARED if each.lower() == name.lower()] or get_close_matches(name, DECLARED, 2, 0.75)
-    return f"Did you mean {' or '.join(matches)}?" if matches else ""
+    matches = similar_names(name, DECLARED)
+    return f"Did you mean {', '.join(matches)}?" if matches else ""
 
 
 def _accepted(field: Declared, context: dict[str, Any]) -> str:

@@ -291,33 +291,22 @@ def choices(option: CommandOption) -> list[str] | None:
     return metavar.split("|") if "|" in metavar and metavar == metavar.lower() else None
 
 
-_DELTAS = ({"--delta", "--Delta"}, {"--delta", "--voter-delta"})
-"""The δ of a release is no other spelling of the Δ of a voter."""
-
-
 _CURVE_NUMBERS = ("--noise-multiplier", "--sampling-probability", "--steps")
 """Numbers of DP-SGD, which a curve of --profile states."""
 
 
 def _suggestion(word: str, names: Iterable[str]) -> str:
-    """Return the names that a word may stand for: those it begins or ends, then those that are spelt like it."""
-    from difflib import get_close_matches
+    """Return the names that a word may stand for, in a sentence."""
+    from darrm_opt.errors import similar_names
 
     names = list(names)
     if word in _CURVE_NUMBERS and "--profile" in names:
         return ' Give --profile "dp_sgd(σ, q, T)": the noise multiplier, the sampling probability and the steps.'
-    part = word.lstrip("-")
-    begun = [name for name in names if len(part) > 1 and name.startswith(word)]
-    ended = [name for name in names if len(part) > 1 and name.endswith(f"-{part}")]
-    if {word, *ended} in _DELTAS:
-        ended = []
-    alike = [name for name in get_close_matches(word, names) if {word, name} not in _DELTAS]
-    matches = list(dict.fromkeys([*begun, *ended, *alike]))[:MAX_SUGGESTIONS]
+    matches = similar_names(word, names)
+    if word == "--delta":  # δ of a release is no other spelling of Δ of a voter
+        matches = [name for name in matches if name != "--Delta"]
+        matches = [] if matches == ["--voter-delta"] else matches
     return f" Did you mean {', '.join(matches)}?" if matches else ""
-
-
-MAX_SUGGESTIONS = 3
-"""Names that are suggested for a mistyped one, at most."""
 
 
 def _usage(argument: Parameter) -> str:

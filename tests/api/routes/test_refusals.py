@@ -225,7 +225,13 @@ def test_an_invalid_field_is_named(client: TestClient, question: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("DELTA", "Did you mean Delta or delta?"), ("epsilonn", "Did you mean epsilon"), ("zzz", ""), ("classes", "")],
+    [
+        ("DELTA", "Did you mean Delta, delta"),
+        ("eps", "Did you mean epsilon"),
+        ("epsilonn", "Did you mean epsilon"),
+        ("zzz", ""),
+        ("classes", ""),
+    ],
 )
 def test_a_misspelt_field_is_answered_with_the_nearest_one(client: TestClient, name: str, advice: str) -> None:
     problem = client.post("/v1/gamma", json={"K": 5, "m": 2, "epsilon": 0.5, name: 0.1}).json()

@@ -303,8 +303,8 @@ def _suggestion(word: str, names: Iterable[str]) -> str:
     if word in _CURVE_NUMBERS and "--profile" in names:
         return ' Give --profile "dp_sgd(σ, q, T)": the noise multiplier, the sampling probability and the steps.'
     matches = similar_names(word, names)
-    if word == "--delta":  # δ of a release is no other spelling of Δ of a voter
-        matches = [name for name in matches if name != "--Delta"]
+    if word.lower() == "--delta":  # δ of a release and Δ of a voter are not two spellings of one name
+        matches = [name for name in matches if name.lower() != word.lower()]
         matches = [] if matches == ["--voter-delta"] else matches
     return f" Did you mean {', '.join(matches)}?" if matches else ""
 

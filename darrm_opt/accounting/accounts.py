@@ -167,6 +167,7 @@ class Account(Generic[T]):
     total: Callable[[ReleasesOf[T], float, Effort], Privacy | None]  # raises `NotApplicable`; or None
     finer: tuple[str, ...] = ()  # accounts that are never above it: where one of them is exact, it is not asked
     is_exact: Callable[[ReleasesOf[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
+    needs_delta: bool = False  # whether it has no total at δ = 0: then what it needs, which may take long, is not found
 
 
 EventAccount = Callable[[ReleasesOf[Privacy], float, Effort], Privacy | None]
@@ -370,7 +371,7 @@ def compose_profiles(parts: ReleasesOf[ReleaseProfile]) -> Pld:
 
 def _by_moments(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:
     (shown, count), *others = parts
-    if others or not isinstance(shown, LawPairs) or not delta or count == 1:
+    if others or not isinstance(shown, LawPairs) or count == 1:
         return None
     return _bound(renyi_sums([shown], count, delta), delta)
 
@@ -403,8 +404,8 @@ def _of_events(
 
 def _of_divergences(
     account: Callable[[ReleasesOf[PowerDivergence], float], EpsilonBound],
-) -> Callable[[ReleasesOf[PowerDivergence], float, Effort], Privacy | None]:
-    return lambda parts, delta, _: _bound(account(parts, delta).epsilon, delta) if delta else None
+) -> Callable[[ReleasesOf[PowerDivergence], float, Effort], Privacy]:
+    return lambda parts, delta, _: _bound(account(parts, delta).epsilon, delta)
 
 
 _EVENT, _BOUND = ReleaseGuarantee.event, ReleaseGuarantee.bound
@@ -421,9 +422,9 @@ ACCOUNTS: tuple[Account[Any], ...] = (
     Account("pld", _EVENT, _of_events(lambda *of: pld_composition_of_sequence(*of).privacy), ("optimal", *_PAIRS)),
     Account("points", _laws, _by_points, _PAIRS),
     Account("profile", _laws, _by_profile, _PAIRS),
-    Account("moments", _laws, _by_moments, _PAIRS),
-    Account("renyi", _BOUND, _of_divergences(renyi_epsilon), _PAIRS),
-    Account("gaussian", _BOUND, _of_divergences(compared_epsilon), _PAIRS),
+    Account("moments", _laws, _by_moments, _PAIRS, needs_delta=True),
+    Account("renyi", _BOUND, _of_divergences(renyi_epsilon), _PAIRS, needs_delta=True),
+    Account("gaussian", _BOUND, _of_divergences(compared_epsilon), _PAIRS, needs_delta=True),
 )
 """All accounts of releases, the quick ones of one description before those of a finer one."""
 

@@ -18,7 +18,7 @@ from darrm_opt.decimals import floor_delta, floor_point
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down
-from darrm_opt.search import largest_count_between, largest_fitting
+from darrm_opt.search import LEAST, largest_count_between, largest_fitting
 
 T = TypeVar("T")
 
@@ -266,7 +266,8 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
     def fits(epsilon: float) -> bool:
         return optimal_delta(epsilon, delta, k, total) <= budget.delta
 
-    low, high = down(total / k, 2), 2 * total / k  # basic composition always fits
+    # Basic composition always fits, and so do about 2δ/k, whatever ε is; from 0 no doubling would lead away.
+    low, high = down(total / k, 2), max(2 * total / k, budget.delta / k, LEAST)
     while fits(high):
         low, high = high, 2 * high
         if high == math.inf:

@@ -164,8 +164,9 @@ def total_of(
     totals: dict[str, Privacy] = {}
     refused: dict[str, NotApplicable] = {}
     finest: set[str] = set()
-    for account in ACCOUNTS:
-        if account.name in skip or (account.name not in compare and finest & set(account.finer)):
+    asked = [account for account in ACCOUNTS if account.name not in skip and (delta or not account.needs_delta)]
+    for account in asked:
+        if account.name not in compare and finest & set(account.finer):
             continue
         try:
             # An account of the whole needs its kind of bound for every part: with one missing it says nothing.

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from darrm_opt.accounting.calibrate import epsilon_each, release_target
+from darrm_opt.accounting.calibrate import Calibration, calibrate, epsilon_each, release_target
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
@@ -48,8 +48,8 @@ THRESHOLD_STEPS = 40
 CHECK_PRECISION = 2e-4
 """Relative distance of the noise of labels and checks from the least that fits."""
 
-SCALE_PRECISION = 0.01
-"""Relative distance of a table's ε from the largest one of which Q fit."""
+SCALE_PRECISION = 0.005
+"""Relative distance of a table's ε, or of what Q of them cost, from the largest that fits."""
 
 TABLE_PRECISION = 1e-6
 """Relative distance of a table's rate from the largest one that is private."""
@@ -67,11 +67,11 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
     if make is None or not has_table(question.K, question.classes, MAX_RULE_PARTITIONS):
         return
     problem, queries, total, law = question.problem, question.queries, question.total, question.vote_law
-    made = [_proved_table(make, release_target(total, queries), problem)]
+    made: list[ProvedTable | None] = [_proved_table(make, release_target(total, queries), problem)]
     # At a total δ of 0 nothing composes better than adding up ε, which the first target does already.
     if queries > 1 and total.delta > 0 and name != CONFIDENT:
         made.append(_composed_table(make, problem, queries))
-    for mechanism, gap, parameters in made:
+    for mechanism, gap, parameters in filter(None, made):
         cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
         # The target only guided the search: what counts is the account of the table's own laws.
         if cost.epsilon > total.epsilon:
@@ -184,17 +184,16 @@ def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable
     return TableMechanism(proved, table), gap, parameters
 
 
-def _composed_table(make: Maker, problem: Problem, queries: int) -> ProvedTable:
+def _composed_table(make: Maker, problem: Problem, queries: int) -> ProvedTable | None:
     """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
     total = problem.target
-    start = epsilon_each(total, 0.0, queries)
-    best = _proved_table(make, Privacy(start, 0.0), problem)
-    low, high = 1.0, MAX_SCALE
-    while high - low > SCALE_PRECISION * low:
-        scale = math.sqrt(low * high)
-        found = _proved_table(make, Privacy(start * scale, 0.0), problem)
-        if found[0].fits(total, queries):
-            low, best = scale, found
-        else:
-            high = scale
-    return best
+
+    def proved(epsilon: float) -> tuple[ProvedTable, float]:
+        found = _proved_table(make, Privacy(epsilon, 0.0), problem)
+        return found, found[0].cost(queries, total.delta).epsilon
+
+    start = epsilon_each(total, 0.0, queries)  # these fit, and their laws nearly always cost less
+    found: Calibration[ProvedTable] | None = calibrate(
+        proved, total.epsilon, MAX_SCALE * start, guess=start, precision=SCALE_PRECISION
+    )
+    return None if found is None else found.result

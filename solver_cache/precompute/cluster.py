@@ -2,7 +2,7 @@
 
 Dask itself gives an assignment to another worker when one dies. What it gives up (an assignment that took several
 workers with it, a scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its
-address is joined again.
+address is joined again. Where no worker is left, and none comes, the run ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, As
 from solver_cache.precompute.worker import Assignment, Event, Work, perform
 
 RETRY_SECONDS = 60.0
-"""Longest wait for a Dask scheduler that does not answer [s]."""
+"""Longest wait for a Dask scheduler that does not answer, or that has no worker for what it was given [s]."""
 
 TASKS_PER_THREAD = 2
 """Tasks that a cluster is given for each of its threads: one at work, one on its way."""
@@ -51,6 +51,7 @@ class Cluster:
         self._finished: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._futures: dict[int, Any] = {}
         self._threads = 1
+        self._without_workers_since: float | None = None
         self._local: Any = None
         if scheduler is None:
             # A cluster on this machine is for this run alone, and ends with it.
@@ -93,7 +94,11 @@ class Cluster:
         future.add_done_callback(lambda future: self._finished.put((number, future)))
 
     def poll(self, seconds: float) -> list[AssignmentReport]:
-        """Return what happened; assignments of a scheduler that is gone are lost."""
+        """Return what happened; assignments of a scheduler that is gone are lost.
+
+        Raises:
+            ExecutorLost: the scheduler does not come back, or has had no worker for as long.
+        """
         reports: list[AssignmentReport] = []
         try:
             number, future = self._finished.get(timeout=seconds)
@@ -107,7 +112,9 @@ class Cluster:
             pass
         if self._client.status != "running":
             reports += self._reconnect()
-        if not reports:
+        if reports:
+            self._without_workers_since = None
+        else:
             self._count_threads()
         return reports
 
@@ -149,12 +156,18 @@ class Cluster:
                 pause = min(2 * pause, 5.0)
 
     def _count_threads(self) -> None:
-        """Look how many threads there are."""
+        """Look how many threads there are, and for how long there has been none."""
         try:
             threads = sum(self._client.nthreads().values())
         except Exception:  # noqa: BLE001 — as it was; `poll` finds out whether the scheduler is gone
             return
         self._threads = max(1, threads)
+        now = time.monotonic()
+        since = None if threads else self._without_workers_since or now
+        self._without_workers_since = since
+        if since is not None and now - since > self._retry_seconds:
+            waited = f"{self._retry_seconds:g} s"
+            raise ExecutorLost(f"The scheduler {self.address} has had no worker for {waited}. Running again continues.")
 
 
 def _local(workers: int) -> Any:

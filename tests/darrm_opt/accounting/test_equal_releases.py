@@ -91,7 +91,9 @@ def test_no_value_is_near_where_an_estimate_is_none_or_jumps() -> None:
         assert near_value(cost, 1.0, 9.0, guess=0.5) is None
 
 
-@for_each("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])
+@for_each(
+    "budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5), Privacy(5e-324, 1e-9)]
+)
 @for_each("k", [1, 7, 1000])
 def test_epsilon_each_fits_and_more_does_not(budget: Privacy, k: int) -> None:
     for delta in (0.0, budget.delta / k / 2):

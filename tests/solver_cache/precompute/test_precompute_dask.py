@@ -82,13 +82,16 @@ def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, und
         assert set(counts(log).values()) == {1}
 
 
-def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
+def test_a_scheduler_that_has_no_worker_or_is_gone_ends_the_run_with_what_was_kept() -> None:
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
     scheduler = subprocess.Popen([*command, "--no-dashboard"], stderr=subprocess.PIPE, text=True)
     assert scheduler.stderr is not None
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
     store = open_store("memory")
     plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
+    told = pytest.raises(ExecutorLost, match=r"has had no worker for 1 s\. Running again continues")
+    with told, closing(Cluster(address, retry_seconds=1)) as idle:
+        run(plan, store, idle, RunOptions(lease=5))
     with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
         scheduler.kill()
         scheduler.communicate()

@@ -94,7 +94,7 @@ enumerated: $(READY) ## hold totals of mechanisms against an adversary who is en
 earned-enumerated: $(READY) ## hold totals that votes earn against all data sets and neighbours (5,000: an hour and a half)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.earned_enumerated --write docs/soundness.md $(ARGS)
 
-extremes: $(READY) ## ask every account and calibration extreme questions (50,000: an hour and a half of one processor)
+extremes: $(READY) ## ask every account and calibration extreme questions (50,000: half an hour of one processor)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.extremes --write docs/soundness.md $(ARGS)
 
 sampled: $(READY) ## totals of sampled queries against enumeration, and settings (ten minutes; docs/soundness.md)

@@ -8,7 +8,7 @@ field of its own. It imports little, so that help texts start fast.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from darrm_opt.decimals import number_in
@@ -42,7 +42,7 @@ class Field:
     noun: str = ""  # of what is accepted, if the unit does not say it
     says: str = ""  # what is accepted, if noun and range do not say it
     otherwise: str = ""  # what holds where it is left out
-    example: Any = None
+    example: Any = field(default=None, hash=False)
 
     def of(self, **changes: Any) -> Field:
         """Return the field with another range, or other words, in one question."""

@@ -92,11 +92,13 @@ class PrivacyCurve:
         text: how it is written, such as ``"gaussian(0.0325)"``.
         delta: δ at an ε ≥ 0 [nats], rounded up.
         pure: the ε from which on δ is 0 [nats]; ``inf`` where there is none.
+        points: how many are chosen for a profile, whatever is asked; None: as many as are asked.
     """
 
     text: str
     delta: Callable[[float], float] = field(compare=False, repr=False)
     pure: float = math.inf
+    points: int | None = None
 
     def profile(self, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:
         """Return a profile of at most ``points`` of the curve's points, chosen for a target.
@@ -111,6 +113,7 @@ class PrivacyCurve:
 
         Source: ours: δ(0), the point at the target's δ, and points evenly between them in ε.
         """
+        points = points if self.points is None else self.points
         points = whole_number(points, "points", f"a number of points, 1 to {MAX_POINTS}", most=MAX_POINTS)
         unstated = UNSTATED_DELTA if self.pure == math.inf else 0.0
         last = self._last_epsilon(unstated if target is None else target.delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, fail, option_of, say
@@ -84,7 +85,6 @@ def refuse_slow(problem: Problem, objective: AnyObjective, seconds: Callable[[fl
     from darrm_opt.answers.running_time import solve_seconds
     from darrm_opt.problem import Problem
     from darrm_opt.record import DesignSpec
-    from darrm_opt.search import largest_count_between
 
     def expected_seconds(K: int) -> float:
         # A record that reaches all voters reaches all of fewer, too.
@@ -92,19 +92,26 @@ def refuse_slow(problem: Problem, objective: AnyObjective, seconds: Callable[[fl
         smaller = Problem(K, problem.voter, problem.target, affected)
         return seconds(solve_seconds(DesignSpec(smaller, objective)))
 
-    if (estimate := expected_seconds(problem.K)) <= MAX_SECONDS:
+    _refuse_slow(problem.K, expected_seconds, advice)
+
+
+def refuse_slow_question(asked: Any, advice: str) -> None:
+    """Refuse a question about K voters by its own estimate; the rest as `refuse_slow`."""
+    if asked.K > MAX_UNCHECKED_K:
+        affected = None if asked.affected in (None, asked.K) else asked.affected
+        _refuse_slow(asked.K, lambda K: replace(asked, K=K, affected=affected and min(K, affected)).seconds, advice)
+
+
+def _refuse_slow(K: int, expected_seconds: Callable[[int], float], advice: str) -> None:
+    from darrm_opt.search import largest_count_between
+
+    if (estimate := expected_seconds(K)) <= MAX_SECONDS:
         return
     # What would fit is worth more to who is refused than the reason.
-    largest = largest_count_between(lambda K: expected_seconds(K) <= MAX_SECONDS, 1, problem.K)
+    largest = largest_count_between(lambda fewer: expected_seconds(fewer) <= MAX_SECONDS, 1, K)
     would_fit = f"At most K = {_two_digits(largest):,} would fit."
-    raise InvalidInput(
-        "K",
-        problem.K,
-        Rule(
-            f"= {problem.K:,} would take about {estimate / 60:,.0f} minutes; the limit is {MAX_SECONDS / 60:g} minutes"
-        ),
-        f"{would_fit} {advice}".rstrip(),
-    )
+    minutes = f"= {K:,} would take about {estimate / 60:,.0f} minutes; the limit is {MAX_SECONDS / 60:g} minutes"
+    raise InvalidInput("K", K, Rule(minutes), f"{would_fit} {advice}".rstrip())
 
 
 def _two_digits(count: int) -> int:

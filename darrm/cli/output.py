@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 import io
-import math
 import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from time import monotonic
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
 if TYPE_CHECKING:
-    from darrm_opt import Privacy, Problem, Solution
+    from darrm_opt import Solution
     from darrm_opt.design.solution import Status
     from darrm_opt.errors import InvalidInput
 
@@ -68,7 +67,7 @@ def option_of(argument: str) -> str:
     """
     if len(argument) > 1 and argument.isupper():
         return argument  # FILE, or a setting from the environment
-    if argument == "groups":
+    if argument.startswith("groups"):
         return "--group"  # given once for each
     if argument == "Delta":
         return "--voter-delta"  # --delta is that of the release
@@ -199,7 +198,12 @@ def _of_input(err: InvalidInput) -> str:
             err.argument, err.value, err.accepted, f"Write a decimal point: {err.value.replace(',', '.')}."
         )
     if isinstance(err.accepted, Rule):
-        return f"{option} {err.accepted}. {err.advice}".rstrip()
+        from darrm_opt.fields import FIELDS
+
+        def as_option(found: re.Match[str]) -> str:
+            return f"{found[1]} {option_of(found[2]) if found[2] in FIELDS and found[2] != 'parameter' else found[2]}"
+
+        return f"{option} {re.sub(r'(with|needs) ([A-Za-z_]+)', as_option, err.accepted)}. {err.advice}".rstrip()
     if err.value is None:
         return f"{option} is missing: expected {err.accepted}. {err.advice}".rstrip()
     text = str(err)
@@ -297,26 +301,3 @@ def solution_json(solution: Solution) -> str:
     from darrm_opt.record import solution_record
 
     return as_json(solution_record(solution))
-
-
-def trained_text(problem: Problem, *, fresh: bool) -> str:
-    """Return whether private voters are fresh, to be put behind them; nothing where they are not private."""
-    if problem.voter.epsilon == math.inf:
-        return ""
-    return " (fresh in every answer)" if fresh else " (trained once)"
-
-
-def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str:
-    """Return what a total assumes of its voters, in sentences; nothing where that makes no difference.
-
-    >>> from darrm_opt import Privacy
-    >>> print(assumed_text([Privacy(0.1)], 2, fresh=False).partition(". ")[0])
-    The voters were taken to have been trained once
-    >>> assumed_text([Privacy(0.1)], 1, fresh=False)
-    ''
-    """
-    from darrm_opt.problem import FRESH
-
-    if queries <= 1 or all(voter.epsilon == math.inf for voter in voters):
-        return ""
-    return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"

@@ -6,20 +6,21 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import option_of
-from darrm.cli.parser import ADVANCED, EVERY_COMMAND, CommandOption, Text
+from darrm.cli.parser import ADVANCED, EVERY_COMMAND, CommandOption, Made, Parameter, Text
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.bagging import Bags
     from darrm_opt.fields import Field
+    from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy, Problem, VoterGroup
 
 LARGE_EPSILON = 8.0
@@ -110,12 +111,19 @@ def objectives() -> str:
     return accepted_objectives()
 
 
-def priors() -> str:
-    """Return the forms of a prior."""
-    from darrm_opt.design.objective import forms
+QUERIES, VOTES = "The queries", "The votes"
 
-    return forms()
+PANELS = {
+    **dict.fromkeys(("K", "epsilon", "Delta", "affected", "classes", "m", "target_epsilon", "delta", "fresh"), PROBLEM),
+    **dict.fromkeys(("queries", "total_epsilon", "total_delta"), QUERIES),
+    "prior": VOTES,
+}
+"""Headings of options by the fields that they are."""
 
+ADVANCED_FIELDS = frozenset(
+    ("least_accuracy", "time_limit", "ties", "price", "slack", "targets", "method", "backend", "shape", "gap")
+)
+"""Fields whose options few need."""
 
 _PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
 """Options of a problem of one (ε, Δ), among those of a group."""
@@ -210,15 +218,6 @@ class ProblemOptions(VoterOptions):
                 raise InvalidInput(name, value, Rule("cannot be combined with --targets"))
         return stated_targets(self.targets)
 
-    def stated_voter(self) -> Privacy:
-        """Return what --profile states; of a curve, points down to --delta."""
-        from darrm_opt.privacy_curves import DEFAULT_POINTS, stated_profile
-        from darrm_opt.problem import Privacy
-
-        self.refuse_beside_profile()
-        points = DEFAULT_POINTS if self.profile_points is None else number(self.profile_points)
-        return stated_profile(self.profile, None if self.delta is None else Privacy(0.0, number(self.delta)), points)
-
     def target(self, delta: float) -> Privacy:
         """Return the target of voters that leave m without meaning; ``delta`` where none is typed."""
         from darrm_opt.errors import InvalidInput
@@ -238,7 +237,7 @@ class ProblemOptions(VoterOptions):
         if self.profile is None and targets is None:
             return super().problem(**instead)
         from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.privacy_curves import DEFAULT_POINTS, profile_problem
+        from darrm_opt.privacy_curves import profile_problem
         from darrm_opt.problem import Privacy, Problem
 
         option = "--profile" if targets is None else "--targets"
@@ -250,9 +249,17 @@ class ProblemOptions(VoterOptions):
             voter = Privacy(given["epsilon"], number(self.Delta))
             return Problem(given["K"], voter, self.target(voter.delta), given["affected"])
         self.refuse_beside_profile()
-        points = DEFAULT_POINTS if self.profile_points is None else number(self.profile_points)
-        numbers = given["K"], self.profile, given["target_epsilon"], given["delta"], given["affected"]
-        return profile_problem(*numbers, points, targets)
+        profile = stated_voter(self.profile, self.profile_points)
+        numbers = given["target_epsilon"], given["delta"], given["affected"]
+        return profile_problem(given["K"], profile, *numbers, targets=targets)
+
+
+def stated_voter(profile: str, points: str | None) -> Any:
+    """Return what --profile states, with as many points of a curve as --profile-points says."""
+    from darrm_opt.privacy_curves import PrivacyCurve, stated_curve
+
+    stated = stated_curve(profile)
+    return replace(stated, points=number(points)) if isinstance(stated, PrivacyCurve) and points else stated
 
 
 Method = Annotated[str, declared_option("method", ADVANCED, values=names_of("method"))]
@@ -285,22 +292,25 @@ class DesignOptions:
     ] = None
 
 
-QUERIES, VOTES = "The queries", "The votes"
-
 BAGS = {"n": "bags", "subsample_size": "bags", "replacement": "bags", "sampling": "bags", "n_models": "K"}
 """Names for `options_named` where subsamples are named by --bags."""
 
-BagsOption = Annotated[
-    str | None,
-    CommandOption(
-        "--bags",
-        "For voters that are models trained on random subsamples: number of records and sample "
-        "size, as in n=10000,size=20; optionally draw=without-replacement or draw=disjoint.",
-        "n=…,size=…",
-        ADVANCED,
-        "no subsampling",
-    ),
-]
+
+@dataclass(frozen=True)
+class BagsOptions:
+    """How the subsamples of the voters are drawn, as typed."""
+
+    bags: Annotated[
+        str | None,
+        CommandOption(
+            "--bags",
+            "For voters that are models trained on random subsamples: number of records and sample "
+            "size, as in n=10000,size=20; optionally draw=without-replacement or draw=disjoint.",
+            "n=…,size=…",
+            ADVANCED,
+            "no subsampling",
+        ),
+    ] = None
 
 
 def bags_drawn(text: str | None) -> Bags | None:
@@ -423,8 +433,8 @@ class TotalOptions:
 
 
 @dataclass(frozen=True)
-class WorthOptions:
-    """Past votes, and what answers are worth, as typed."""
+class PastOptions:
+    """Past votes, as typed."""
 
     votes: Annotated[
         str | None,
@@ -437,27 +447,14 @@ class WorthOptions:
         ),
     ] = None
     missing: MissingVotes = None
-    ties: Annotated[str, declared_option("ties", ADVANCED, values="excluded|any")] = "excluded"
-    price: Annotated[str, declared_option("price", ADVANCED)] = "0"
 
 
 @dataclass(frozen=True)
-class VoteOptions(WorthOptions):
-    """How votes fall, and what answers are worth, as typed."""
+class WorthOptions(PastOptions):
+    """Past votes, and what answers are worth, as typed."""
 
-    prior: Annotated[
-        str | None,
-        CommandOption(
-            "--prior",
-            lambda: (
-                f"Distribution of votes between two classes: {priors()}; among any number: favoured(a,…), beta(a,b), "
-                "dirichlet(a) or histogram(…)."
-            ),
-            "TEXT",
-            VOTES,
-            "rectangular, or the objective's; from three classes on dirichlet(1)",
-        ),
-    ] = None
+    ties: Annotated[str, declared_option("ties", ADVANCED, values="excluded|any")] = "excluded"
+    price: Annotated[str, declared_option("price", ADVANCED)] = "0"
 
 
 @dataclass(frozen=True)
@@ -487,38 +484,35 @@ class GroupOptions:
                     name, getattr(options, name), Rule("cannot be combined with --group, which states its own voters")
                 )
 
-    def voters(self) -> tuple[list[VoterGroup], list[float]]:
-        """Return the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names, and what one vote of each is worth."""
-        from darrm_opt.arguments import real_number
+    def fields(self) -> list[dict[str, Any]]:
+        """Return the fields of the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names."""
         from darrm_opt.errors import InvalidInput
-        from darrm_opt.privacy_curves import GROUP_POINTS, stated_profile
-        from darrm_opt.problem import VoterGroup, as_group
+        from darrm_opt.privacy_curves import stated_curve
 
         accepted = (
             "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
             "epsilon and Delta, profile=… last, as --profile takes it"
         )
-        groups, weights = [], []
+        groups = []
         for text in self.group:
             alike, has_profile, points = text.partition(",profile=")
             given = named_values("group", alike, ("K", "epsilon", "Delta", "weight"), accepted)
-            typed: dict[str, Any] = {name: number(value) for name, value in given.items()}
-            if ({"K"} if has_profile else {"K", "epsilon"}) != typed.keys() - (
-                {"weight"} if has_profile else {"weight", "Delta"}
-            ):
+            needed, further = ({"K"}, {"weight"}) if has_profile else ({"K", "epsilon"}, {"weight", "Delta"})
+            if given.keys() - further != needed:
                 raise InvalidInput("group", text, accepted)
-            weight = typed.pop("weight", 1.0)
-            weights.append(real_number(weight, "group", "a weight above 0", above=0, below=float("inf")))
             try:
-                groups.append(
-                    VoterGroup(typed["K"], stated_profile(points, points=GROUP_POINTS))
-                    if has_profile
-                    else as_group((typed["K"], typed["epsilon"], typed.get("Delta", 0.0)))
-                )
+                stated = {"profile": stated_curve(points)} if has_profile else {}
             except InvalidInput as err:  # else it would be an option of the same name that is not valid
-                name = {"delta": "Delta"}.get(err.argument, err.argument)
-                raise InvalidInput("group", text, f"{err.accepted}, as {name}", err.advice) from err
-        return groups, weights
+                raise InvalidInput("group", text, err.accepted, err.advice) from err
+            groups.append({name: number(value) for name, value in given.items()} | stated)
+        return groups
+
+    def voters(self) -> tuple[list[VoterGroup], list[float]]:
+        """Return the groups, and what one vote of each is worth."""
+        from darrm_opt.questions.voters import GroupFields, voter_groups
+
+        groups = [GroupFields.of(each) for each in self.fields()]
+        return voter_groups(groups), [group.weight for group in groups]
 
 
 @dataclass(frozen=True)
@@ -531,34 +525,53 @@ class TableOptions(WorthOptions, GroupOptions):
     ] = False
 
 
-@dataclass(frozen=True)
-class QuestionOptions(VoteOptions, TotalOptions, VoterOptions):
-    """Question to the ranking, as typed: voters, queries, the total, and how votes fall."""
+def _parameters_of_mechanisms() -> list[Parameter]:
+    from darrm_opt.mechanisms.base import mechanism_classes
 
-    epsilon: Annotated[str, declared_option("epsilon", PROBLEM)] = "inf"
-    classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
-    bags: BagsOption = None
-    fresh: Annotated[bool, CommandOption("--fresh", meaning_of_fresh, panel=PROBLEM)] = False
+    named: dict[str, list[Any]] = {}
+    for mechanism in mechanism_classes().values():
+        if mechanism.parameter:
+            named.setdefault(mechanism.parameter, []).append(mechanism)
+    found = []
+    for name, mechanisms in named.items():
+        of = ", ".join(each.name for each in mechanisms)
+        meaning = mechanisms[0].meaning
+        words = f"{meaning}: the parameter of {of}." if meaning else f"The parameter of {of}."
+        found.append(Parameter(name, CommandOption(option_of(name), words, "NUMBER"), None))
+    return [*found, Parameter("check", _CHECK, None)]
 
-    @property
-    def total(self) -> Privacy:
-        """The (ε, δ) of all answers together."""
-        return total_privacy(self.total_epsilon, self.total_delta or "0")
 
-    @property
-    def voter(self) -> Privacy:
-        """What one voter states: (ε, Δ), or a profile; of a curve, points down to its share of the total δ."""
-        from darrm_opt.problem import Privacy
+_CHECK = CommandOption(
+    "--check",
+    "Release a class only if the largest count, with its own noise, reaches the threshold; at most cap classes are "
+    "released.",
+    "sigma=VOTES,threshold=VOTES,cap=COUNT",
+    ADVANCED,
+    "none",
+)
 
-        if self.profile is None:
-            with options_named(delta="Delta"):
-                return Privacy(number(self.epsilon), number(self.Delta))
-        from darrm_opt.privacy_curves import profile_in_total
+MechanismParameters = Annotated[dict[str, Any], Made(_parameters_of_mechanisms)]
+"""An option for the parameter of each mechanism, by its name, and the check of noisy counts."""
 
-        self.refuse_beside_profile()
-        K, queries, affected = (number(value) for value in (self.K, self.queries, self.affected))
-        points = None if self.profile_points is None else number(self.profile_points)
-        return profile_in_total(self.profile, K, queries, self.total.delta, affected, fresh=self.fresh, points=points)
+CHECKED = dict.fromkeys(("threshold", "check_sigma", "cap"), "check")
+"""Names for `options_named` where a check is named by --check."""
+
+
+def parameter_of(found: type[VoteMechanism], typed: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return what was typed of the parameter and the check of a mechanism, by the names of `questions.cost.Cost`."""
+    from darrm_opt.errors import InvalidInput, Rule
+
+    for name, text in typed.items():
+        if text is not None and name not in ("check", found.parameter):
+            advice = f"Its parameter is {option_of(found.parameter)}." if found.parameter else ""
+            raise InvalidInput(name, text, Rule(f"is not a parameter of {found.name}"), advice)
+    accepted = "sigma=VOTES and perhaps threshold=VOTES and cap=COUNT, separated by commas"
+    check = named_values("check", typed["check"], ("sigma", "threshold", "cap"), accepted)
+    value = typed.get(found.parameter)
+    if check and not (found.has_check and value is not None):
+        raise InvalidInput("check", typed["check"], Rule("needs a parameter of a mechanism that has a check"))
+    given = {"check_sigma" if name == "sigma" else name: number(text) for name, text in check.items()}
+    return given if value is None else {"parameter": number(value), **given}
 
 
 TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}

@@ -1,8 +1,8 @@
 """Command-line parser: how verbs declare their parameters, how words become values, and the help texts.
 
 A verb is a function; each parameter is annotated with a `CommandOption` or an `Argument`, or with the type of a
-*group*, a dataclass whose fields are annotated so (``asked: ProblemOptions``). All values are text or truth values:
-what the text means is for the core to say, in the same words for every way in.
+*group*, a dataclass whose fields are annotated so (``asked: ProblemOptions``), or with what is `Made`. All
+values are text or truth values: what the text means is for the core to say, in the same words for every way in.
 
 argparse writes the help texts, and shtab the completion from it; it does not read the words: docs/dependencies.md.
 """
@@ -79,6 +79,12 @@ class Parameter(NamedTuple):
         return isinstance(self.declared, CommandOption) and not self.declared.values
 
 
+class Made(NamedTuple):
+    """Options that are made from a registry, which takes long to import; the verb gets what was typed, by name."""
+
+    parameters: Callable[[], list[Parameter]]
+
+
 class Command(NamedTuple):
     """Verb with its groups of parameters spread out: `call` takes a value for each parameter.
 
@@ -89,37 +95,38 @@ class Command(NamedTuple):
 
     verb: Callable[..., None]
     parameters: tuple[Parameter, ...]
-    groups: Mapping[str, Any]
+    groups: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]  # of each its type, and its parameters
 
     @classmethod
     def of(cls, verb: Callable[..., None]) -> Command:
         """Return the command of a verb."""
-        signature = inspect.signature(verb, eval_str=True).parameters
-        groups: dict[str, Any] = {
-            name: parameter.annotation for name, parameter in signature.items() if is_dataclass(parameter.annotation)
-        }
+        groups: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
         parameters = []
-        for name, parameter in signature.items():
-            if name not in groups:
-                parameters.append(Parameter(name, parameter.annotation.__metadata__[0], parameter.default))
+        for name, parameter in inspect.signature(verb, eval_str=True).parameters.items():
+            kind = parameter.annotation
+            declared = None if is_dataclass(kind) else kind.__metadata__[0]
+            if declared is not None and not isinstance(declared, Made):
+                parameters.append(Parameter(name, declared, parameter.default))
                 continue
-            hints: dict[str, Any] = {}
-            for base in reversed(groups[name].__mro__):  # each read where it was written
-                hints |= inspect.get_annotations(base, eval_str=True)
-            parameters += [
-                Parameter(field.name, hints[field.name].__metadata__[0], field.default)
-                for field in fields(groups[name])
-            ]
+            found = _of_group(kind) if declared is None else declared.parameters()
+            groups[name] = kind if declared is None else dict, tuple(each.name for each in found)
+            parameters += found
         return cls(verb, tuple(parameters), groups)
 
     def call(self, values: Mapping[str, Any]) -> None:
         """Run the verb."""
         rest = dict(values)
         groups = {
-            name: group(**{field.name: rest.pop(field.name) for field in fields(group)})
-            for name, group in self.groups.items()
+            name: group(**{field: rest.pop(field) for field in names}) for name, (group, names) in self.groups.items()
         }
         self.verb(**groups, **rest)
+
+
+def _of_group(group: Any) -> list[Parameter]:
+    hints: dict[str, Any] = {}
+    for base in reversed(group.__mro__):  # each read where it was written
+        hints |= inspect.get_annotations(base, eval_str=True)
+    return [Parameter(field.name, hints[field.name].__metadata__[0], field.default) for field in fields(group)]
 
 
 class UsageError(Exception):

@@ -130,7 +130,7 @@ def _objective(design: DesignOptions, table: TableOptions, problem: Problem) -> 
             raise InvalidInput(
                 "votes", table.votes, Rule("cannot be combined with --prior"), "The votes are the prior."
             )
-        text = past_votes(table, str(problem.K), problem.classes)
+        text = past_votes(table, problem.K, problem.classes)
     weights = table.voters()[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
         return as_table_objective(text, number(table.price), cast("Ties", table.ties), weights)

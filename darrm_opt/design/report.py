@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 from darrm_opt.design.profile_vertices import profile_vertices
-from darrm_opt.problem import Privacy, TargetProfile
+from darrm_opt.problem import FRESH, Privacy, TargetProfile
 
 if TYPE_CHECKING:
     from darrm_opt.design.certificate import Certificate
@@ -63,17 +63,39 @@ def problem_text(problem: Problem) -> str:
     return f"{voters_text(problem)}; the release of one bit is {guarantee(problem.target)}{allowance}."
 
 
-def voters_text(problem: Problem) -> str:
-    """Return who votes, and what one record can change of it."""
+def voters_text(problem: Problem, stated: object = None) -> str:
+    """Return who votes, and what one record can change of it; ``stated``: the curve of their profile, if one was."""
     voter = problem.voter  # an assumption: with all its digits, since rounded up it would be a weaker one
     exact = f"({voter.epsilon:.12g}, {voter.delta:.12g})-DP" if voter.delta else f"{voter.epsilon:.12g}-DP"
     kind = "not private" if voter.epsilon == math.inf else exact
     if len(voter.points) > 1:
-        kind = "with the privacy profile " + ", ".join(f"({e:.12g}, {d:.12g})" for e, d in voter.points)
+        points = ", ".join(f"({e:.12g}, {d:.12g})" for e, d in voter.points)
+        curve = getattr(stated, "text", None)
+        kind = f"with the privacy profile {curve and f'{curve}, by {len(voter.points)} of its points' or points}"
     influence = (
         "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
     )
     return f"{count_text(problem.K, 'voter')}, each {kind}{influence}"
+
+
+def trained_text(problem: Problem, *, fresh: bool) -> str:
+    """Return whether private voters are fresh, to be put behind them; nothing where they are not private."""
+    if problem.is_public:
+        return ""
+    return " (fresh in every answer)" if fresh else " (trained once)"
+
+
+def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str:
+    """Return what a total assumes of its voters, in sentences; nothing where that makes no difference.
+
+    >>> print(assumed_text([Privacy(0.1)], 2, fresh=False).partition(". ")[0])
+    The voters were taken to have been trained once
+    >>> assumed_text([Privacy(0.1)], 1, fresh=False)
+    ''
+    """
+    if queries <= 1 or all(voter.epsilon == math.inf for voter in voters):
+        return ""
+    return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"
 
 
 def text_above(value: float, form: str = ".6g") -> str:

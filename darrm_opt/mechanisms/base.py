@@ -100,6 +100,7 @@ class VoteMechanism(ABC):
         name: by which it is asked for.
         kind: what its record says it is.
         parameter: name of its one parameter; "" if it has none that is calibrated.
+        meaning: what the parameter is, in words.
         increases: whether a larger parameter is more useful and less private; else the other way round.
         limits: least and largest value of the parameter that is tried; the least is above 0 unless it `increases`.
         advice: what to do, for a plan.
@@ -121,6 +122,7 @@ class VoteMechanism(ABC):
     name: ClassVar[str]
     kind: ClassVar[str]
     parameter: ClassVar[str] = ""
+    meaning: ClassVar[str] = ""
     increases: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, math.inf)
     advice: ClassVar[str] = ""

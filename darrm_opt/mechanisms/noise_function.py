@@ -168,6 +168,7 @@ class Subsampling(NoiseFunctionMechanism):
     name = "subsampling"
     title = r"$\gamma_{\mathrm{Sub}}$ (subsampling)"
     parameter = "voters"
+    meaning = "Mean number of voters drawn"
     limits = (0.0, 1e6)
     advice = "Release the majority of a few voters, drawn anew for each query"
 
@@ -196,6 +197,7 @@ class RandomizedResponse(NoiseFunctionMechanism):
     name = "randomized_response"
     title = r"$\gamma_{\mathrm{const}}$ (randomised response)"
     parameter = "share"
+    meaning = "γ, the same for all votes"
     limits = (0.0, 1.0)
     advice = "Release the majority by randomised response"
 

@@ -118,6 +118,7 @@ class NoisyMaximum(VoteMechanism):
     name = "gnmax"
     kind = "darrm noisy maximum"
     parameter = "sigma"
+    meaning = "σ of noise on each count [votes]"
     increases = False
     limits = (MIN_BIT_SIGMA, 1e12)
     advice = "Release the vote with Gaussian noise"
@@ -344,6 +345,7 @@ class LaplaceMaximum(VoteMechanism):
     name = "laplace"
     kind = "darrm Laplace maximum"
     parameter = "scale"
+    meaning = "Scale of noise on each count [votes]"
     increases = False
     limits = (0.02, 1e12)
     advice = "Release the vote with Laplace noise"

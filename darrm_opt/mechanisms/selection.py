@@ -58,6 +58,7 @@ class SelectionMechanism(VoteMechanism):
 
     kind: ClassVar[str] = "darrm selection mechanism"
     parameter: ClassVar[str] = "rate"
+    meaning: ClassVar[str] = "Nats per vote"
     limits: ClassVar[tuple[float, float]] = (0.0, MAX_RATE)
     TRIES_ONCE: ClassVar[bool] = False
 

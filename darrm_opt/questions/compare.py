@@ -9,15 +9,25 @@ from darrm_opt.answers import Report, voters_body
 from darrm_opt.answers.decode import comparison_of
 from darrm_opt.answers.running_time import COMPARISON_SOLVES, comparison_account_seconds, estimate_running_time
 from darrm_opt.answers.verification import verify_comparison
+from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.design.report import (
+    assumed_text,
+    columns,
+    count_text,
+    guarantee,
+    text_above,
+    trained_text,
+    voters_text,
+)
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
-from darrm_opt.planning.compare import Comparison, amplified, compare
+from darrm_opt.planning.compare import Comparison, ComparisonRow, amplified, compare
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import FRESH, Problem
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.sampled import SampledTotalQuestion
+from darrm_opt.questions.sampled import SampledTotalQuestion, options_report
 from darrm_opt.questions.voters import DrawAnswer, EachAnswer, VotersAnswer, draw_record, prior_of
 from darrm_opt.record import DesignSpec
 
@@ -142,11 +152,39 @@ class Compare(SampledTotalQuestion):
             prior=None if self.prior is None else prior_of(self.prior).prior,
             bags=self.bags(),
             fresh=self.fresh,
+            progress=options_report(report),
         )
 
     def record_of(self, answer: Comparison) -> dict[str, Any]:
         """Return a comparison as plain data."""
         return comparison_record(answer)
+
+    def text_of(self, answer: Comparison) -> str:
+        """Return each mechanism with what it spends and how often it errs."""
+        problem, fresh, bags = answer.problem, answer.fresh, answer.bags
+        heads = ["mechanism", "parameter", "ε spent", "utility", "disagreement", "tv error"]
+        sampled = "Each voter draws its own records: what follows is of one sampled answer."
+        lines = [
+            *([] if self.records is None else [sampled]),
+            (
+                f"{voters_text(problem, self.profile if self.records is None else None)}"
+                f"{trained_text(problem, fresh=fresh)}; {count_text(answer.queries, 'release')}, "
+                f"{guarantee(answer.total)} in all."
+            ),
+            *([] if bags is None else [_drawn_text(bags, problem.K)]),
+            "",
+            columns(heads, map(_row, answer.rows)),
+            "",
+        ]
+        left_out = [f"{name} is left out: {reason}." for name, reason in answer.not_compared.items()]
+        assumption = assumed_text([problem.voter], answer.queries, fresh=fresh)
+        return "\n".join([*lines, *filter(None, [answer.without_noise, *left_out, assumption])])
+
+    def figure_of(self, answer: Comparison) -> Any:
+        """Return the mechanisms by their errors, and their γ."""
+        from darrm_opt.figures import mechanisms_figure
+
+        return mechanisms_figure(answer)
 
     def verify(self, given: Any) -> Comparison:
         """Return a comparison for this question, each γ in it a noise function; its totals are the other side's."""
@@ -155,3 +193,20 @@ class Compare(SampledTotalQuestion):
         asked: dict[str, Any] = {"objective": self.objective, "fresh": self.fresh, "bags": self.bags()}
         question = Question.of(*wanted, **asked)
         return comparison_of(verify_comparison(given, question), question, self.prior)
+
+
+def _drawn_text(bags: Bags, K: int) -> str:
+    sampling = f"with{'' if bags.replacement else 'out'} replacement" + (", disjoint" * (bags.sampling == "disjoint"))
+    return (
+        f"Each voter is trained on {bags.subsample_size} of {bags.n} records, {sampling}: "
+        f"one record reaches {bags.affected_distribution(K).mean:.4g} voters on average."
+    )
+
+
+def _row(row: ComparisonRow) -> list[str]:
+    return [
+        row.name,
+        "does not fit" if row.epsilon is None else f"{row.parameter} = {row.value:.6g}",
+        "-" if row.epsilon is None else text_above(row.epsilon, ".6f"),
+        *("-" if value is None else f"{value:.6f}" for value in (row.utility, row.disagreement, row.tv_error)),
+    ]

@@ -17,6 +17,7 @@ from darrm_opt.answers import Report
 from darrm_opt.answers.running_time import composition_seconds
 from darrm_opt.answers.verification import member, parse_gamma, parse_problem, reads
 from darrm_opt.arguments import whole_number
+from darrm_opt.design.report import assumed_text, columns, count_text, guarantee, text_above, trained_text
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork, VerificationFailed
 from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
@@ -216,6 +217,29 @@ class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
             gamma=None if given is None else given[1].values.tolist(),
             accounts=totals_by_account(each, self.queries, self.slack, self.total_delta, release, fresh=self.fresh),
         )
+
+    def text_of(self, answer: ComposeAnswer) -> str:
+        """Return the total by each account, and why some give none."""
+        rows = [
+            [
+                name,
+                "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"),
+                "-" if total["delta"] is None else text_above(total["delta"]),
+            ]
+            for name, total in answer.accounts.items()
+        ]
+        head = f"{count_text(self.queries, 'release')}, each {guarantee(Privacy(**answer.each))}"
+        # An account that refuses is a row with its reason: that it is missing says something about the question.
+        notes = [f"{name}: {total['refused']}" for name, total in answer.accounts.items() if "refused" in total]
+        # A lower bound tells whether to look for a better account.
+        if (least := answer.accounts.get("bits", {}).get("epsilon_at_least")) is not None:
+            notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
+        if answer.problem is not None:
+            problem = problem_from_record(answer.problem)
+            notes += filter(None, [assumed_text([problem.voter], self.queries, fresh=self.fresh)])
+            reached = count_text(problem.affected, "voter")
+            head += f"{trained_text(problem, fresh=self.fresh)}; one record reaches at most {reached}"
+        return "\n".join([f"{head}:", "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes])
 
     def verify_stored(self, given: Any) -> None:
         """Refuse a number that is infinite: to prove totals is to compute them."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.answers import Report
+from darrm_opt.answers import Report, sampling_record
 from darrm_opt.answers.filed import filed
 from darrm_opt.arguments import field_number
 from darrm_opt.design.report import count_text, guarantee
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
-from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
+from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES, planned_fields
 from darrm_opt.problem import Privacy
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
@@ -86,19 +87,6 @@ class CostAnswer(Answer):
             "zcdp": self.zcdp,
             **({} if self.curve is None else {"curve": [asdict(point) for point in self.curve]}),
         }
-
-    def text(self, queries: int) -> str:
-        """Return what so many releases cost, in a sentence."""
-        delta = self.delta
-        words = f"{self.mechanism.words} One record moves at most {count_text(self.affected, 'vote')}."
-        # Said in words: an ε of infinity looks like a number.
-        if self.account == "none":
-            checks = getattr(self.mechanism, "threshold", None) is not None and not delta
-            why = " None holds for every threshold of a check." if checks else ""
-            return f"{words} No account proves a finite ε at δ = {delta:g}.{why}"
-        sampled = "" if self.sampling is None else f" With {self.sampling.words} ({self.sampling.neighbours}),"
-        releases = "1 release is" if queries == 1 else f"{queries:,} releases are together"
-        return f"{words}{sampled} {releases} {guarantee(Privacy(self.epsilon, delta))}, by the account {self.account}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +192,37 @@ class Cost(MechanismQuestion):
             **filed(mechanism, total, self.queries, sampling),
             curve=self.points(mechanism) if self.curve else None,
         )
+
+    def text_of(self, answer: CostAnswer) -> str:
+        """Return what this many releases cost, in sentences."""
+        delta = answer.delta
+        words = f"{answer.mechanism.words} One record moves at most {count_text(answer.affected, 'vote')}."
+        # Said in words: an ε of infinity looks like a number.
+        if answer.account == "none":
+            checks = getattr(answer.mechanism, "threshold", None) is not None and not delta
+            why = " None holds for every threshold of a check." if checks else ""
+            return f"{words} No account proves a finite ε at δ = {delta:g}.{why}"
+        sampled = "" if answer.sampling is None else f" With {answer.sampling.words} ({answer.sampling.neighbours}),"
+        releases = "1 release is" if self.queries == 1 else f"{self.queries:,} releases are together"
+        proved = guarantee(Privacy(answer.epsilon, delta))
+        return f"{words}{sampled} {releases} {proved}, by the account {answer.account}."
+
+    def file_of(self, answer: CostAnswer) -> dict[str, Any]:
+        """Return the mechanism with its total, if there is one, and how records are drawn."""
+        total = Privacy(answer.epsilon if self.total_epsilon is None else self.total_epsilon, answer.delta)
+        planned = planned_fields(self.queries, total) if total.epsilon < math.inf else {}
+        return answer.mechanism.record() | planned | sampling_record(answer.sampling)
+
+    def figure_of(self, answer: CostAnswer) -> Any:
+        """Return ε over the number of releases, and over δ."""
+        from darrm_opt.figures import cost_figure
+
+        points = [asdict(point) for point in answer.curve or ()]
+        return cost_figure(answer.mechanism, points, self.queries, answer.delta)
+
+    def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
+        """Return a row for each point of the curve."""
+        return {name: [point[name] for point in record["curve"]] for name in CostPoint.json_types()}
 
     def points(self, mechanism: VoteMechanism) -> list[CostPoint]:
         """Return ε over δ for this many releases, and over the number of releases at the δ of the cost.

@@ -72,6 +72,8 @@ def stated_problem(
         raise InvalidInput("m", m, Rule("cannot be combined with profile; give target_epsilon"))
     problem = profile_problem(K, remote_curve(profile), target_epsilon, delta, affected, targets=several)
     last = problem.voter.epsilon, problem.voter.delta
+    if epsilon is None and Delta not in (0.0, last[1]):
+        raise InvalidInput("Delta", Delta, Rule("cannot be combined with profile"), "Its points are ε and δ.")
     if epsilon is not None and (nats(epsilon), Delta) != last:
         accepted = f"the last point of profile, {last}, or nothing"
         raise InvalidInput("epsilon", (epsilon, Delta), accepted, "The two contradict each other.")
@@ -281,7 +283,8 @@ class StepsAnswer(Answer):
     """Progress of work in steps."""
 
     done: int = answer_field("Steps done.", least=0)
-    of: int = answer_field("Steps in all.", least=0)
+    of: int = answer_field("Steps in all, at most.", least=0)
+    step: str | None = answer_field("The step that was done last, such as the name of an option of a plan.", None)
 
 
 @dataclass(frozen=True, kw_only=True)

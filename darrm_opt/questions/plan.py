@@ -11,20 +11,37 @@ from darrm_opt.answers.class_plans import group_plan_seconds, options_seconds, v
 from darrm_opt.answers.decode import plan_of, table_plan_of
 from darrm_opt.answers.filed import filed
 from darrm_opt.answers.running_time import estimate_running_time, plan_account_seconds, plan_seconds
-from darrm_opt.answers.verification import verify_options, verify_plan
+from darrm_opt.answers.verification import member, verify_options, verify_plan
+from darrm_opt.design.report import (
+    assumed_text,
+    columns,
+    count_text,
+    guarantee,
+    text_above,
+    trained_text,
+    voters_text,
+)
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
-from darrm_opt.mechanisms.base import CONFIDENT
+from darrm_opt.mechanisms.base import CONFIDENT, planned_fields
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.planning import Option, Plan, plan
 from darrm_opt.planning.group_plan import group_question, plan_groups
 from darrm_opt.planning.option import MECHANISMS, Outcome
+from darrm_opt.planning.question import DEFAULT_PRIORS
 from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, NOT_PRIVATE, Problem, VoterGroup
 from darrm_opt.questions.design import ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.questions.sampled import OF_DRAW, AllocationAnswer, SampledQuestion, SampledTotalQuestion, SamplingAnswer
+from darrm_opt.questions.sampled import (
+    OF_DRAW,
+    AllocationAnswer,
+    SampledQuestion,
+    SampledTotalQuestion,
+    SamplingAnswer,
+    options_report,
+)
 from darrm_opt.questions.voters import (
     DrawAnswer,
     EachAnswer,
@@ -40,9 +57,9 @@ from darrm_opt.questions.voters import (
     prior_refused,
     voter_groups,
 )
-from darrm_opt.record import DesignSpec, problem_record
+from darrm_opt.record import DesignSpec, problem_record, solution_record
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective
-from darrm_opt.tables.priors import Ties, is_class_prior
+from darrm_opt.tables.priors import PastVotes, Ties, is_class_prior, parse_prior
 from darrm_opt.tables.record import group_records
 
 Verdict = Literal["plain majority", "noisy majority", "none"]
@@ -342,7 +359,7 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
 
     def _alike(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the planner for voters that are alike."""
-        voter = NOT_PRIVATE if self.by_law else self.problem().voter
+        voter = NOT_PRIVATE if self.epsilon == "inf" else self.problem().voter
         drawn: dict[str, Any] = {"bags": self.bags(), "sampling": self.as_sampling()}
         return (self.voters, voter, *self._wanted), drawn | {name: getattr(self, name) for name in _JUDGED}
 
@@ -358,23 +375,19 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
     def answer(self, report: Report = lambda _: None) -> Plan:
         """Return the options for these voters within the total, and what follows from them."""
         report(None)
+        given: dict[str, Any] = {"time_limit": self.time_limit, "progress": options_report(report)}
         if self.groups is not None:
-            given = {name: getattr(self, name) for name in _JUDGED}
+            given |= {name: getattr(self, name) for name in _JUDGED}
             weights = [group.weight for group in self.groups]
-            groups = voter_groups(self.groups)
-            return plan_groups(groups, *self._wanted, weights=weights, time_limit=self.time_limit, **given)
-        arguments, given = self._alike()
+            return plan_groups(voter_groups(self.groups), *self._wanted, weights=weights, **given)
+        arguments, asked = self._alike()
+        given |= asked
         try:
-            found = plan(*arguments, time_limit=self.time_limit, **given)
+            return plan(*arguments, **given)
         except InvalidInput as err:  # a prior of other voters or classes
             if err.argument not in ("counts", "chances"):
                 raise
             raise InvalidInput("prior", self.prior, err.accepted, err.advice) from err
-        # The first option is the best: if it has no mechanism nothing fits, and a request asked for one.
-        if found.question.law is not None and found.options[0].mechanism is None:
-            name = "total_delta" if self.total_delta == 0 else "total_epsilon"
-            raise InvalidInput(name, getattr(self, name), f"a total within which {self.queries} answers are proved")
-        return found
 
     def record_of(self, answer: Plan) -> dict[str, Any]:
         """Return a plan as plain data, with the mechanism of the best option under a law of votes."""
@@ -382,10 +395,62 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
         if answer.question.law is None:
             return record
         mechanism, question = answer.options[0].mechanism, answer.question
-        named = {} if self.prior is None or self.groups is not None else {"prior": self.prior}
+        named = {"prior": self.prior} if isinstance(self.prior, str) and self.groups is None else {}
         written = None if mechanism is None else mechanism.record() | sampling_record(question.sampling)
         stated = filed(mechanism, question.total, question.queries, question.sampling)
         return record | named | {"mechanism": written} | stated
+
+    def text_of(self, answer: Plan) -> str:
+        """Return what is recommended, and each option."""
+        if answer.question.law is not None:
+            return _shares_text(answer, () if self.groups is None else voter_groups(self.groups))
+        question, stated = answer.question, self.profile if self.records is None else None
+        # what all of them share is said once: by the advice, or below
+        composing = question.composing()
+        reasons = [
+            f"{option.name:<19} {option.why.removesuffix(composing).rstrip()}"
+            for option in answer.options
+            if option is not answer.best
+        ]
+        if composing not in answer.advice and any(option.why.endswith(composing) for option in answer.options):
+            reasons += ["", composing]
+        if assumption := assumed_text([question.voters.voter], question.queries, fresh=question.fresh):
+            reasons += ["", assumption]
+        heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
+        lines = [
+            (
+                f"{voters_text(question.voters, stated)}{trained_text(question.voters, fresh=question.fresh)}; "
+                f"{count_text(question.queries, 'query', 'queries')}, {guarantee(question.total)} in all."
+            ),
+            "",
+            answer.advice,
+            "",
+            (
+                "Accuracy: how often the answer is the majority, expected under the prior "
+                f"{question.prior_text}{_default_prior_text(question)}."
+            ),
+            columns(heads, map(_row, answer.options)),
+            "",
+        ]
+        return "\n".join([*lines, *reasons])
+
+    def file_of(self, answer: Plan) -> dict[str, Any] | None:
+        """Return the recommended γ, or the mechanism of the best option under a law of votes; None without either."""
+        question, best = answer.question, answer.best
+        total = planned_fields(question.queries, question.total)
+        if question.law is not None and (mechanism := answer.options[0].mechanism) is not None:
+            return mechanism.record() | total | sampling_record(question.sampling)
+        if best is None or best.noise is None:
+            return None
+        # A release log's own account knows no draw, so that the total of one is nothing that it could be held to.
+        use = {"fresh": question.fresh} | (total if question.bags is None else {})
+        return solution_record(best.to_solution(question.gamma_objective)) | use
+
+    def figure_of(self, answer: Plan) -> Any:
+        """Return the options by accuracy and ε."""
+        from darrm_opt.figures import plan_figure
+
+        return plan_figure(answer)
 
     def verify(self, given: Any) -> Plan:
         """Return a plan for this question.
@@ -401,7 +466,77 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
         question = self._planned()
         if question.law is None:
             return plan_of(verify_plan(given, question), question)
+        if member(given, "verdict") == "none" and given.get("mechanism") is None:  # nothing fits, which claims nothing
+            return table_plan_of(given, question)
         return table_plan_of(verify_options(given, question.problem, self.queries, question.sampling), question)
+
+
+def _row(option: Option) -> list[str]:
+    if not option.fits or option.spent is None:
+        return [option.name, "-", "-", option.outcome, "-"]
+    return [
+        option.name,
+        f"{option.accuracy:.4f}",
+        "no limit" if option.queries is None else f"{option.queries:,}",
+        text_above(option.spent.epsilon, ".4f"),
+        option.account,
+    ]
+
+
+def _default_prior_text(question: PlannedQuestion) -> str:
+    """Return how to judge by votes of one's own, where the prior is the default."""
+    # As it is printed: "dirichlet(1)" is dirichlet(1.0).
+    defaults = {text if text == "rectangular" else str(parse_prior(text)) for text in DEFAULT_PRIORS}
+    if question.prior_text not in defaults:
+        return ""
+    return " (the default; --votes FILE judges by past votes of your own, which often agree more)"
+
+
+def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
+    """Return every option under a law of votes that fits, and what follows."""
+    question, law, best = found.question, found.question.vote_law, found.options[0]
+    options = [option for option in found.options if option.fits]
+    # Shares are rounded to nearest, being expectations; ε, which is proved, is rounded up.
+    rows = [
+        [
+            option.name.replace("_", " "),
+            *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
+            "" if option.spent is None else text_above(option.spent.epsilon, ".4f"),
+            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),
+        ]
+        for option in options
+    ]
+    heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
+    is_past = isinstance(law.objective.prior, PastVotes)
+    prior = "the law of the votes given" if is_past else f"the prior {question.prior_text}"
+    votes = prior if law.samples is None else f"{law.samples:,} votes drawn from {prior}"
+    votes += _default_prior_text(question)
+    voters = f"Voters {'; '.join(map(str, groups))}" if groups else f"{question.K} voters"
+    lines = [
+        (
+            f"{voters}, {question.classes} classes, {count_text(question.queries, 'query', 'queries')}, "
+            f"{guarantee(question.total)} in all. Shares are expectations under {votes}; ε is proved."
+        ),
+        columns(heads, rows),
+        f"utility    per query: right{f' − {question.price:g} × wrong' if question.price else ''}",
+        *([f"advice     {found.advice}"] if groups or not options else []),
+    ]
+    lines += [
+        "gap        no table of the same (ε, δ) each has a utility above "
+        f"{option.utility + option.gap:.9f} (gap {option.gap:.1e})"
+        for option in options
+        if option.gap is not None and option.utility is not None
+    ]
+    # A table of options looks like an answer even where none of them says anything.
+    if best.accuracy is not None and best.accuracy < question.least_accuracy:
+        lines.append(
+            f"useless    the best has accuracy {best.accuracy:.4f}, below --least-accuracy {question.least_accuracy:g} "
+            f"(a class at random: {1 / question.classes:.4g}): ask fewer queries, allow a larger total, or give the "
+            "--prior of your votes"
+        )
+    if question.sampling is not None:
+        lines.append(f"sampled    {question.sampling.words} ({question.sampling.neighbours})")
+    return "\n".join(lines)
 
 
 _JUDGED = ("classes", "ties", "price", "fresh", "least_accuracy")

@@ -172,6 +172,18 @@ class Question(Fields, ABC):
         record: dict[str, Any] = answer.record()
         return record
 
+    def text_of(self, answer: Any) -> str:  # noqa: ARG002 - for those that have one
+        """Return an answer as a terminal shows it; empty where its JSON is all."""
+        return ""
+
+    def file_of(self, answer: Any) -> dict[str, Any] | None:
+        """Return what a file holds of an answer, for `darrm label` and `darrm verify`; None where there is nothing."""
+        raise NotImplementedError
+
+    def figure_of(self, answer: Any) -> Any:
+        """Return the figure of an answer."""
+        raise NotImplementedError
+
     def parts(self, record: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:  # noqa: ARG002 - for those with designs
         """Return the designs in the JSON of an answer: what was designed, and the object with its "id" and "cached"."""
         return []

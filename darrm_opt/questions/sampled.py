@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from darrm_opt.accounting.sampling import Sampling, Scheme
-from darrm_opt.answers import SAMPLING, sampling_of
+from darrm_opt.answers import SAMPLING, Report, sampling_of
 from darrm_opt.bagging import Bags, bags_of
+from darrm_opt.planning.option import MECHANISMS, Option
 from darrm_opt.privacy_curves import profile_in_total, remote_curve
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.questions.design import PrivateVotersQuestion, stated_problem
@@ -98,6 +101,12 @@ class SampledTotalQuestion(PrivateVotersQuestion, WithinTotalQuestion, SampledQu
         """Refuse fields of subsamples beside records."""
         if self.records is not None:
             self.refuse(OF_DRAW, "cannot be combined with records", "Its voters are not trained on subsamples.")
+
+
+def options_report(report: Report) -> Callable[[Option], None]:
+    """Return what reports each option of a ranking as a step of the work."""
+    steps = itertools.count(1)
+    return lambda option: report({"done": next(steps), "of": len(MECHANISMS), "step": option.name})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,10 +32,10 @@ def prior_refused(text: Any, err: InvalidInput, name: str = "prior") -> InvalidI
     return InvalidInput(name, text, f"{err.accepted}{named}", err.advice)
 
 
-def class_prior(text: str) -> PluralityPrior:
-    """Return the prior of votes among classes that a text names."""
+def class_prior(text: PluralityPrior | str) -> PluralityPrior:
+    """Return the prior of votes among classes that a text names, or one itself."""
     try:
-        return parse_prior(text)
+        return parse_prior(text) if isinstance(text, str) else text
     except InvalidInput as err:
         raise prior_refused(text, err) from err
 

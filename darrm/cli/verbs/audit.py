@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail
-from darrm.cli.parameters import TOTAL, AsJson, TotalOptions, declared_option, number, options_named, total_privacy
+from darrm.cli.parameters import (
+    CHECKED,
+    TOTAL,
+    AsJson,
+    MechanismParameters,
+    TotalOptions,
+    declared_option,
+    number,
+    options_named,
+    parameter_of,
+    total_privacy,
+)
 from darrm.cli.parser import Argument, CommandOption
-from darrm.cli.verbs.cost import ParameterOptions
 
 if TYPE_CHECKING:
     from darrm_opt.audit import Audit
@@ -20,7 +30,7 @@ BLACK_BOX = "A black box"
 
 def audit(
     total: TotalOptions,
-    parameters: ParameterOptions,
+    parameters: MechanismParameters,
     subject: Annotated[
         str | None,
         Argument(
@@ -111,7 +121,7 @@ def audit(
         answer(text)
 
 
-def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) -> tuple[Any, dict[str, int]]:
+def _subject(subject: str, shape: dict[str, Any], parameters: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     """Return what is audited, and what it says of its voters itself."""
     from darrm.cli.files import read_text
     from darrm_opt.audit import read_table
@@ -121,13 +131,13 @@ def _subject(subject: str, shape: dict[str, Any], parameters: ParameterOptions) 
     # Names come first: a file that is called like a mechanism can be given as ./NAME.
     if subject in mechanism_names():
         kind = mechanism_class(subject)
-        if not parameters.is_given(kind):
+        value = parameter_of(kind, parameters)
+        if "parameter" not in value:
             raise InvalidInput(kind.parameter or "SUBJECT", None, f"the parameter of {subject}, or a file")
-        value = parameters.argument(kind)
-        with options_named(**parameters.named(kind)):
+        with options_named(**CHECKED):
             made = kind.of(shape["K"], shape["classes"], value.pop("parameter"), shape["affected"], **value)
         return made, _shape_of(made)
-    for name, text in vars(parameters).items():
+    for name, text in parameters.items():
         if text is not None:
             names = ", ".join(mechanism_names())
             advice = f"{subject!r} is no mechanism that is installed: there are {names}."

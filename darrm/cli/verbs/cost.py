@@ -2,145 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, trained_text
+from darrm.cli.output import answer, as_json
 from darrm.cli.parameters import (
     BAGS,
-    PROBLEM,
+    CHECKED,
     TOTAL,
     VOTES,
     AsJson,
-    BagsOption,
+    BagsOptions,
     DesignOptions,
-    Fresh,
+    MechanismParameters,
     MissingVotes,
     ProblemOptions,
-    SampleOptions,
-    TotalOptions,
     bags_drawn,
-    declared_option,
-    named_values,
     number,
     options_named,
-    total_privacy,
+    parameter_of,
 )
 from darrm.cli.parser import ADVANCED, Argument, CommandOption
-
-if TYPE_CHECKING:
-    from darrm_opt.accounting import Release, Sampling
-    from darrm_opt.mechanisms import VoteMechanism
-    from darrm_opt.problem import Privacy
-    from darrm_opt.questions.cost import CostAnswer
-
-
-def _parameter(name: str, words: str, values: str = "VOTES") -> CommandOption:
-    def described() -> str:
-        from darrm_opt.mechanisms.base import mechanism_classes
-
-        names = [each for each, mechanism in mechanism_classes().items() if mechanism.parameter == name]
-        return f"{words}: the parameter of {', '.join(names)}."
-
-    return CommandOption(f"--{name}", described, values)
-
-
-@dataclass(frozen=True)
-class ParameterOptions:
-    """The parameter of each mechanism, as typed, and the check of noisy counts."""
-
-    sigma: Annotated[str | None, _parameter("sigma", "σ of noise on each count")] = None
-    scale: Annotated[str | None, _parameter("scale", "Scale of noise on each count")] = None
-    rate: Annotated[str | None, _parameter("rate", "Nats per vote", "NUMBER")] = None
-    voters: Annotated[str | None, _parameter("voters", "Mean number of voters drawn", "NUMBER")] = None
-    share: Annotated[str | None, _parameter("share", "γ, the same for all votes", "PROBABILITY")] = None
-    value: Annotated[
-        str | None, CommandOption("--value", "Parameter of a mechanism from an add-on package.", "NUMBER", ADVANCED)
-    ] = None
-    check: Annotated[
-        str | None,
-        CommandOption(
-            "--check",
-            "Release a class only if the largest count, with its own noise, reaches the threshold; at "
-            "most cap classes are released.",
-            "sigma=VOTES,threshold=VOTES,cap=COUNT",
-            ADVANCED,
-            "none",
-        ),
-    ] = None
-
-    def is_given(self, found: type[VoteMechanism]) -> bool:
-        """Return whether the mechanism's own parameter was typed."""
-        from darrm_opt.errors import InvalidInput, Rule
-
-        own = self._own(found)
-        if self.check is not None and not (found.has_check and getattr(self, own) is not None):
-            raise InvalidInput("check", self.check, Rule("needs a parameter of a mechanism that has a check"))
-        for option in fields(self):
-            text = getattr(self, option.name)
-            if text is not None and option.name not in ("check", own):
-                raise InvalidInput(
-                    option.name, text, Rule(f"is not a parameter of {found.name}"), f"Its parameter is --{own}."
-                )
-        return getattr(self, own) is not None
-
-    def argument(self, found: type[VoteMechanism]) -> dict[str, Any]:
-        """Return the parameter and the check, by the names of `darrm_opt.questions.cost.Cost`."""
-        accepted = "sigma=VOTES and perhaps threshold=VOTES and cap=COUNT, separated by commas"
-        typed = named_values("check", self.check, ("sigma", "threshold", "cap"), accepted)
-        names = {"check_sigma": "sigma", "threshold": "threshold", "cap": "cap"}
-        own = {"parameter": number(getattr(self, self._own(found)))}
-        return own | {name: number(typed.get(word)) for name, word in names.items()}
-
-    def named(self, found: type[VoteMechanism]) -> dict[str, str]:
-        """Return the options that give the numbers of a mechanism, for errors about them (`options_named`)."""
-        return {**dict.fromkeys(("threshold", "check_sigma", "cap"), "check"), found.parameter: self._own(found)}
-
-    def _own(self, found: type[VoteMechanism]) -> str:
-        return found.parameter if found.parameter in {option.name for option in fields(self)} else "value"
-
-
-@dataclass(frozen=True)
-class AccountOptions(ProblemOptions, TotalOptions):
-    """What is accounted for, as typed: a mechanism's releases, or those of a γ, or of one known by its (ε, δ)."""
-
-    epsilon: Annotated[
-        str | None,
-        CommandOption(
-            "--epsilon",
-            "ε of one voter; without --K, of one release, and --delta is its δ.",
-            "NATS",
-            PROBLEM,
-        ),
-    ] = None
-    affected: Annotated[str | None, declared_option("affected", PROBLEM, "1; γ: K")] = None
-    delta: Annotated[
-        str | None,
-        CommandOption(
-            "--delta",
-            "δ of all releases, with a mechanism's parameter; else δ of one release, in [0, 1).",
-            "PROBABILITY",
-            PROBLEM,
-            "of a γ 1 − (1−Δ)^m; of a release 0",
-        ),
-    ] = None
-    classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
-    slack: Annotated[str, declared_option("slack", ADVANCED)] = "1e-4"
-    solution: Annotated[
-        str | None, CommandOption("--solution", "Output of `darrm solve`, instead of a problem; - is stdin.", "FILE")
-    ] = None
-    fresh: Fresh = False
-    bags: BagsOption = None
-
-    def refuse(self, used: Sequence[str], reason: str) -> None:
-        """Refuse every option that was typed and is not among ``used``."""
-        from darrm_opt.errors import InvalidInput
-
-        for option in fields(self):
-            if option.name not in used and getattr(self, option.name) != option.default:
-                raise InvalidInput(option.name, getattr(self, option.name), reason)
+from darrm.cli.question_options import fields_of
 
 
 @dataclass(frozen=True)
@@ -172,12 +57,42 @@ class BatchOptions:
                 raise InvalidInput(option.name, getattr(self, option.name), Rule("needs --votes of a mechanism"))
 
 
+_HIDDEN = (
+    *("mechanism", "parameter", "threshold", "check_sigma", "cap", "curve"),
+    *("gamma", "objective", "shape", "backend", "arithmetic"),
+)
+"""Fields that other options state, or none."""
+
+_OF_MECHANISM = (
+    *("K", "classes", "queries", "affected", "delta", "total_epsilon", "total_delta", "records", "sample", "sampling"),
+    *("output", "plot"),
+)
+
+_OF_PROBLEM = (
+    *("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta", "targets", "profile", "profile_points"),
+    *("queries", "slack", "total_delta", "solution", "fresh"),
+)
+
+_TEXTS = {
+    "epsilon": {"description": "ε of one voter; without --K, of one release, and --delta is its δ."},
+    "affected": {"otherwise": "1; γ: K"},
+    "delta": {
+        "description": "δ of all releases, with a mechanism's parameter; else δ of one release, in [0, 1).",
+        "otherwise": "of a γ 1 − (1−Δ)^m; of a release 0",
+    },
+}
+"""Texts of options that stand for a field of more than one question."""
+
+
 def cost(
-    options: AccountOptions,
-    parameters: ParameterOptions,
+    asked: Annotated[dict[str, Any], fields_of("cost", "compose", "verify", without=_HIDDEN, texts=_TEXTS)],
+    parameters: MechanismParameters,
+    draw: BagsOptions,
     batch: BatchOptions,
-    drawn: SampleOptions,
     mechanism: Annotated[str | None, Argument("NAME", "The mechanism, such as laplace; or bagging.")] = None,
+    solution: Annotated[
+        str | None, CommandOption("--solution", "Output of `darrm solve`, instead of a problem; - is stdin.", "FILE")
+    ] = None,
     output: Annotated[
         str | None,
         CommandOption(
@@ -212,212 +127,135 @@ def cost(
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_names
 
+    typed = {**asked, "bags": draw.bags, "solution": solution, "output": output, "plot": plot}
+    given = {name: value for name, value in typed.items() if value not in (None, False)}
     if mechanism is not None and mechanism != "bagging":
         if mechanism not in mechanism_names() and Path(mechanism).is_file():
             rule = Rule("is the name of a mechanism, such as laplace, and not a file")
             raise InvalidInput("NAME", mechanism, rule, f"Give the file as --solution {mechanism}.")
-        _cost_of_mechanism(mechanism, options, parameters, drawn.as_sampling(), (output, plot), batch, json=json)
+        if asked["fresh"]:
+            rule = Rule("makes no difference to a mechanism, whose voters are not private")
+            raise InvalidInput("fresh", asked["fresh"], rule, "Leave it out.")
+        _refuse(given, _OF_MECHANISM, "cannot be combined with a mechanism")
+        _cost_of_mechanism(mechanism, asked, parameters, batch, output, plot, json=json)
         return
-    typed = {option.name: getattr(parameters, option.name) for option in fields(parameters)}
     batch.refuse()
     # A number that nothing uses would look as if it had been accounted for.
-    for name, text in {**typed, "records": drawn.records, "output": output, "plot": plot}.items():
-        if text is not None:
-            raise InvalidInput(name, text, Rule("needs a mechanism"))
+    _refuse({name: text for name, text in parameters.items() if text is not None}, (), "needs a mechanism")
     if mechanism == "bagging":
-        _cost_of_bags(options, json=json)
+        _refuse(given, ("K", "bags"), "cannot be combined with bagging, whose options are --K and --bags")
+        _cost_of_bags(asked["K"] or "1", draw.bags, json=json)
     else:
-        _cost_of_release(options, json=json)
+        _refuse(given, _OF_PROBLEM, "needs a mechanism")
+        _cost_of_release(asked, given, solution, json=json)
 
 
-_OF_MECHANISM = ("K", "classes", "queries", "affected", "delta", "total_epsilon", "total_delta")
+def _refuse(given: Mapping[str, Any], used: Collection[str], reason: str) -> None:
+    """Refuse the first option that was typed and is not ``used``."""
+    from darrm_opt.errors import InvalidInput, Rule
+
+    for name, value in given.items():
+        if name not in used:
+            raise InvalidInput(name, value, Rule(reason))
 
 
 def _cost_of_mechanism(
     mechanism: str,
-    options: AccountOptions,
-    parameters: ParameterOptions,
-    sampling: Sampling | None,
-    files: tuple[str | None, str | None],
+    asked: dict[str, Any],
+    parameters: dict[str, Any],
     batch: BatchOptions,
+    output: str | None,
+    plot: str | None,
     *,
     json: bool,
 ) -> None:
+    """Print what releases of a mechanism cost, or which parameter fits in a total."""
+    from dataclasses import replace
+
     from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ptr import batch_cost, batch_text, read_batch
-    from darrm_opt.answers import sampling_body
+    from darrm.cli.verbs.question import ask, given_fields, show
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.questions.cost import Cost
 
-    output, plot = files
     # Before the account, which may take a minute.
     check_writable(output, "output")
     check_plot(plot)
     with options_named(mechanism="NAME"):
         found = mechanism_class(mechanism)
-    _refuse_problem(options)
-    queries, total, counts = number(options.queries), None, None
+    parameter = parameter_of(found, parameters)
+    counts = None
     # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such
     # account.
     if batch.votes is None:
         batch.refuse()
+    elif asked["records"] is not None or "parameter" not in parameter:
+        rule = Rule("needs the mechanism's parameter and cannot be combined with --records")
+        raise InvalidInput("votes", batch.votes, rule)
     else:
-        if sampling is not None or not parameters.is_given(found):
-            raise InvalidInput(
-                "votes", batch.votes, Rule("needs the mechanism's parameter and cannot be combined with --records")
-            )
-        counts = read_batch(batch.votes, options.K, options.classes, options.queries, batch.missing)
-        queries = len(counts)
+        counts = read_batch(batch.votes, asked["K"], asked["classes"] or "2", asked["queries"] or "1", batch.missing)
     # One of the two questions: ε of a parameter at δ, or the parameter within a total. A δ means something else in
     # each.
-    if parameters.is_given(found):
-        for name, text in (("total_epsilon", options.total_epsilon), ("total_delta", options.total_delta)):
-            if text is not None:
-                raise InvalidInput(name, text, Rule("cannot be combined with a parameter"), "Give --delta.")
-    else:
-        total = total_privacy(options.total_epsilon, options.total_delta or "0")
-    question = Cost(
-        mechanism=mechanism,
-        K=number(options.K),
-        classes=number(options.classes),
-        affected=number(options.affected or "1"),
-        queries=queries,
-        **parameters.argument(found),
-        delta=None if total else number(options.delta),
-        total_epsilon=None if total is None else total.epsilon,
-        total_delta=None if total is None else total.delta,
-        curve=plot is not None or (output is not None and output.lower().endswith(".csv")),
-        **sampling_body(sampling),
-    )
-    named = {} if total is None else TOTAL
-    with (
-        ProgressDisplay("accounting" if total is None else "calibrating"),
-        options_named(**named, **parameters.named(found), releases="queries", mechanism="NAME"),
-    ):
-        found_cost = question.answer()
-        labels_cost = (
-            None
-            if counts is None
-            else batch_cost(found_cost, batch.leader_share, counts, unpublished=batch.unpublished)
-        )
-    told = found_cost.record()
-    points = told.pop("curve", [])
-    if output is not None:
-        _write(output, found_cost, points, queries, total)
-    if plot is not None:
-        from darrm.cli.files import picture_format, write_whole
-        from darrm_opt.figures import cost_figure, render
-
-        figure = cost_figure(found_cost.mechanism, points, queries, found_cost.delta)
-        write_whole(plot, render(figure, picture_format(plot)))
-    if json:
-        answer(as_json(told | ({} if labels_cost is None else {"votes": labels_cost})))
-    elif labels_cost is None or found_cost.account == "none":
-        answer(found_cost.text(queries))
-    else:
-        answer(f"{found_cost.text(queries)}\n{batch_text(labels_cost)}")
+    totals = (asked["total_epsilon"], asked["total_delta"])
+    if "parameter" not in parameter and totals[0] is None:
+        advice = f"Or give --{found.parameter} and --delta."
+        raise InvalidInput("total_epsilon", None, "ε of all releases together [nats]", advice)
+    for name, text in zip(("total_epsilon", "total_delta"), totals, strict=True):
+        if "parameter" in parameter and text is not None:
+            raise InvalidInput(name, text, Rule("cannot be combined with a parameter"), "Give --delta.")
+    needs_curve = plot is not None or (output is not None and output.lower().endswith(".csv"))
+    given = given_fields(Cost, {**asked, "mechanism": mechanism}, "K")
+    question = Cost.of(given | parameter | {"curve": needs_curve})
+    if counts is not None:
+        question = replace(question, queries=len(counts))
+    named = {} if "parameter" in parameter else TOTAL
+    with options_named(**named, **CHECKED, parameter=found.parameter, releases="queries", mechanism="NAME"):
+        cost = ask(question, "accounting" if "parameter" in parameter else "calibrating")
+        votes = None if counts is None else batch_cost(cost, batch.leader_share, counts, unpublished=batch.unpublished)
+    more = "" if votes is None or cost.account == "none" else f"\n{batch_text(votes)}"
+    beside = None if votes is None else {"votes": votes}
+    show(question, cost, json=json, output=output, plot=plot, beside=beside, more=more)
 
 
-def _refuse_problem(options: AccountOptions) -> None:
-    """Refuse the options of private voters, which a mechanism does not have."""
-    from darrm_opt.errors import InvalidInput, Rule
-
-    if options.fresh:
-        rule = Rule("makes no difference to a mechanism, whose voters are not private")
-        raise InvalidInput("fresh", options.fresh, rule, "Leave it out.")
-    options.refuse(_OF_MECHANISM, Rule("cannot be combined with a mechanism"))
-
-
-def _write(
-    output: str, found: CostAnswer, points: Sequence[dict[str, Any]], queries: int, total: Privacy | None
-) -> None:
-    """Write the mechanism with its total, or as CSV ε over δ and over the number of releases."""
-    from darrm.cli.files import write_json, write_whole
-    from darrm_opt.mechanisms.base import planned_fields
-    from darrm_opt.problem import Privacy
-
-    if output.lower().endswith(".csv"):
-        rows = [",".join("" if value is None else str(value) for value in point.values()) for point in points]
-        write_whole(output, "\n".join([",".join(points[0]), *rows, ""]).encode())
-        return
-    proved = total or Privacy(found.epsilon, found.delta)
-    fields = planned_fields(queries, proved) if proved.epsilon < float("inf") else {}
-    if found.sampling is not None:
-        fields |= {"sampling": found.sampling.record()}
-    write_json(output, found.mechanism.record() | fields)
-
-
-_PROBLEM = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta", "targets", "profile", "profile_points")
-
-
-def _cost_of_release(options: AccountOptions, *, json: bool) -> None:
+def _cost_of_release(asked: dict[str, Any], given: Mapping[str, Any], solution: str | None, *, json: bool) -> None:
     """Print what many releases of a γ, or of one known by its (ε, δ), cost by every sound account."""
-    from darrm_opt.design.report import columns, count_text, guarantee, text_above
-    from darrm_opt.errors import Rule
-    from darrm_opt.questions.compose import totals_by_account
-
-    options.refuse((*_PROBLEM, "queries", "slack", "total_delta", "solution", "fresh"), Rule("needs a mechanism"))
-    queries = number(options.queries)
-    privacy, release = _release(options)
-    with ProgressDisplay("accounting"):
-        table = totals_by_account(
-            privacy, queries, number(options.slack), number(options.total_delta), release, fresh=options.fresh
-        )
-    if json:
-        assumed: dict[str, Any] = {"fresh": options.fresh}
-        if release is not None:
-            assumed["affected"] = release.problem.affected
-        answer(as_json({name: account | assumed for name, account in table.items()}))
-        return
-    rows = [
-        [
-            name,
-            "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"),
-            "-" if total["delta"] is None else text_above(total["delta"]),
-        ]
-        for name, total in table.items()
-    ]
-    # An account that refuses is a row with its reason: that it is missing says something about the question.
-    notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
-    # A lower bound tells whether to look for a better account.
-    if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
-        notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
-    if release is not None and (assumption := assumed_text([release.problem.voter], int(queries), fresh=options.fresh)):
-        notes.append(assumption)
-    head = f"{count_text(int(queries), 'release')}, each {guarantee(privacy)}"
-    if release is not None:
-        head += trained_text(release.problem, fresh=options.fresh)
-        head += f"; one record reaches at most {count_text(release.problem.affected, 'voter')}"
-    head += ":"
-    answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
-
-
-def _release(options: AccountOptions) -> tuple[Privacy, Release | None]:
+    from darrm.cli.cached_solve import release_of
+    from darrm.cli.verbs.question import ask, given_fields
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.problem import Privacy
+    from darrm_opt.questions.compose import Compose
+    from darrm_opt.record import problem_record
 
-    if options.K is not None or options.solution is not None:
-        from darrm.cli.cached_solve import release_of
+    queries = ("queries", "slack", "total_delta", "fresh")
+    if asked["K"] is None and solution is None:
+        if asked["epsilon"] is None and not {"m", "target_epsilon"} & given.keys():
+            raise InvalidInput("epsilon", None, "ε of one release [nats], a problem, --solution, or a mechanism")
+        question = Compose.of(given_fields(Compose, asked))
+    else:
+        problem = ProblemOptions(**{each.name: given.get(each.name, each.default) for each in fields(ProblemOptions)})
+        release = release_of(problem, DesignOptions(), solution)
+        found = {"problem": problem_record(release.problem), "gamma": release.noise.values.tolist()}
+        wanted = given_fields(Compose, {name: asked[name] for name in queries}, composed=False)
+        question = Compose.of({"K": release.problem.K, "found": found, **wanted})
+    if question.K is None:
+        question.check()
+    total = ask(question, "accounting")
+    if json:
+        assumed: dict[str, Any] = {"fresh": question.fresh}
+        if total.problem is not None:
+            assumed["affected"] = total.problem["affected"]
+        answer(as_json({name: account | assumed for name, account in total.accounts.items()}))
+        return
+    answer(question.text_of(total))
 
-        release = release_of(options, DesignOptions(), options.solution)
-        return release.privacy, release
-    for name in options.given:
-        if name not in {"epsilon", "delta"}:
-            raise InvalidInput("K", None, "a whole number of voters, at least 1", f"{name} belongs to a problem.")
-    if options.epsilon is None:
-        raise InvalidInput("epsilon", None, "ε of one release [nats], a problem, --solution, or a mechanism")
-    return Privacy(number(options.epsilon), 0.0 if options.delta is None else number(options.delta)), None
 
-
-def _cost_of_bags(options: AccountOptions, *, json: bool) -> None:
+def _cost_of_bags(K: str, text: str | None, *, json: bool) -> None:
     """Print how private bagging is by itself: a record is probably not drawn."""
     from darrm_opt.bagging import bagging_guarantee
     from darrm_opt.design.report import columns, guarantee, text_above
-    from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.errors import InvalidInput
 
-    options.refuse(("K", "bags"), Rule("cannot be combined with bagging, whose options are --K and --bags"))
-    bags, models = bags_drawn(options.bags), number(options.K or "1")
+    bags, models = bags_drawn(text), number(K)
     if bags is None:
         raise InvalidInput("bags", None, "n=COUNT,size=COUNT")
     size, drawn = bags.n, bags.subsample_size

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from darrm.cli.output import ProgressDisplay, answer, as_json, assumed_text, say
+from darrm.cli.output import ProgressDisplay, answer, as_json, say
 from darrm.cli.parameters import (
     AsJson,
     DesignOptions,
@@ -427,7 +427,7 @@ def _group_text(number: int, group: dict[str, Any]) -> str:
 
 def assumption(log: ReleaseLog) -> str:
     """Return what the total of a release log takes its voters to be."""
-    from darrm_opt.design.report import count_text
+    from darrm_opt.design.report import assumed_text, count_text
 
     mechanism = log.mechanism
     return (

@@ -1,22 +1,49 @@
-"""Verbs that are made of a declared question: an option for each of its fields, and the JSON of its answer."""
+"""Verbs that are made of a declared question: an option for each of its fields, and one function that asks."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+import inspect
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from darrm.cli.output import ProgressDisplay, answer, as_json, option_of
-from darrm.cli.parameters import number
-from darrm.cli.parser import EVERY_COMMAND, Command, CommandOption, Parameter
+from darrm.cli.files import picture_format, write_json, write_whole
+from darrm.cli.output import ProgressDisplay, answer, as_json, option_of, say
+from darrm.cli.parameters import (
+    ADVANCED_FIELDS,
+    PANELS,
+    PROBLEM,
+    BagsOptions,
+    GroupOptions,
+    SampleOptions,
+    VoterOptions,
+    bags_drawn,
+    meaning_of_fresh,
+    number,
+    refuse_missing,
+    stated_voter,
+)
+from darrm.cli.parser import ADVANCED, EVERY_COMMAND, Command, CommandOption, Parameter
+from darrm_opt.answers import DRAW, SAMPLING, sampling_body
 from darrm_opt.arguments import field_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.fields import Field
+from darrm_opt.fields import FIELDS, Field
 from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
 
+FRESH = CommandOption("--fresh", meaning_of_fresh, panel=PROBLEM)
+
 JSON = CommandOption("--json", "Print the answer on one line.", panel=EVERY_COMMAND)
+
+COMPOSED: dict[str, tuple[tuple[type, str], ...]] = {
+    **dict.fromkeys((*DRAW, *SAMPLING), ()),
+    "n": ((BagsOptions, "bags"),),
+    "records": ((SampleOptions, "records"), (SampleOptions, "sample"), (SampleOptions, "sampling")),
+    "groups": ((GroupOptions, "group"),),
+    "profile": ((VoterOptions, "profile"), (VoterOptions, "profile_points")),
+}
+"""Options by the fields that they state: several at once, or what a text or file says."""
 
 
 def question_verbs(verbs: Collection[str]) -> tuple[str, ...]:
@@ -36,46 +63,124 @@ def question_command(path: str) -> Command | None:
         return None
 
     def verb(*, json: bool, **typed: Any) -> None:
-        _answer(question, typed, json=json)
+        asked = question.of(given_fields(question, typed, composed=False))
+        asked.check()
+        give(asked, json=json)
 
     verb.__doc__ = question.__doc__
-    defaults, hints = {each.name: each.default for each in question.stated()}, get_type_hints(question)
-    parameters = [
-        Parameter(name, _option(field, hints[name], defaults), None) for name, field in question.declared().items()
-    ]
-    return Command(verb, (*parameters, Parameter("json", JSON, default=False)), {})
+    return Command(verb, (*question_parameters(question), Parameter("json", JSON, default=False)), {})
 
 
-def _option(field: Field, hint: Any, defaults: dict[str, Any]) -> CommandOption:
+def question_parameters(question: type[Question], *, composed: bool = False) -> list[Parameter]:
+    """Return an option for each field that has one; ``composed``: as `COMPOSED` says."""
+    hints, defaults = get_type_hints(question), {each.name: each.default for each in question.stated()}
+    found, declared = [], question.declared()
+    for name in sorted(declared, key=[*FIELDS].index):
+        if not composed or name not in COMPOSED:
+            option = _option(declared[name], hints[name], defaults, composed=composed)
+            found.append(Parameter(name, option, None))
+            continue
+        for group, part in COMPOSED[name]:
+            shown = inspect.get_annotations(group, eval_str=True)[part].__metadata__[0]
+            found.append(Parameter(part, shown, () if shown.several else None))
+    return found
+
+
+def _option(field: Field, hint: Any, defaults: dict[str, Any], *, composed: bool) -> CommandOption:
     """Return the option of a field: an objective is how votes fall, unless a prior is asked beside it."""
     flag = "--objective" if field.name == "objective" and "prior" in defaults else option_of(field.name)
     default = defaults[field.name]
     alias = "--Delta" if field.name == "Delta" else ""
+    panel = ADVANCED if field.name in ADVANCED_FIELDS else PANELS.get(field.name, "Options")
+    if default is dataclasses.MISSING and not composed:
+        panel = "Needed"
+    if field.name == "fresh":
+        return FRESH
     if field.kind == "flag":
-        return CommandOption(f"{flag}/{flag.replace('--', '--no-', 1)}", field.help)
-    panel = "Needed" if default is dataclasses.MISSING else "Options"
+        both = f"{flag}/{flag.replace('--', '--no-', 1)}"
+        return CommandOption(both if default else flag, field.help, panel=panel)
     metavar = f"{field.metavar},…" if field.kind == "list" else field.metavar
     if field.kind == "choice" and get_origin(hint) is Literal:
         metavar = "|".join(get_args(hint))
-    return CommandOption(
-        flag, field.help, metavar, panel, field.otherwise.removeprefix("by default "), alias=alias, field=field
-    )
+    otherwise = field.otherwise.removeprefix("by default ")
+    if not otherwise and default not in (None, dataclasses.MISSING):
+        otherwise = str(default)
+    return CommandOption(flag, field.help, metavar, panel, otherwise, alias=alias, field=field)
 
 
-def _answer(question: type[Question], typed: dict[str, Any], *, json: bool) -> None:
-    declared = question.declared()
-    given = {name: _value(declared[name], text) for name, text in typed.items() if text is not None}
-    for each in question.stated():
-        if each.default is dataclasses.MISSING and each.name not in given:
-            raise InvalidInput(each.name, None, declared[each.name].accepted)
-    asked = question.of(given)
-    asked.check()
-    with ProgressDisplay("working"):
-        if (design := asked.needs()) is not None:
+def given_fields(
+    question: type[Question], typed: Mapping[str, Any], *needed: str, composed: bool = True
+) -> dict[str, Any]:
+    """Return the fields that were typed, as plain data; those without a default, and ``needed`` others, must be."""
+    declared, given = question.declared(), dict[str, Any]()
+    for name, text in typed.items():
+        if text is not None and name in declared and not (composed and name in COMPOSED):
+            given[name] = _value(declared[name], text)
+    if composed:
+        names = ("records", "sample", "sampling")
+        given |= sampling_body(SampleOptions(**{name: typed[name] for name in names}).as_sampling())
+        if "n" in declared and (bags := bags_drawn(typed["bags"])) is not None:
+            given |= dataclasses.asdict(bags)
+        if "groups" in declared and typed["group"]:
+            given["groups"] = GroupOptions(typed["group"]).fields()
+        if "profile" in declared and typed["profile"] is not None:
+            given["profile"] = stated_voter(typed["profile"], typed["profile_points"])
+    absent = [each.name for each in question.stated() if each.default is dataclasses.MISSING]
+    refuse_missing(**{name: (given.get(name), declared[name].accepted) for name in (*needed, *absent)})
+    return given
+
+
+def give(asked: Question, *, json: bool) -> None:
+    """Ask and print."""
+    if (design := asked.needs()) is not None:
+        with ProgressDisplay("designing"):
             record = design.record_of(design.answer())
-            asked = dataclasses.replace(asked, found={name: record.get(name) for name in FOUND})
-        found = asked.record_of(asked.answer())
-    answer(as_json(found) if json else _indented(found))
+        asked = dataclasses.replace(asked, found={name: record.get(name) for name in FOUND})
+    show(asked, ask(asked, "working"), json=json)
+
+
+def ask(asked: Question, doing: str) -> Any:
+    """Return the answer to a question; long work shows its progress."""
+    with ProgressDisplay(doing) as display:
+        return asked.answer(lambda progress: display.update(_progress_text(progress)))
+
+
+def show(
+    asked: Question,
+    found: Any,
+    *,
+    json: bool,
+    output: str | None = None,
+    plot: str | None = None,
+    beside: dict[str, Any] | None = None,
+    more: str = "",
+) -> None:
+    """Write, draw and print an answer, with ``beside`` in its JSON and ``more`` behind its text."""
+    record = asked.record_of(found)
+    if output is not None and output.lower().endswith(".csv"):
+        columns = asked.columns(record)
+        rows = [[*columns], *zip(*columns.values(), strict=True)]
+        lines = [",".join("" if value is None else str(value) for value in row) for row in rows]
+        write_whole(output, "\n".join([*lines, ""]).encode())
+    elif output is not None and (written := asked.file_of(found)) is not None:
+        write_json(output, written)
+    if plot is not None:
+        from darrm_opt.figures import render
+
+        with ProgressDisplay("drawing"):
+            write_whole(plot, render(asked.figure_of(found), picture_format(plot)))
+    if json:
+        answer(as_json(record | (beside or {})))
+        return
+    for warning in record.get("warnings") or ():
+        say(f"Warning: {warning}")
+    answer((asked.text_of(found) or _indented(record)) + more)
+
+
+def _progress_text(progress: Any) -> str:
+    if progress is None:
+        return ""
+    return progress.get("step") or "{done} of {of} done".format(**progress)
 
 
 def _value(field: Field, text: Any) -> Any:

@@ -17,6 +17,7 @@ from darrm.cli.parameters import (
     declared_option,
     number,
     options_named,
+    stated_voter,
 )
 from darrm.cli.parser import ADVANCED, CommandOption
 
@@ -214,7 +215,7 @@ def _find_least(
     typed: dict[str, Any] = {name: number(getattr(options, name)) for name in names}
     asked = Least(
         **typed,
-        profile=None if options.profile is None else options.stated_voter(),
+        profile=None if options.profile is None else stated_voter(options.profile, options.profile_points),
         utility=number(goals["utility"]),
         agreement=number(goals["agreement"]),
         parameter=cast("Parameter", parameter),  # checked there

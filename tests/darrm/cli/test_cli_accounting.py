@@ -92,7 +92,7 @@ def test_voters_that_were_trained_once_have_another_account() -> None:
         "100 releases, each (0.2676, 0.000299971)-DP (trained once); one record reaches at most 11 voters:"
     )
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
-    assert "no fresh without voters" in refused("cost", "--epsilon", "0.1", "--queries", "3", "--fresh")
+    assert "--fresh needs --K" in refused("cost", "--epsilon", "0.1", "--queries", "3", "--fresh")
 
 
 def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) ->
         assert best >= 10**9 * float(each) * math.tanh(float(each) / 2)  # the mean loss is what no slack takes away
         assert table["pld"]["epsilon"] is None  # rounding alone takes more than δ, and the answer says so
         assert "rounding" in table["pld"]["refused"]
-    assert "--queries: 1000000001 is not valid: expected at most 1000000000 releases" in refused(
+    assert "--queries: 1000000001 is not valid: expected a whole number of releases from 1 to 1,000,000,000" in refused(
         "cost", "--epsilon", each, "--queries", str(10**9 + 1)
     )
 
@@ -154,7 +154,7 @@ def test_what_compose_refuses(tmp_path: Path) -> None:
     assert "--slack" in refused("cost", "--epsilon", "0.1", "--slack", "1")
     assert "--total-delta" in refused("cost", "--epsilon", "0.1", "--total-delta", "2")
     assert "--total-delta" in refused("cost", "--epsilon", "0.1", "--total-delta", "much")
-    assert refused("cost", "--epsilon", "0.1", "--m", "3").startswith("Error: --K is missing")
+    assert refused("cost", "--epsilon", "0.1", "--m", "3").startswith("Error: --m needs --K")
     path = tmp_path / "broken.json"
     path.write_text("{}")
     assert "is not an answer of `darrm solve`" in refused("cost", "--solution", str(path))

@@ -31,7 +31,7 @@ def test_a_claim_is_proved_or_refuted_and_the_exit_code_says_which() -> None:
 
 
 def test_a_mechanism_that_is_not_installed_is_named() -> None:
-    said = refused("audit", "random_voter", "--value", "0.5", "--K", "7", "--total-epsilon", "0.3")
+    said = refused("audit", "random_voter", "--share", "0.5", "--K", "7", "--total-epsilon", "0.3")
     assert "'random_voter'" in said
     assert "gnmax" in said  # one that there is
 

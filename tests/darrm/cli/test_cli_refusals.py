@@ -140,7 +140,7 @@ INVALID: dict[str, dict[str, list[str]]] = {
         "--profile": ["0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,"],
     },
     f"plan --compare --fresh --K 5 {TOTAL} {POINTS}": {
-        "--epsilon": ["0.3"],
+        "--epsilon": ["0.2"],
         "--voter-delta": ["--Delta 0.1"],
         "--profile": ["0", "0:2", "gaussian(x)"],
     },

@@ -263,19 +263,50 @@ class _BoxLaws:
 
     def divergences(self, rows: IntArray, orders: Array) -> tuple[Array, Array]:
         """Return the largest H_a at the corners of some boxes and upper bounds on the boxes, shape (rows, orders)."""
-        values, charge = np.zeros((rows.size, orders.size), order="F"), 1 + self.family.charge
+        values, charge = np.zeros((len(CORNERS), rows.size, orders.size)), 1 + self.family.charge
         corners, places = np.unique(self.places[:, rows], return_inverse=True)
         for p, low, high in self.corners:
             points = np.zeros((corners.size, orders.size), order="F")
             for cell in range(3):
                 terms = largest_loss_term(low[corners, cell, np.newaxis], high[corners, cell, np.newaxis], orders)
                 points += p[corners, cell, np.newaxis] * terms
-            for place in places.reshape(len(CORNERS), -1):
-                values = np.maximum(values, points.T[:, place].T)
+            for value, place in zip(values, places.reshape(len(CORNERS), -1), strict=True):
+                np.maximum(value, points[place], out=value)
+        bounds = _largest_on_squares(values, *(self.side**2 * charge * bend for bend in self.curvatures(rows, orders)))
+        return values.max(axis=0), bounds * (1 + 64 * ULP)
+
+    def curvatures(self, rows: IntArray, orders: Array) -> list[Array]:
+        """Return upper bounds on −∂²H_a along α and along β on some boxes, shape (rows, orders) each."""
         bends = [[(first[rows], second[rows]) for first, second in families] for families in self.bends]
-        low, high, weights = self.low[rows], self.high[rows], self.largest_p[rows] * charge
-        bend = curvature_bound(low, high, weights, orders, self.norms, bends, BEND_ERROR)
-        return values, (values + self.side**2 / 8 * charge * bend) * (1 + 16 * ULP)
+        low, high, weights = self.low[rows], self.high[rows], self.largest_p[rows] * (1 + self.family.charge)
+        return curvature_bound(low, high, weights, orders, self.norms, bends, BEND_ERROR)
+
+
+def _largest_on_squares(corners: Array, along: Array, across: Array) -> Array:
+    """Return bounds on functions on squares, by their values at `CORNERS` and bounds on −∂² along both coordinates.
+
+    Second derivatives are in units of the sides. Such a function is at most the bilinear interpolation of its corners
+    plus ½(−∂²)·x(1 − x) along each coordinate: a quadratic function, largest on an edge or where its gradient is 0.
+    """
+    low_low, low_high, high_low, high_high = corners
+    edges = (low_low, high_low, along), (low_high, high_high, along), (low_low, low_high, across)
+    largest = np.maximum.reduce([_largest_between(*edge) for edge in (*edges, (high_low, high_high, across))])
+    x, y = (high_low + high_high - low_low - low_high) / 2, (low_high + high_high - low_low - high_low) / 2
+    mixed, middle = low_low + high_high - low_high - high_low, corners.sum(axis=0) / 4
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = along * across - mixed * mixed
+        at_x, at_y = (x * across + mixed * y) / determinant, (y * along + mixed * x) / determinant
+        inside = middle + (x * at_x + y * at_y) / 2 + (along + across) / 8
+    is_inside = (determinant > 0) & (np.abs(at_x) <= 0.51) & (np.abs(at_y) <= 0.51)
+    return np.asarray(np.where(is_inside, np.fmax(largest, inside), largest))
+
+
+def _largest_between(first: Array, last: Array, bend: Array) -> Array:
+    """Return the largest of the line between two values plus ½·bend·x(1 − x), x in [0, 1]."""
+    rise = np.abs(last - first)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        top = (first + last) / 2 + bend / 8 + rise * rise / (2 * bend)
+    return np.asarray(np.where(2 * rise < bend, top, np.maximum(first, last)))
 
 
 def _gaussian_bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:

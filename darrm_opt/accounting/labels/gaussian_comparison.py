@@ -41,8 +41,9 @@ MIN_RELEASES = 2.0
 HEAD_STARTS = (14, 22, 31, 38)
 """Grid points s_0 to begin with, 4μ² to 13μ²; the best is taken if releases are no function of a Gaussian mechanism."""
 
-ORDER_INTERVALS = 400
-"""Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
+_SHARES = np.concatenate([np.linspace(0, 0.9, 360, endpoint=False), np.linspace(0.9, 1, 161)])
+"""Ends of intervals of orders, as shares of [½, a*], shorter towards a*, where H mostly decides; on each, H is taken at
+its right end and J at its left end: both grow with a."""
 
 SHIFT_INTERVALS = 16
 """Intervals of the integral J."""
@@ -194,7 +195,7 @@ def gaussian_increase(s: float, t: float, orders: Array) -> Array:
 def _increment(release: PowerDivergence, s: float, slack: float) -> float:
     """Return a t for which the one-step inequality holds at s and every larger s, rounded up."""
     unit = release.shift**2
-    orders = np.linspace(0.5, last_order(unit, s, slack), ORDER_INTERVALS + 1)
+    orders = 0.5 + (last_order(unit, s, slack) - 0.5) * _SHARES
     divergences, orders = release.at(orders[1:]) * (1 + ROUNDING), orders[:-1]
     most, otherwise = (unit, unit) if release.within_gaussian else (2 * unit, math.inf)  # counts need no such proof
 

@@ -127,7 +127,7 @@ def values_on_grid(
         rarer = np.maximum(on_data[:-1, 1], on_neighbour[:-1, 1])
         largest_p = np.stack([on_data[1:, 0], rarer], axis=1) * (1 + error + charge)
         norms = mu * math.sqrt(6), math.sqrt(2)
-        bend = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, norms)
+        (bend,) = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, norms)
         return at_points, np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * (1 + charge) * bend
 
     # Long intervals first: where they are below a value that is attained, no short one is looked at.
@@ -151,8 +151,8 @@ def curvature_bound(
     norms: tuple[float, float],
     bends: Sequence[Sequence[Bends]] = (),
     error: float = 0.0,
-) -> Array:
-    """Return a bound on the sum of −∂²H_a along all coordinates, shape (n, orders), each at least 0, on several boxes.
+) -> list[Array]:
+    """Return a bound on −∂²H_a along each coordinate, at least 0, on several boxes, shape (n, orders).
 
     ``low``, ``high``: ends of the losses; ``norms``: of what moments leave out, for ∂²(P − Q) and for ∂²Q. ``bends``:
     of each coordinate, the second derivatives of each family of laws at a point of the box, to ``error``; none: they
@@ -189,7 +189,7 @@ def curvature_bound(
         second_part = norms[1] * np.minimum(np.sqrt(squared_sum), largest_sum / 2)
         unknown = norms[0] * np.sqrt(squared_first) + second_part + uncertain
         parts = [np.maximum.reduce(totals) + unknown for totals in known] or [unknown]
-        return upper_bound(sum(np.maximum(part, 0.0) for part in parts) * (1 + 64 * ULP))
+        return [upper_bound(np.maximum(part, 0.0) * (1 + 64 * ULP)) for part in parts]
 
 
 def censored_divergence(mean: float, shift: float, orders: Array) -> Array:

@@ -126,7 +126,13 @@ def loss_term(losses: Array, orders: Array) -> Array:
 
 def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
     """Return the largest χ_a(ℓ) of losses between two ends: it falls up to ℓ = 0 and rises from there."""
-    return np.asarray(np.maximum(loss_term(low, orders), loss_term(high, orders)))
+    found = loss_term(np.where(high <= 0, low, high), orders)
+    through = ~(low >= 0) & (high > 0)  # where either end may be the largest; also if it is NaN
+    if not through.any():
+        return found
+    rows = np.flatnonzero(through) if low.ndim == 2 and low.shape[1] == 1 else ...
+    found[rows] = np.maximum(found[rows], loss_term(low[rows], orders))
+    return found
 
 
 def loss_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:

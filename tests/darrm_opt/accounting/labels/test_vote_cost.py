@@ -599,17 +599,27 @@ def test_curvature_of_boxes_bounds_second_differences(order: float) -> None:
 
         for side in (0.4, 0.05):
             i, j = RNG.integers(0, int(3 / side), (2, 40))
-            values, bounds = gaussian_argmax._BoxLaws(i, j, side, 1 / sigma, family).divergences(np.arange(40), orders)
-            bend = (bounds - values)[:, 0] * 8 / side**2  # of both coordinates
+            laws = gaussian_argmax._BoxLaws(i, j, side, 1 / sigma, family)
+            values, bounds = laws.divergences(np.arange(40), orders)
+            bends = [bend[:, 0] for bend in laws.curvatures(np.arange(40), orders)]
             alpha, beta = (family.least + side * (index + RNG.uniform(0.05, 0.95, 40)) for index in (i, j))
             here = at(alpha, beta)
-            fall = sum(
-                np.maximum(2 * here - at(alpha + dx, beta + dy) - at(alpha - dx, beta - dy), 0) / step**2
-                for dx, dy in ((step, 0), (0, step))
-            )
-            assert np.all(fall <= bend * 1.02)
+            for bend, (dx, dy) in zip(bends, ((step, 0), (0, step)), strict=True):
+                fall = (2 * here - at(alpha + dx, beta + dy) - at(alpha - dx, beta - dy)) / step**2
+                assert np.all(fall <= bend * 1.02)
+            assert np.all(here <= bounds[:, 0])
             if side < 0.1:
-                assert np.max(bend / values[:, 0]) < {0.5: 20, 1.7: 20, 60.0: 600}[order]  # it is not for nothing
+                assert np.max(sum(bends) / values[:, 0]) < {0.5: 20, 1.7: 20, 60.0: 600}[order]  # it is not for nothing
+
+
+def test_quadratic_functions_on_a_square_are_largest_where_it_is_said() -> None:
+    corners, bends = RNG.normal(size=(4, 300)), RNG.exponential(2, (2, 300)) * (RNG.random((2, 300)) < 0.9)
+    x = np.linspace(0, 1, 201)[:, np.newaxis]
+    rows = [(1 - x) * low + x * high + bends[0] / 2 * x * (1 - x) for low, high in (corners[::2], corners[1::2])]
+    largest = np.max([(1 - y) * rows[0] + y * rows[1] + bends[1] / 2 * y * (1 - y) for y in x], axis=(0, 1))
+    found = gaussian_argmax._largest_on_squares(corners[:, np.newaxis], *bends[:, np.newaxis])[0]
+    assert np.all((largest <= found + 1e-12) & (found <= largest + 1e-3))
+    assert np.mean(found > corners.max(axis=0) + 1e-3) > 0.2  # often between the corners
 
 
 def test_laws_at_real_means_keep_their_digits_in_ball_arithmetic() -> None:

@@ -77,7 +77,7 @@ _LAZY = {
     "PrivateVote": "darrm_opt.release.vote",
     "plan": "darrm_opt.planning.ranking",
 }
-"""Names whose modules are loaded on first use: a design does without them."""
+"""Names whose modules are loaded on first use, as a design does not need them."""
 
 
 def _plot(solution: Solution) -> Any:

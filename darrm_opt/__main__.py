@@ -1,6 +1,6 @@
-"""``python -m darrm_opt VERB …``: the command that is installed with this package, as ``darrm VERB …`` runs it.
+"""``python -m darrm_opt VERB …``: the installed command ``darrm VERB …``.
 
-The command is above this package, which therefore does not import it but asks the installation for it.
+The command depends on this package, so it is not imported here but looked up in the installation.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ With α_l = Pr[L = l] the release of DaRRM_γ errs by
     tv error       |Pr[release = 1] − Pr[majority = 1]| = |½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|
     disagreement   Pr[release ≠ majority that was voted] = ½ Σ_{l>K/2} (α_l + α_{K−l})(1 − γ(l))
 
-Disagreement is never below the tv error: an error for 1 cannot make up for an error for 0. At even K
-the majority of a tie is a fair coin, and so is its release: a tie counts in neither.
+Disagreement is never below the tv error, as errors for 1 and for 0 do not cancel in it. At even K the majority of a tie
+is a fair coin, and so is its release: ties count in neither.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.priors import Histogram, Prior, binomial_masses, poisson_binomial, upper_half
 
 Voters = float | ArrayLike | Prior
-"""One p that all voters share, K probabilities p_1..p_K, or how they are drawn."""
+"""One p shared by all voters, K probabilities p_1..p_K, or their prior."""
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorCurve:
-    """Both errors over many vectors p."""
+    """Both errors at P vectors p [probability]."""
 
-    p: Array  # as given, shape (P,) or (P, K) [probability]
-    tv_error: Array  # shape (P,) [probability]
-    disagreement: Array  # shape (P,) [probability]
+    p: Array  # as given, shape (P,) or (P, K)
+    tv_error: Array  # shape (P,)
+    disagreement: Array  # shape (P,)
 
 
 def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
@@ -37,15 +37,15 @@ def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
 
     Args:
         gamma: noise function γ(0..K).
-        p: probability of a 1, one number for all voters or K numbers; or a prior, over which the
-            error at each p is averaged (`SharedBeta`; `IndependentVoters` with lower ≥ 1/2). A
-            `Histogram` gives the distribution of L itself: the error over all the counted votes.
+        p: probability of a 1, one number for all voters or K numbers; or a prior, over which the error at each p is
+            averaged (`SharedBeta`; `IndependentVoters` with lower ≥ 1/2). A `Histogram` is the distribution of L
+            itself: the error over all the counted votes.
 
     Returns:
         Exact up to rounding; no sampling.
 
     Guarantees:
-        0 for γ = 1, and where all voters have p = 1/2; at most the disagreement, up to rounding.
+        0 for γ = 1 and if all voters have p = 1/2; at most the disagreement, up to rounding.
 
     Raises:
         InvalidInput: p has the wrong shape or is outside [0, 1]; a prior whose tv error has no closed form.
@@ -63,7 +63,7 @@ def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
 
 
 def disagreement(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
-    """Return the probability that the released bit is not the majority that was voted.
+    """Return the probability that the released bit differs from the majority of the votes.
 
     Args:
         gamma: noise function γ(0..K).
@@ -85,11 +85,11 @@ def disagreement(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
 
 
 def error_curve(gamma: NoiseFunction | ArrayLike, ps: ArrayLike) -> ErrorCurve:
-    """Return both errors at each of many p.
+    """Return both errors at each of P vectors p.
 
     Args:
         gamma: noise function γ(0..K).
-        ps: shape (P,), each shared by all voters, or shape (P, K), a row for each vector of voters.
+        ps: shape (P,), each p shared by all voters, or shape (P, K), one vector per row.
 
     Raises:
         InvalidInput: ps has the wrong shape or is outside [0, 1].
@@ -131,12 +131,12 @@ def _distribution_errors(noise: NoiseFunction, alpha: Array) -> Array:
     """Return tv error and disagreement, shape (P, 2), from the distributions of L, shape (P, K+1)."""
     loss = 1.0 - noise.upper_half
     ahead, behind = upper_half(alpha), upper_half(alpha[:, ::-1])
-    # subtracted before the sum: exactly 0 where both sides are alike
+    # subtracted before the sum: exactly 0 if both sides are equal
     return np.stack((np.abs((ahead - behind) @ loss), (ahead + behind) @ loss), axis=1) / 2
 
 
 def _shared_p_errors(noise: NoiseFunction, p: float) -> tuple[float, float]:
-    """Return (tv error, disagreement) where all voters share p: the masses of one binomial, without cancellation."""
+    """Return (tv error, disagreement) for a shared p: the masses of one binomial, without cancellation."""
     loss = 1.0 - noise.upper_half
     folded, gap = binomial_masses(noise.K, *float(p).as_integer_ratio())
     return float(gap @ loss / 2), float(folded @ loss / 2)

@@ -1,4 +1,4 @@
-"""Arguments: numbers from callers, as Python's own ones in the range that is accepted, or refused by name."""
+"""Arguments: validation of numbers from callers, converted to Python's own types."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from darrm_opt.rounding import check_arithmetic
 def whole_number(
     value: Any, argument: str, accepted: str, *, least: int = 1, most: float = math.inf, advice: str = ""
 ) -> int:
-    """Return ``value`` as an int in ``least``..``most``; refuse booleans, floats and text.
+    """Return ``value`` as an int in ``least``..``most``; booleans, floats and text are rejected.
 
-    An array without axes is its number. ``advice`` is what the error adds for a number outside the range.
+    A zero-dimensional array counts as its number. ``advice`` is added to the error for a number outside the range.
     """
     if type(value) is int and least <= value <= most:
         return value
@@ -42,14 +42,14 @@ def real_number(
     below: float | None = None,
     advice: str = "",
 ) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float between two bounds: closed, or open where given so.
+    """Return ``value``, a real number or a ``Decimal``, as a float in [least, most], above ``above``, below ``below``.
 
-    Booleans, NaN, text, and what would become 0 or infinite are refused. Every account takes its numbers through here,
-    and so notices if this thread's arithmetic is unsafe (`check_arithmetic`). ``advice`` is what the error adds for a
+    Booleans, NaN, text, and numbers that would become 0 or infinite are rejected. All accounts take their numbers from
+    here, so unsafe arithmetic of this thread is noticed (`check_arithmetic`). ``advice`` is added to the error for a
     number outside the range.
     """
     check_arithmetic()
-    number = value if type(value) is float else _as_float(value, argument, accepted)  # the abstract classes take time
+    number = value if type(value) is float else _as_float(value, argument, accepted)  # abstract classes are slow
     if math.isnan(number):
         raise InvalidInput(argument, value, accepted)
     at_an_open_end = (above is not None and number <= above) or (below is not None and number >= below)
@@ -59,7 +59,7 @@ def real_number(
 
 
 def field_number(value: Any, name: str, **changes: Any) -> Any:
-    """Return the number of a declared field (`darrm_opt.fields`) in its range; ``changes`` narrow it (`Field.of`)."""
+    """Return a number in the range of a declared field (`darrm_opt.fields`); ``changes`` narrow it (`Field.of`)."""
     field = FIELDS[name].of(**changes)
     check: Any = whole_number if field.kind == "whole" else real_number
     return check(value, name, field.accepted, **field.limits)
@@ -72,7 +72,7 @@ def _as_float(value: Any, argument: str, accepted: str) -> float:
         raise InvalidInput(argument, value, accepted, out_of_range(value) if isinstance(value, str) else "")
     try:
         number = float(value)
-    except (OverflowError, ValueError) as err:  # a whole number beyond every double; a signalling NaN
+    except (OverflowError, ValueError) as err:  # an integer beyond every double; a signalling NaN
         raise InvalidInput(argument, value, accepted) from err
     if number in {0.0, math.inf, -math.inf} and number != value:
         raise InvalidInput(argument, value, accepted)
@@ -80,5 +80,5 @@ def _as_float(value: Any, argument: str, accepted: str) -> float:
 
 
 def _number_of(value: Any) -> Any:
-    """Return what an array without axes holds; anything else as it is."""
+    """Return the number in a zero-dimensional array; any other value unchanged."""
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value

@@ -1,11 +1,11 @@
-"""Bagging as a source of (ε, Δ): the privacy that comes from a record probably not being drawn, and the drawing itself.
+"""Bagging as a source of (ε, Δ), from the chance that a record is not drawn; and the drawing itself.
 
-Draw N subsamples of k records from a dataset of n, train one model on each with any base learner,
-add no noise. Models and votes are post-processing of the draw, **as long as a learner sees its own
-subsample and nothing else** (no tuning, scaling or early stopping on the whole dataset).
+Draw N subsamples of k records from a dataset of n, train one model on each with any base learner, add no noise. Models
+and votes are post-processing of the draw **if each learner sees its own subsample and nothing else**: no tuning,
+scaling or early stopping on the whole dataset.
 
-With M = N·k draws in all, the draws from neighbouring datasets are the same where they avoid the
-differing record, so they differ in total variation by exactly the probability δ of drawing it:
+With M = N·k draws in all, the draws from neighbouring datasets agree where they avoid the differing record, so their
+total variation distance is exactly the probability δ of drawing it:
 
 | draws | δ | the papers' ε (form ``paper``) |
 |---|---|---|
@@ -13,32 +13,29 @@ differing record, so they differ in total variation by exactly the probability �
 | without, subsamples independent | 1 − (1 − k/n)^N | N·ln((n+1)/(n+1−k)) |
 | without, subsamples disjoint | M/n | ln((n+1)/(n+1−M)) |
 
-Bagging is therefore (0, δ)-private (form ``zero``), and the exact profile δ(ε) is flat: no ε > 0 buys
-a smaller δ. The papers' ε is true and superfluous. Both hold when a record is added, removed or
-replaced (ours: total variation is symmetric, and the draws that avoid a replaced record coincide).
-δ ≥ 1/n always: the draw may contain a record outright.
+Bagging is therefore (0, δ)-private (form ``zero``). The exact profile δ(ε) is flat, so no ε > 0 buys a smaller δ: the
+papers' ε is true and superfluous. Both hold when a record is added, removed or replaced (ours: total variation is
+symmetric, and the draws that avoid a replaced record coincide). δ ≥ 1/n always: the draw may contain a record outright.
 
-Numbers are computed in whole numbers, or in decimals with a margin, and rounded up.
+Values are computed in whole numbers, or in decimals with a margin, and rounded up.
 
 Source: Liu, Jia, Gong, "On the intrinsic differential privacy of bagging", Theorems 2 to 6.
 
-*How many of K models one record affects.* This is what a sound account of DPBag rests on. The source's per-record
-account counts, at the dataset at hand, how the teachers that saw a record voted; that is no (ε, δ) guarantee
-(`moments_accountant.per_instance_loss`). What can be counted without looking at the data is how many teachers saw the
-record, since the draw does not look either: for each of K models alike the chance of being reached is
+*How many of K models one record affects.* A sound account of DPBag rests on this number. The source's per-record
+account counts how the teachers that saw a record voted on the given dataset; that is no (ε, δ) guarantee
+(`moments_accountant.per_instance_loss`). The draw does not depend on the data, so the number of teachers that saw the
+record has a known distribution. Each of K models is affected with the same probability:
 
     with replacement              1 − (1 − 1/n)^k     and the number of affected models is Binomial(K, that),
     without, independent          k/n                 likewise,
-    without, disjoint             one model with chance K·k/n, none otherwise.
+    without, disjoint             one model with probability K·k/n, none otherwise.
 
-`accounting.mixture` averages the exact cost over that law. Neighbours may replace a record, where both share the draw;
-or add or remove one, where n is the smaller size: a draw that misses the record is a draw from the others, so both can
-be drawn together such that only models that drew it differ.
+`accounting.mixture` averages the exact cost over that distribution. Neighbours that replace a record share the draw. If
+they add or remove one, n is the smaller size: a draw that misses the record is a draw from the others, so both can be
+drawn together such that only models that drew it differ.
 
-A model may see its own subsample and nothing else, and where it is private itself, its (ε, Δ) must hold for a subsample
-that is given: privacy that comes from the draw is counted here, once.
-
-The draw *is* the privacy, so it comes from the operating system, exactly uniform, as `bagging_guarantee` assumes it.
+The (ε, Δ) of a private model must hold for a given subsample: privacy that comes from the draw is counted here, once.
+The draw *is* the privacy, so it uses the operating system's randomness and is exactly uniform.
 """
 
 from __future__ import annotations
@@ -77,8 +74,8 @@ class Guarantee(Privacy):
 class PerInstanceLoss:
     """How well this one dataset is hidden among its neighbours; **not differential privacy**.
 
-    The number is computed from the private data and holds at that dataset only; the number itself,
-    and anything decided by it, can reveal a record. It is for the eyes of the data's owner.
+    The number is computed from the private data and holds for that dataset only. It, and any decision based on it, can
+    reveal a record: show it to the data's owner alone.
     """
 
     epsilon: float
@@ -140,7 +137,7 @@ class Draws:
 
     @property
     def delta(self) -> Fraction:
-        """The probability that a given record is drawn at all; never below the exact value."""
+        """Probability that a given record is drawn at all; never below the exact value."""
         n, k, N = self.n, self.subsample_size, self.n_models
         if self.replacement:
             return one_minus_power(Fraction(n - 1, n), N * k)  # Theorem 3
@@ -150,10 +147,8 @@ class Draws:
 
     @property
     def paper_epsilon(self) -> Fraction:
-        """The largest log-ratio of the probabilities of a draw that avoids the record; never below the exact value.
-
-        Theorem 4 as printed in the introduction has a factor N in front; its statement and proof do not.
-        """
+        """Largest log-ratio of the probabilities of a draw that avoids the record; never below the exact value."""
+        # Theorem 4 as printed in the introduction has a factor N in front; its statement and proof do not.
         n, k, N = self.n, self.subsample_size, self.n_models
         if self.replacement:
             return log_above(Fraction(n + 1, n), N * k)
@@ -180,13 +175,12 @@ def bagging_guarantee(
     sampling: Sampling = "independent",
     form: Form = "paper",
 ) -> Guarantee:
-    """Return the privacy of releasing all ``n_models`` models.
+    """Return the privacy of releasing all ``n_models`` models, for adding, removing and replacing one record.
 
     ``sampling``: without replacement, whether each subsample is drawn afresh (``independent``; use it for voters, which
     DaRRM assumes independent) or all of them at once (``disjoint``). ``form``: ``paper`` for the published (ε, δ);
     ``zero`` for (0, δ), which is stronger.
 
-    Guarantees: Holds for adding, removing and replacing one record.
     Source: Liu, Jia, Gong, Theorems 2, 3 and 4; ``independent`` and ``zero`` are ours.
 
     >>> bagging_guarantee(60_000, 300).delta
@@ -198,7 +192,7 @@ def bagging_guarantee(
     delta = float_above(draws.delta)
     if delta >= 1:
         advice = "Almost surely every record is drawn."
-        # Which of the two numbers to change: with one model δ may be below 1 already.
+        # With one model δ may be below 1 already: then their number is what to change.
         if float_above(Draws(n, subsample_size, 1, replacement, sampling).delta) < 1:
             raise InvalidInput("n_models", n_models, "fewer models: delta rounds to 1", advice)
         raise InvalidInput("subsample_size", subsample_size, "fewer draws: delta rounds to 1", advice)
@@ -208,14 +202,11 @@ def bagging_guarantee(
 
 
 def bagging_majority_delta(K: int, member_delta: float) -> float:
-    """Return δ of the plain majority bit of K independent members, ε = 0.
+    """Return δ of the plain majority bit of K independent members at ε = 0: 1 − (1−Δ)^((K+1)/2), rounded up.
 
-    A member that avoids the record behaves alike on both datasets, so each member's pair of
-    probabilities is a mixture of four extreme ones and the worst case, multi-affine, is an extreme
-    one: (K−1)/2 members always vote 1, the others only if they drew the record. The bit changes
-    unless all of those missed it.
-
-    1 − (1−Δ)^((K+1)/2), rounded up; attained, and far below the 1 − (1−Δ)^K of all the models.
+    A member that avoids the record behaves alike on both datasets, so its pair of probabilities is a mixture of four
+    extreme ones, and the worst case, multi-affine, is extreme: (K−1)/2 members always vote 1, the others only if they
+    drew the record. The bit changes unless all of those missed it. The bound is attained.
 
     >>> bagging_majority_delta(5, 0.1) < 1 - 0.9**5
     True
@@ -228,11 +219,9 @@ def bagging_majority_delta(K: int, member_delta: float) -> float:
 
 
 def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, replacement: bool = True) -> int:
-    """Return the largest number of draws M = N·k that stays within (ε, δ); 0 when not even one does.
+    """Return the largest number of draws M = N·k that stays within (ε, δ), by exact arithmetic; 0 if none does.
 
-    ε and δ are read as the decimals that they print as (0.18 is 18/100); no ε for the form ``zero``.
-
-    Guarantees: M draws satisfy the bound and M + 1 do not, decided without floating point.
+    ε and δ are the decimals that they print as (0.18 is 18/100). Without ε the form is ``zero``.
 
     >>> bagging_max_draws(50_000, delta=0.18, epsilon=0.2)
     9922
@@ -276,12 +265,12 @@ class Bags:
 
     @property
     def chance(self) -> float:
-        """The probability that a given record is in a given subsample, rounded up."""
+        """Probability that a given record is in a given subsample, rounded up."""
         return float_above(self._chance)
 
     def check_voters(self, problem: Problem) -> None:
-        """Refuse a number of affected voters beside the draw, or more disjoint subsamples than there are records."""
-        # All K is what a caller who said nothing has; any other number would be a second claim about the same draw.
+        """Reject a stated number of affected voters, and more disjoint subsamples than there are records."""
+        # K is the default; any other number would be a second claim about the same draw.
         if problem.affected != problem.K:
             raise InvalidInput(
                 "affected",
@@ -325,7 +314,7 @@ def _check_drawing(draws: Draws | Bags) -> tuple[int, int]:
 def bags_of(
     n: int | None, subsample_size: int | None, sampling: Sampling = "independent", *, replacement: bool = True
 ) -> Bags | None:
-    """Return how the voters' subsamples are drawn, None where nothing is said of it."""
+    """Return how the voters' subsamples are drawn; None if neither n nor subsample_size is given."""
     if n is None and subsample_size is None:
         for name, value, default in (("replacement", replacement, True), ("sampling", sampling, "independent")):
             if value != default:
@@ -347,11 +336,9 @@ def draw_subsamples(
     sampling: Sampling = "independent",
     source: RandomSource | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Return the record numbers of each model's subsample.
+    """Return the record numbers of each model's subsample; each sequence, or ordered subset, is equally likely.
 
-    The record numbers must stay secret: who knows them knows which models saw a record.
-
-    Guarantees: Every sequence (with replacement) or ordered subset (without) is equally likely.
+    Keep them secret: they tell which models saw a record.
 
     >>> [len(members) for members in draw_subsamples(100, 10, 3)]
     [10, 10, 10]
@@ -368,7 +355,7 @@ def draw_subsamples(
 
 
 def _first_of_shuffle(n: int, k: int, source: RandomSource) -> list[int]:
-    """Return k different numbers below n in uniformly random order: k steps of a shuffle, stored sparsely."""
+    """Return k different numbers below n in uniformly random order: k steps of a shuffle with a sparse table."""
     displaced: dict[int, int] = {}
     members = []
     for place in range(k):

@@ -1,14 +1,13 @@
-"""Baselines: noise functions in closed form, older than γ_opt and compared with it.
+"""Baselines: noise functions in closed form that γ_opt is compared with.
 
     subsampling          γ_Sub(l) = |2q(l) − 1|, the majority of m voters drawn without replacement
-    double_subsampling   γ_DSub: γ_Sub with 2m − 1 voters, private at the price of m
-    subsampling_mixture  a coin between γ_Sub of two numbers of voters, so that there is one for every mean number
+    double_subsampling   γ_DSub: γ_Sub with 2m − 1 voters at the privacy of m
+    subsampling_mixture  a mixture of two γ_Sub, for any mean number of voters
     randomized_response  γ_const: the same γ for every l, from the privacy of the plain majority
 
-γ_const needs (τε, λ), the privacy of the plain majority: `plain_majority` by composition over the
-voters, `plain_majority_sharp` about twice better and proved for Δ = 0.
-
-For even K a tie is a fair coin whatever γ(K/2) is; it is stored as 0.
+γ_const needs (τε, λ), the privacy of the plain majority: `plain_majority` by composition over the voters, or
+`plain_majority_sharp`, about twice as good and proved for Δ = 0. For even K a tie is a fair coin whatever γ(K/2) is; it
+is stored as 0.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down, multiple_up, ratio_below
 
 Composition = Callable[[float, float, int], Privacy]
-"""(ε, δ) of one mechanism and their number → privacy of all together."""
+"""(ε, δ) of one mechanism and the number of mechanisms → the privacy of all together."""
 
 ADVANTAGE_ULPS = 16
 """Relative error of γ_const before rounding: two quotients of sums of positive terms, each sum and each
@@ -58,13 +57,13 @@ def subsampling(K: int, m: int) -> NoiseFunction:
     """
     K = whole_number(K, "K", _VOTERS)
     m = whole_number(m, "m", f"a whole number of voters to draw, from 1 to K = {K}", most=K)
-    # An even draw with a coin for ties is the majority of that draw less one member at random: with a
-    # margin of 2 or more the member does not matter, and in a tie it decides either way with equal odds.
+    # An even draw with a coin for ties is the majority of that draw without one random member: at a
+    # margin of 2 or more the member does not matter, and at a tie it decides either way with equal odds.
     t = (m + 1) // 2
     sample_size = 2 * t - 1
     samples = math.comb(K, sample_size)
-    # score(l) = #(draws won by ones) − #(draws won by zeros). Turning one more voter to 1 turns the
-    # draws that hold it beside t−1 ones and t−1 zeros: score(l+1) = score(l) + 2·C(l, t−1)·C(K−l−1, t−1).
+    # score(l) = #(draws won by ones) − #(draws won by zeros). Turning one more voter to 1 turns the draws
+    # that contain it with t−1 ones and t−1 zeros: score(l+1) = score(l) + 2·C(l, t−1)·C(K−l−1, t−1).
     increments = (2 * math.comb(l, t - 1) * math.comb(K - l - 1, t - 1) for l in range(K))
     scores = list(itertools.accumulate(increments, initial=-samples))
     upper = [ratio_below(score, samples) for score in scores[K // 2 + 1 :]]
@@ -72,7 +71,7 @@ def subsampling(K: int, m: int) -> NoiseFunction:
 
 
 def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
-    """Return a mixture of γ_Sub: a coin that does not look at the votes decides how many voters are drawn.
+    """Return a mixture of γ_Sub: a coin independent of the votes decides how many voters are drawn.
 
     Source: Lemma 3.1 of the paper, mixed.
 
@@ -95,11 +94,10 @@ def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
 def double_subsampling(K: int, m: int) -> NoiseFunction:
     """Return γ_DSub: the privacy of m voters with the accuracy of 2m − 1.
 
-    The paper proves mε-DP for identically distributed voters with Δ = δ = 0; it holds for any
-    independent voters with Δ = δ = 0. The majority of 2t − 1 of them is tε-DP (given t ones under p,
-    thin each one by e^{−ε}: the first t ones all survive with probability e^{−tε}, and
-    p′ ≥ e^{−ε}p with monotonicity does the rest), and a mixture over subsets, drawn without looking
-    at the data, keeps that. For Δ > 0 check the table with `verify` like any other.
+    The paper proves mε-DP for identically distributed voters with Δ = δ = 0; it holds for any independent voters with
+    Δ = δ = 0. The majority of 2t − 1 of them is tε-DP: given t ones under p, thin each one by e^{−ε}; the first t ones
+    all survive with probability e^{−tε}, and p′ ≥ e^{−ε}p with monotonicity does the rest. A mixture over subsets drawn
+    independently of the data keeps that. For Δ > 0 check the result with `verify` like any other γ.
 
     Args:
         K: number of voters, ≥ 1.
@@ -129,15 +127,14 @@ def double_subsampling(K: int, m: int) -> NoiseFunction:
 def randomized_response(K: int, target: Privacy, majority: Privacy) -> NoiseFunction:
     """Return γ_const: keep the plain majority with one probability, whatever the votes, else toss a fair coin.
 
-    Written with s(ε, δ) = (e^ε − 1 + 2δ)/(e^ε + 1), Lemma A.1 reads γ = s(mε, δ)/s(τε, λ). That is
-    the constraint at the corner (x, y) of the plain majority's (τε, λ) region, which binds for
-    mε ≤ τε. For mε > τε the corner (λ, 0) does: γ = (e^{mε} − 1 + 2δ)/(e^{mε} − 1 + 2λ), and Lemma A.1
-    alone would not be private; the smaller of the two is returned.
+    With s(ε, δ) = (e^ε − 1 + 2δ)/(e^ε + 1), Lemma A.1 reads γ = s(mε, δ)/s(τε, λ): the constraint at the corner (x, y)
+    of the plain majority's (τε, λ) region, which binds for mε ≤ τε. For mε > τε the corner (λ, 0) binds, with
+    γ = (e^{mε} − 1 + 2δ)/(e^{mε} − 1 + 2λ), and Lemma A.1 alone would not be private. The smaller γ is returned.
 
     Args:
         K: number of voters, ≥ 1.
-        target: (mε, δ) wanted of the release.
-        majority: (τε, λ) of the plain majority; ε = ``inf`` where nothing is known of it.
+        target: (mε, δ) of the release.
+        majority: (τε, λ) of the plain majority; ε = ``inf`` if it is unknown.
 
     Returns:
         γ with the same value for every l ≠ K/2, at most 1.
@@ -186,10 +183,10 @@ def plain_majority(
         K: number of voters, ≥ 1.
         voter: (ε, Δ) of one voter.
         affected: voters that one record can influence, 1..K; None means all K.
-        compose: how (ε, Δ) composes over a number of voters; None is simple composition, (Kε, KΔ).
+        compose: how (ε, Δ) composes over the voters; None is simple composition, (Kε, KΔ).
 
     Returns:
-        The majority's privacy, rounded up; (inf, 0), "nothing is known", where λ would reach 1.
+        The majority's privacy, rounded up; (inf, 0), no guarantee, if λ would reach 1.
 
     Raises:
         InvalidInput: a number is outside its range.

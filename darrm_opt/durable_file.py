@@ -1,7 +1,7 @@
-"""Durable files: written beside their place, flushed to the disk, and moved there in one step.
+"""Durable files: written to a draft, flushed to disk, and moved into place in one step.
 
-A reader meets the old file or the new one, never a part, also after a crash; what fails leaves nothing behind. Only
-a device or a FIFO is written as it is.
+A reader sees the old file or the new one, never a part, also after a crash; a failure leaves nothing behind. Only
+devices and FIFOs are written in place.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[Path]:
-    """Yield the path of a draft, readable by its owner alone; when the block ends well, it replaces ``path``.
+    """Yield the path of a draft, readable by its owner alone, that replaces ``path`` when the block succeeds.
 
-    Links are followed: the file that they lead to is replaced, and keeps its permissions and, where the system
-    allows it, its owner. A device, a FIFO, and whatever stdout or stderr is, are written through: they are
-    given the draft's content.
-
+    Links are followed: the file that they lead to is replaced and keeps its permissions and, if the system allows it,
+    its owner. A device, a FIFO, stdout and stderr are not replaced: the draft's content is written to them.
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder, "answer")) as draft:
@@ -50,7 +48,7 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
             os.fsync(file.fileno())
         _set_permissions(draft, target, mode)
         draft.replace(target)
-    except BaseException:  # ctrl-C too must leave nothing behind
+    except BaseException:  # Ctrl-C too must leave nothing behind
         draft.unlink(missing_ok=True)
         raise
     flush_folder(target.parent)
@@ -58,7 +56,7 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
 
 @contextmanager
 def errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Let an OSError that names no file name this one: an error of writing does not say where.
+    """Add ``path`` to an OSError that names no file, as errors of writing do.
 
     >>> with errors_naming("/data/labels.csv"):
     ...     raise OSError(errno.ENOSPC, "No space left on device")
@@ -75,10 +73,7 @@ def errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def regular_target(path: str | os.PathLike[str]) -> Path | None:
-    """Return the regular file to which a path leads through links; None where it is written through.
-
-    The file may not exist yet.
-    """
+    """Return the regular file, perhaps yet to be made, to which a path leads; None if it must be written in place."""
     target = Path(os.path.realpath(path))
     try:
         status = Path(path).stat()
@@ -86,13 +81,13 @@ def regular_target(path: str | os.PathLike[str]) -> Path | None:
         if err.errno == errno.ELOOP:
             raise
         return target
-    # A link of /proc to a file that was removed, or to memory, leads to no path.
+    # A link in /proc to a deleted file, or to memory, leads to no path.
     replaceable = stat.S_ISREG(status.st_mode) and target.exists() and _stream(status) is None
     return target if replaceable or stat.S_ISDIR(status.st_mode) else None
 
 
 def _stream(status: os.stat_result) -> int | None:
-    """Return the descriptor, 1 or 2, of stdout or stderr if the file with this status is one of them; else None."""
+    """Return the descriptor of stdout (1) or stderr (2) if one of them is the file with this status."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # it is closed
             if os.path.samestat(status, os.fstat(descriptor)):
@@ -103,27 +98,27 @@ def _stream(status: os.stat_result) -> int | None:
 def _write_through(draft: Path, path: str | os.PathLike[str]) -> None:
     import shutil
 
-    stream = _stream(Path(path).stat())  # opened once more, a file would be written from its start
+    stream = _stream(Path(path).stat())  # reopened, a file would be overwritten from its start
     place: BinaryIO
     with draft.open("rb") as file, open(path if stream is None else os.dup(stream), "wb") as place:  # noqa: PTH123
         shutil.copyfileobj(file, place)
 
 
 def _set_permissions(draft: Path, target: Path, mode: int | None) -> None:
-    """Give a draft the permissions and the owner of the file that it replaces; else ``mode``."""
+    """Give a draft the permissions and owner of the file that it replaces; else ``mode``."""
     try:
         status = target.stat()
     except FileNotFoundError:
-        os.umask(mask := os.umask(0o077))  # it can only be read by setting it
-        draft.chmod(0o666 & ~mask if mode is None else mode)  # mkstemp makes files for their owner alone
+        os.umask(mask := os.umask(0o077))  # reading it requires setting it
+        draft.chmod(0o666 & ~mask if mode is None else mode)  # mkstemp gives access to the owner alone
         return
-    with contextlib.suppress(OSError, AttributeError):  # only root may give files away, and on Windows nobody
+    with contextlib.suppress(OSError, AttributeError):  # only root may change owners, and Windows cannot
         os.chown(draft, status.st_uid, status.st_gid)
     draft.chmod(stat.S_IMODE(status.st_mode))
 
 
 def flush_folder(folder: Path) -> None:
-    """Make what was created or renamed in a folder durable, where the system lets a folder be flushed."""
+    """Make file creations and renames in a folder durable, on systems that can flush a folder."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

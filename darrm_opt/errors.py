@@ -1,7 +1,7 @@
-"""The errors a caller can act on, and nothing else.
+"""Errors that a caller can act on.
 
-A caller's mistake raises one of these before any work is done. A numerical outcome (infeasible,
-time limit) is a value, `darrm_opt.design.solution.Status`, and becomes `SolveFailed` in one place.
+Invalid input raises one of these before any work is done. A numerical outcome (infeasible, time limit) is a value,
+`darrm_opt.design.solution.Status`, and becomes `SolveFailed` in one place.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class DarrmError(Exception):
-    """Base of every error raised on purpose by darrm-opt. Each can be pickled, whatever its constructor takes."""
+    """Base class of the errors that darrm-opt raises on purpose; all of them can be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception would call the class with the text alone.
+        # Exception.__reduce__ would call the constructor with the text alone.
         return _restore_error, (type(self), self.args, self.__dict__)
 
 
@@ -27,7 +27,7 @@ def _restore_error(kind: type[DarrmError], args: tuple[Any, ...], attributes: di
 
 
 class Rule(str):
-    """What is accepted, where no value of the argument is: said of the argument itself, as in "needs --records"."""
+    """Requirement for an argument that accepts no value here, phrased as its predicate: "needs --records"."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class InvalidInput(DarrmError, ValueError):
         argument: the argument's name, as in Python, JSON and the command line.
         value: the value received.
         accepted: what would have been accepted, in words.
-        advice: what to do next; may be empty.
+        accepted: the accepted values, in words.
     """
 
     def __init__(self, argument: str, value: Any, accepted: str, advice: str = "") -> None:
@@ -51,12 +51,11 @@ class InvalidInput(DarrmError, ValueError):
             value_text = repr(
                 value.item() if getattr(value, "shape", None) == () else value
             )  # 0.5, not np.float64(0.5)
-        except RecursionError:  # lists in lists of a file that anyone wrote
+        except RecursionError:  # deeply nested lists from a file
             value_text = type(value).__name__
         if len(value_text) > _MAX_VALUE_CHARACTERS:
             value_text = value_text[:_MAX_VALUE_CHARACTERS] + "…"
-        # None is Python's word for an empty field.
-        complaint = "is missing" if value is None else f"= {value_text} is not valid"
+        complaint = "is missing" if value is None else f"= {value_text} is not valid"  # None: a field left empty
         text = f"{argument} {complaint}: expected {accepted}."
         if isinstance(accepted, Rule):
             text = f"{argument} {accepted}."
@@ -64,7 +63,7 @@ class InvalidInput(DarrmError, ValueError):
 
 
 _MAX_VALUE_CHARACTERS = 80
-"""Longest piece of a rejected value that an error message repeats."""
+"""Longest part of a rejected value that an error message quotes."""
 
 
 class NotPrivate(DarrmError):
@@ -82,7 +81,7 @@ class NotPrivate(DarrmError):
 
 
 class NotProven(NotPrivate):
-    """Privacy could be neither proved nor refuted: the slack is below the rounding error; refused all the same."""
+    """Privacy can be neither proved nor refuted, as the slack is below the rounding error: the γ is rejected."""
 
 
 class BackendUnavailable(DarrmError):
@@ -90,7 +89,7 @@ class BackendUnavailable(DarrmError):
 
 
 class UnsafeArithmetic(DarrmError):
-    """This thread's floating-point arithmetic is not IEEE 754's default: no rounding bound holds, nothing is proved."""
+    """This thread's floating-point mode is not IEEE 754's default: no rounding bound holds and nothing is proved."""
 
 
 class SolveFailed(DarrmError):
@@ -98,7 +97,7 @@ class SolveFailed(DarrmError):
 
 
 class VerificationFailed(DarrmError):
-    """An answer fails verification, or answers another question; nothing of it was used."""
+    """An answer fails verification or answers another question; it was not used."""
 
 
 # ------------------------------------------------------------------- accounts and budgets
@@ -108,8 +107,8 @@ class DeltaTooSmall(DarrmError):
     """No ε, however large, gives a total δ this small: raise the total δ, or ask fewer queries.
 
     Attributes:
-        delta: the total δ asked for [probability].
-        floor: the smallest δ that can be had, rounded up [probability].
+        delta: the requested total δ [probability].
+        floor: the smallest total δ that has a finite ε, rounded up [probability].
     """
 
     def __init__(self, delta: float, floor: float, reason: str) -> None:
@@ -122,7 +121,7 @@ class DeltaTooSmall(DarrmError):
 
 
 class TooMuchWork(DarrmError):
-    """The computation asked for is exact but too long; the message names a cheaper sound account."""
+    """The exact computation would take too long; the message names a cheaper sound account."""
 
 
 class BudgetExceeded(DarrmError):
@@ -135,13 +134,13 @@ class BudgetUnreadable(DarrmError):
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A mechanism for which a printed claim is wrong.
+    """A mechanism for which a printed claim is false.
 
     Attributes:
-        mechanism: what it is, in words.
+        mechanism: its description.
         epsilon: total ε of the claim [nats].
-        claimed: the δ that is claimed at ``epsilon`` [probability].
-        truth: a δ that the mechanism has at least [probability].
+        claimed: the claimed δ at ``epsilon`` [probability].
+        truth: a lower bound on the mechanism's true δ [probability].
     """
 
     mechanism: str
@@ -157,10 +156,10 @@ class Counterexample:
 
 
 class UnsoundBound(DarrmError):
-    """A printed theorem that is false was asked for without acknowledging it."""
+    """A theorem that is false as printed was requested without acknowledging it."""
 
     def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
-        self.counterexample = counterexample  # a mechanism for which the theorem's claim is wrong
+        self.counterexample = counterexample
         super().__init__(
             f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
             "reproduce the printed number."
@@ -171,13 +170,13 @@ class UnsoundBound(DarrmError):
 
 
 class BudgetSpent(BudgetExceeded):
-    """More releases were asked than the budget has left; nothing was charged and nothing released.
+    """More releases were requested than the budget has left; nothing was charged and nothing released.
 
     Attributes:
         budget: the budget, in words.
-        limit: releases that it allows in all.
+        limit: releases that it allows in total.
         spent: releases charged so far.
-        asked: releases asked now.
+        asked: releases requested now.
     """
 
     def __init__(self, budget: str, limit: int, spent: int, asked: int, reason: str = "") -> None:
@@ -191,48 +190,44 @@ class BudgetSpent(BudgetExceeded):
 
         why = reason or f"the budget, {budget}, allows {limit} in all and {be(spent)} spent"
         super().__init__(
-            f"{asked} {'release was' if asked == 1 else 'releases were'} asked and {be(limit - spent)} left: {why}. "
-            "Nothing was charged and nothing was released."
+            f"{asked} {'release was' if asked == 1 else 'releases were'} requested and {be(limit - spent)} left: "
+            f"{why}. Nothing was charged and nothing was released."
         )
 
 
 class ReleaseLogDamaged(BudgetUnreadable):
-    """The file of a release log is not what was written there: to go on from it could overspend, so it is refused.
+    """The file of a release log was altered or damaged; continuing could overspend, so it is rejected.
 
     Attributes:
         fault: what is wrong, in words.
-        advice: what to do, also where nobody has the file as it was.
+        advice: what to do, also if the original file is lost.
     """
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.advice = (
-            "Restore the file as it was, with every line that it had. If nobody can, treat its whole budget as spent, "
-            "as nobody knows how much of it was: a new release log has a budget of its own, and the two add up."
+            "Restore the original file with all its lines. If it is lost, treat its whole budget as spent, because "
+            "the spent part is unknown: a new release log has its own budget, and the two add up."
         )
         super().__init__(f"{fault}. Nothing is released. {self.advice}")
 
 
 class ReleaseIdTaken(DarrmError):
-    """A release id was used before, for another number of releases: ids name one release, and resume only that."""
+    """A release id was used before for another number of releases: an id names one release and resumes only that."""
 
 
 class SampleUsed(DarrmError):
-    """A sample was to serve more than its one query, or its one text of T labels; nothing was released.
-
-    Attributes:
-        fault: what is wrong, in words.
-    """
+    """A sample was reused: it serves one query, or one text of T labels; nothing was released."""
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
         super().__init__(
-            f"The sample cannot be used: {fault}. Draw another one. Nothing was charged and nothing was released."
+            f"The sample cannot be used: {fault}. Draw a new sample. Nothing was charged and nothing was released."
         )
 
 
 def similar_names(word: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a mistyped word may stand for, the likeliest first, at most `MAX_SIMILAR`.
+    """Return up to `MAX_SIMILAR` names that a mistyped word may stand for, likeliest first.
 
     >>> similar_names("eps", ["utility", "total_epsilon", "epsilon"]), similar_names("k", ["m", "K"])
     (['epsilon'], ['K'])
@@ -249,4 +244,4 @@ def similar_names(word: str, names: Iterable[str]) -> list[str]:
 
 
 MAX_SIMILAR = 3
-"""Names that are suggested for a mistyped one, at most."""
+"""Maximum number of suggestions for a mistyped name."""

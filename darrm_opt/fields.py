@@ -1,8 +1,7 @@
-"""Fields of questions: the name, symbol, unit, range and words of each, declared once for every door.
+"""Fields of questions: name, symbol, unit, range and description, each declared once for every interface.
 
-The service makes its types from this list and enforces the ranges, the command line takes its help and metavars from
-it, and the core the texts of its refusals. A question may narrow a range or add words (`Field.of`); it declares no
-field of its own. It imports little, so that help texts start fast.
+The service builds its types from this list and enforces the ranges, the command line takes help and metavars from it,
+and the core its error texts. A question may narrow a range or add words (`Field.of`) but declares no field of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Field:
     """
 
     name: str  # in Python, JSON and, with hyphens, on the command line
-    words: str  # what it is, with the unit in brackets
+    words: str  # description, with the unit in brackets
     kind: Kind = "real"
     unit: str = ""  # of the number, or of each number of a list
     symbol: str = ""  # in equations
@@ -36,32 +35,32 @@ class Field:
     most: float | None = None
     below: float | None = None
     at_most: str = ""  # the field that bounds it from above
-    items: tuple[int, int] | None = None  # least and most entries of a list
-    longest: int | None = None  # most characters of a text
+    items: tuple[int, int] | None = None  # minimum and maximum length of a list
+    longest: int | None = None  # maximum length of a text [characters]
     infinite: bool = False  # whether "inf" is accepted
-    noun: str = ""  # of what is accepted, if the unit does not say it
-    says: str = ""  # what is accepted, if noun and range do not say it
-    otherwise: str = ""  # what holds where it is left out
+    noun: str = ""  # noun of `accepted`, if the unit does not give it
+    says: str = ""  # `accepted` itself, if noun and range do not give it
+    otherwise: str = ""  # the default, in words
     example: Any = field(default=None, hash=False)
 
     def of(self, **changes: Any) -> Field:
-        """Return the field with another range, or other words, in one question."""
+        """Return the field with another range or other words, for one question."""
         return replace(self, **changes)
 
     @property
     def limits(self) -> dict[str, float]:
-        """The range of its numbers, by the names of `least`, `above`, `most` and `below`."""
+        """Range of its numbers, by the names of `least`, `above`, `most` and `below`."""
         named = {name: getattr(self, name) for name in ("least", "above", "most", "below")}
         return {name: limit for name, limit in named.items() if limit is not None}
 
     @property
     def description(self) -> str:
-        """Words, unit, and what holds where it is left out."""
+        """Description, unit and default."""
         return f"{self.words}{f'; {self.otherwise}' if self.otherwise else ''}."
 
     @property
     def help(self) -> str:
-        """Words and range, as a help text shows them; options stand for fields."""
+        """Description and range for a help text, with options in place of field names."""
         words = re.sub(r"(?<!\")\b[a-z]+_[a-z_]+\b", lambda name: f"--{name[0].replace('_', '-')}", self.words)
         words = words.replace(f" [{self.unit}]", "")
         is_clause = self.kind == "real" and not {";", ":"} & {*words}
@@ -69,12 +68,12 @@ class Field:
 
     @property
     def accepted(self) -> str:
-        """What is accepted, in words."""
+        """Accepted values, in words."""
         return self.says or f"{self.noun or self._noun}{self._range}"
 
     @property
     def metavar(self) -> str:
-        """What the value is, as a help text shows it."""
+        """Placeholder of the value in a help text."""
         if self.kind == "whole":
             return "COUNT"
         return {"nats": "NATS", "probability": "PROBABILITY", "s": "SECONDS", "votes": "VOTES"}.get(
@@ -119,32 +118,32 @@ def _number(value: float) -> str:
 _NOUNS = {"nats": "a number of nats", "probability": "a probability", "s": "seconds", "votes": "a number of votes"}
 
 MAX_TARGET_EPSILON = 500.0
-"""Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
+"""Largest target ε [nats]: e^500 is well within the range of doubles, and such a release has no privacy."""
 
 MAX_POINTS = 1001
-"""Most points of a curve: more than any screen shows."""
+"""Maximum number of points of a curve."""
 
 MAX_ALLOWANCES = 101
-"""Most allowances of one trade-off."""
+"""Maximum number of allowances of a trade-off."""
 
 MAX_QUERIES = 10**9
-"""Most releases of a question."""
+"""Maximum number of releases."""
 
 MAX_GAMMA_LENGTH = 100_001
-"""Most entries of a γ that are read at all; the server's max_voters is far below."""
+"""Maximum length of a γ that is read; the server's max_voters is far below."""
 
 MAX_TEXT = 20_000
-"""Most characters of an objective or a prior, which may list thousands of counts."""
+"""Maximum length of an objective or prior, which may list thousands of counts [characters]."""
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
     "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
 )
-"""What ``fresh`` means: the sentence of the command line, the page and the documentation."""
+"""Meaning of ``fresh``, as shown on the command line, the web page and in the documentation."""
 
 
 def _field(name: str, words: str, kind: Kind = "real", interval: str = "(,)", symbol: str = "", **more: Any) -> Field:
-    """Return a field whose unit is in its words, and whose range is an interval such as "[0, 1)"."""
+    """Return a field: its unit is taken from its words, and ``interval`` is its range, such as "[0, 1)"."""
     unit = re.search(r"\[(\w+)\]", words) if kind in ("whole", "real", "list") else None
     low, high = (number_in(end.strip()) for end in interval[1:-1].split(","))
     lower, upper = "least" if interval[0] == "[" else "above", "most" if interval[-1] == "]" else "below"
@@ -392,4 +391,4 @@ _DECLARED = (
 )
 
 FIELDS = {field.name: field for field in _DECLARED}
-"""Every field of a question, by its name."""
+"""All fields by name."""

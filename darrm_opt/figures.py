@@ -1,17 +1,8 @@
-"""Figures: γ over the number of ones, and the error that it leaves, beside other noise functions.
+"""Figures of γ, of its error beside other noise functions, and of plans and costs.
 
-    gamma_figure        γ(l) over l
-    error_figure        one measure of error over the p that all voters share
-    comparison_figure   those two side by side, as in Figure 2 of the paper
-    errors_figure       both measures of error over p
-    allowance_figure    both measures of error over the privacy allowance m
-    mechanisms_figure   mechanisms for many majorities within one total budget: their errors, and their γ
-    plan_figure         options of a plan: the share of right answers, and γ or ε over the number of answers
-    cost_figure         ε of the releases of a mechanism, over their number and over δ
-
-Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
-(the extra ``plot``) is imported by the functions that draw.
-Colour, line and name of each noise function are the same in all of them.
+Each function returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes.
+matplotlib (the extra ``plot``) is imported by the functions that draw. Each noise function has the same colour, line
+and name in all figures.
 """
 
 from __future__ import annotations
@@ -64,7 +55,7 @@ MEASURES: tuple[Measure, ...] = ("tv_error", "disagreement")
 _NEUTRAL = ("tab:gray", "x", ":")
 _OPTIMUM = ("#D55E00", "o", "-")
 _LOOKS = (
-    # Of the mechanisms with a parameter, ours: colours of Okabe and Ito (and others), told apart by colour-blind
+    # For our mechanisms with a parameter: colours of Okabe and Ito (and others), distinguishable by colour-blind
     # readers; in black and white by marker and line.
     ("#0072B2", "s", "--"),
     ("#E69F00", "^", ":"),
@@ -88,12 +79,12 @@ ERROR = {
 
 
 def style_of(name: str) -> tuple[str, str, str]:
-    """Return colour, marker and line of a noise function, the same ones for all that have no look of their own."""
+    """Return colour, marker and line of a noise function."""
     return _styles().get(name, _NEUTRAL)
 
 
 def display_name(name: str) -> str:
-    """Return what a legend calls a noise function."""
+    """Return the name of a noise function in a legend."""
     if name in _NAME:
         return _NAME[name]
     mechanism = mechanism_classes().get(name)
@@ -101,7 +92,7 @@ def display_name(name: str) -> str:
 
 
 def drawing_order(names: Iterable[str]) -> list[str]:
-    """Return the names in drawing order: the optimum last, on top of what it is compared with.
+    """Return the names in drawing order: the optimum last, so that it is on top.
 
     >>> drawing_order(["optimal", "another", "subsampling", "laplace"])
     ['laplace', 'subsampling', 'another', 'optimal']
@@ -120,14 +111,14 @@ def _styles() -> dict[str, tuple[str, str, str]]:
 
 
 POINTS = 401
-"""Values of p on an error curve: fine enough that its kinks look like curves at K = 101."""
+"""Points p of an error curve: enough for its kinks to look smooth at K = 101."""
 
 MARKERS = 150
-"""Entries up to which each gets its marker (γ lives on whole numbers only); beyond, a line reads better."""
+"""Largest number of entries that each get a marker (γ lives on integers); beyond, a line reads better."""
 
 
 def sheet(problem: Problem | None, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels, side by side; its title is ``title``, or says what the problem asks."""
+    """Return a figure and its panels, side by side, with ``title`` or a description of the problem."""
     check_drawable("png")
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -141,7 +132,7 @@ def sheet(problem: Problem | None, panels: int, *, title: str = "") -> tuple[Fig
 
 @cache
 def _notebook_figure() -> type[Figure]:
-    """Return the class of figures that a notebook shows when they are a cell's value, without pyplot."""
+    """Return a figure class that notebooks display without pyplot."""
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
@@ -155,7 +146,7 @@ def _notebook_figure() -> type[Figure]:
 
 
 def style_panels(axes: Any) -> list[Axes]:
-    """Return panels as a list, each with the grid and the frame that all figures have."""
+    """Return the panels as a list, each with the common grid and frame."""
     panels = list(np.atleast_1d(axes).ravel())
     for panel in panels:
         panel.grid(visible=True, color="0.88", linewidth=0.7)
@@ -185,13 +176,13 @@ def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure
     for name in drawing_order(curves):
         draw_line(axes, p, getattr(error_curve(curves[name], p), measure), name, marked=False)
     axes.set(
-        xlabel=r"$p$, the chance of each voter to say 1  (the same at $1-p$)", ylabel=ERROR[measure], xlim=(0.5, 1)
+        xlabel=r"$p$, each voter's probability of voting 1  (the same at $1-p$)", ylabel=ERROR[measure], xlim=(0.5, 1)
     )
     axes.set_ylim(bottom=0)
 
 
 def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
-    """Draw one line in the look of its name; ``marked``: with a marker at each point, where they are few."""
+    """Draw one line in the style of its name; ``marked``: with a marker at each point if they are few."""
     colour, marker, dashes = style_of(name)
     shown, size = marker if marked and x.size <= MARKERS else None, 5.5 if x.size <= 40 else 3
     label = display_name(name)
@@ -199,25 +190,25 @@ def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
 
 
 TITLE_INCH, LEGEND_INCHES = 11.0, 2.7
-"""Characters of a title on one inch; inches of one legend entry."""
+"""Characters of a title per inch; width of a legend entry [inches]."""
 
 
 def draw_title(figure: Figure, title: str) -> None:
-    """Write a title above all panels, on as many lines as it needs."""
+    """Write a title above all panels, wrapped to the figure's width."""
     import textwrap
 
     figure.suptitle(textwrap.fill(title, int(figure.get_figwidth() * TITLE_INCH)), fontsize=11)
 
 
 def draw_legend(figure: Figure, panel: int = 0) -> None:
-    """Draw one legend below all panels, for the lines of one of them, this design first."""
+    """Draw one legend below all panels, for the lines of one panel, with this design first."""
     handles, labels = figure.axes[panel].get_legend_handles_labels()
     columns = max(1, min(4, int(figure.get_figwidth() / LEGEND_INCHES)))
     figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=columns, frameon=False)
 
 
 def voters(problem: Problem) -> str:
-    """Return who votes, in words."""
+    """Return a description of the voters."""
     voter = problem.voter
     kind = "not private" if voter.epsilon == math.inf else f"each {guarantee(voter, '.4g')}"
     if len(voter.points) > 1:
@@ -227,14 +218,10 @@ def voters(problem: Problem) -> str:
 
 
 FORMATS = ("png", "svg", "pdf")
-"""What `render` can write."""
 
 
 def render(figure: Figure, file_format: str) -> bytes:
-    """Return a figure as the bytes of a file.
-
-    Guarantees: The same figure gives the same bytes: no dates, no random identifiers.
-    """
+    """Return a figure as the bytes of a file; equal figures give equal bytes (no dates, no random identifiers)."""
     check_drawable(file_format)
     import matplotlib as mpl
 
@@ -246,14 +233,14 @@ def render(figure: Figure, file_format: str) -> bytes:
 
 
 def check_drawable(file_format: str) -> None:
-    """Refuse, before any work, what `render` could not draw."""
+    """Raise an error, before any work, for what `render` cannot draw."""
     if file_format not in FORMATS:
         raise InvalidInput("plot", file_format, "one of the formats " + ", ".join(FORMATS))
     require("matplotlib", "Drawing")
 
 
 Errors = Mapping[Measure, Sequence[float | None]]
-"""For each measure, one number for each m."""
+"""By measure, one number per m."""
 
 
 def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
@@ -269,10 +256,7 @@ def error_figure(
 
 
 def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
-    """Draw γ and its tv error side by side, beside the baselines.
-
-    Source: Figure 2 of the paper.
-    """
+    """Draw γ and its tv error side by side with the baselines, as in Figure 2 of the paper."""
     return _figure_of(solution, baselines, draw_gamma, partial(draw_error, measure="tv_error"))
 
 
@@ -282,10 +266,7 @@ def errors_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | N
 
 
 def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str, Errors]) -> Figure:
-    """Draw both measures of error side by side, over the privacy allowance m.
-
-    ``problem``: any of the problems, for the title. ``errors``: by name and measure, one number for each m, or None.
-    """
+    """Draw both measures of error, by noise function, over the privacy allowance m; ``problem`` gives the title."""
     figure, panels = sheet(problem, 2, title=voters(problem))
     x = np.array(ms, dtype=np.float64)
     for axes, measure in zip(panels, MEASURES, strict=True):
@@ -303,7 +284,7 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
 def _figure_of(
     solution: Solution, baselines: Mapping[str, NoiseFunction] | None, *drawings: Callable[..., None]
 ) -> Figure:
-    """Draw a solution and its baselines on one panel for each way of drawing them."""
+    """Draw a solution and its baselines, with one panel per drawing function."""
     figure, panels = sheet(solution.problem, len(drawings))
     for axes, draw in zip(panels, drawings, strict=True):
         draw(axes, {**(baselines or {}), "optimal": solution.noise})
@@ -312,7 +293,7 @@ def _figure_of(
 
 
 def mechanisms_figure(comparison: Comparison) -> Figure:
-    """Draw how often each mechanism of a comparison errs, and its γ; those that do not fit are named."""
+    """Draw the error of each mechanism of a comparison, and its γ; mechanisms that do not fit are named."""
     problem, total = comparison.problem, comparison.total
     queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")
     title = f"{voters(problem)}; {queries}, together {guarantee(total, '.4g')}"
@@ -327,7 +308,7 @@ def mechanisms_figure(comparison: Comparison) -> Figure:
 
 
 def draw_bars(axes: Axes, names: Sequence[str], values: Sequence[float | None], notes: Sequence[str]) -> None:
-    """Draw a bar for each name, the first on top, each with a note at its end; None is no bar."""
+    """Draw a bar with a note for each name, the first on top; None has no bar."""
     for place, (name, value, note) in enumerate(zip(names[::-1], values[::-1], notes[::-1], strict=True)):
         if value is not None:
             axes.barh(place, value, color=style_of(name)[0], height=0.65)
@@ -346,14 +327,14 @@ def draw_bars(axes: Axes, names: Sequence[str], values: Sequence[float | None], 
 
 
 COUNTS = 7
-"""Numbers of answers for which a plan's figure asks for ε: each is an account of each mechanism."""
+"""Numbers of answers at which a plan's figure computes ε: each is one account per mechanism."""
 
 
 def plan_figure(plan: Plan) -> Figure:
-    """Draw the share of right answers of each option of a plan, with the ε that it spends, and how it spends it.
+    """Draw the share of right answers of each option of a plan and the ε that it spends, and how it spends it.
 
-    The second panel shows γ where options are ranked by γ's objective, and otherwise ε over the number of answers, by
-    the account that the plan used, up to the number that was asked.
+    The second panel shows γ if options are ranked by γ's objective, and otherwise ε over the number of answers, by the
+    plan's own account, up to the requested number.
     """
     question = plan.question
     voters_text = f"K = {question.K} voters, {question.classes} classes"
@@ -382,7 +363,7 @@ def plan_figure(plan: Plan) -> Figure:
 
 
 def _draw_spending(axes: Axes, plan: Plan) -> None:
-    """Draw ε over the number of answers, for each option that has a mechanism."""
+    """Draw ε over the number of answers for each option that has a mechanism."""
     question = plan.question
     counts = np.unique(np.geomspace(1, question.queries, COUNTS).round().astype(int))
 
@@ -401,13 +382,9 @@ def _draw_spending(axes: Axes, plan: Plan) -> None:
 
 
 def cost_figure(mechanism: VoteMechanism, points: Sequence[Mapping[str, Any]], queries: int, delta: float) -> Figure:
-    """Draw what releases of a mechanism cost: ε over their number at the δ of the cost, and over δ at ``queries``.
+    """Draw the cost of a mechanism's releases: ε over their number at ``delta``, and over δ at ``queries``.
 
-    Args:
-        mechanism: with its parameter.
-        points: of `darrm_opt.questions.cost.Cost.points`, as plain data: queries, delta and epsilon of each.
-        queries: number of releases of the cost [releases].
-        delta: δ of the cost [probability].
+    ``points``: those of `darrm_opt.questions.cost.Cost.points` as plain data, each with queries, delta and epsilon.
     """
     title = f"K = {mechanism.K} voters, {mechanism.classes} classes; {mechanism.words}"
     figure, (left, right) = sheet(None, 2, title=title)

@@ -1,12 +1,12 @@
-"""Exact inversion: many samples of a discrete law at once, and coins with chances e^(−x), whose digits are irrational.
+"""Exact inversion: samples of a discrete law in bulk, and coins with probabilities e^(−x), whose digits are irrational.
 
 A uniform U in [0, 1) is read as a binary fraction, a word at a time, and compared with thresholds t₀ ≤ t₁ ≤ … (the
-cumulated chances of a law, or the chance of a coin). A threshold need not be known: integers L ≤ t·2^b ≤ H + 1 that
-enclose it are enough, as computed in whole numbers by rounding down and up. If the first b bits of U, read as a whole
-number u, are below L, then U < t; if they are above H, then U ≥ t. Otherwise nobody can say yet: another word is read,
-and the thresholds are enclosed to as many more bits. So every outcome has exactly its probability, whatever the
-precision that was begun with: a coarse one only reads on more often. With words of 63 bits that happens once in some
-2⁵⁰ samples; it is why all others cost one word and one look-up.
+cumulative probabilities of a law, or the probability of a coin). A threshold need not be known: integers
+L ≤ t·2^b ≤ H + 1, computed in whole numbers by rounding down and up, are enough. If the first b bits of U, read as a
+whole number u, are below L, then U < t; if they are above H, then U ≥ t. Otherwise U is undecided: another word is
+read, and the thresholds are enclosed to as many more bits. So every outcome has exactly its probability, whatever the
+initial precision: a coarse one only reads on more often. With words of 63 bits one in some 2⁵⁰ samples reads on, so
+that all others cost one word and one look-up.
 
 Proof. Let A_b be the event that U is decided after b bits. On A_b the outcome is that of comparing U itself with the
 thresholds, by the two implications above, and U is uniform, so Pr[outcome k and A_b] = Pr[t_(k−1) ≤ U < t_k and A_b].
@@ -30,24 +30,23 @@ from darrm_opt.randomness import RandomSource
 Numbers = NDArray[np.int64]
 
 Enclosures = tuple[list[int], list[int]]
-"""L and H of each threshold t at so many bits b: L ≤ t·2^b ≤ H + 1, both from 0 to 2^b − 1, neither ever decreasing."""
+"""L and H of each threshold t at b bits: L ≤ t·2^b ≤ H + 1, both in 0..2^b − 1 and non-decreasing."""
 
 WIDTH = 63
 """Bits of a word that are compared; the 64th is the sign."""
 
 MAX_SCALE = 20_000.0
-"""Largest σ or scale [votes] for which the thresholds are listed: some ten or forty for each vote of it."""
+"""Largest σ or scale [votes] with a table of thresholds, which has some ten to forty entries per vote of it."""
 
 GUARD = 96
-"""Bits beyond those asked that enclosures are computed with: rounding makes some 2⁻³⁰ of them wider than they need be,
-which costs a word and no correctness."""
+"""Extra bits of the computed enclosures: rounding widens some 2⁻³⁰ of them, which costs a word and no correctness."""
 
 
 class InvertedLaw:
-    """Whole numbers 0, 1, …, drawn by inversion of their law.
+    """Whole numbers 0, 1, … drawn by inversion of their law.
 
-    Guarantees: Each x has exactly its probability, given uniform independent words. All samples read one word, but for
-    those (some 2⁻⁵⁰ of all) that need more bits.
+    Guarantees: Each x has exactly its probability, given uniform independent words. Almost all samples read one word;
+    some 2⁻⁵⁰ of them read more.
     """
 
     def __init__(self, enclose: Callable[[int], Enclosures], width: int = WIDTH) -> None:
@@ -60,7 +59,7 @@ class InvertedLaw:
         return self._inverted(source.words(count, self._width), source)
 
     def _inverted(self, words: NDArray[np.uint64], source: RandomSource) -> Numbers:
-        """Return the place of each U, of which the first word is given."""
+        """Return the outcome of each U, given its first word."""
         places = np.searchsorted(self._highs, words)  # thresholds that are surely at or below U
         undecided = np.flatnonzero(self._lows.take(places, mode="clip") <= words)
         numbers = places.astype(np.int64)
@@ -69,7 +68,7 @@ class InvertedLaw:
         return numbers
 
     def _decided(self, word: int, source: RandomSource) -> int:
-        """Return the place of a U whose first word does not decide it: reads on until one does."""
+        """Return the outcome of a U that its first word does not decide."""
         bits = self._width
         while True:
             word = (word << self._width) | int(source.words(1, self._width)[0])
@@ -100,7 +99,7 @@ class ExponentialCoins:
         self._lows, self._highs = np.array(lows, dtype=np.uint64), np.array(highs, dtype=np.uint64)
 
     def halvings(self, lags: NDArray[np.integer[Any]]) -> Numbers:
-        """Return, of each lag d, how often 1 can be halved and is not below e^(−rate·d); at most the bits of a word."""
+        """Return, for each lag d, how often 1 can be halved without falling below e^(−rate·d), up to a word's bits."""
         halvings = np.array([self._width - int(high).bit_length() for high in self._highs], dtype=np.int64)
         return halvings.take(lags, mode="clip")
 
@@ -109,8 +108,8 @@ class ExponentialCoins:
     ) -> NDArray[np.bool_]:
         """Return the outcome of the coin of each lag d, shape (N,).
 
-        With k ``halvings``, at most those of `halvings`, its chance is 2^k·e^(−rate·d): that of a U whose first k bits
-        are known to be 0.
+        With k ``halvings``, at most those of `halvings`, its probability is 2^k·e^(−rate·d): that of a U whose first k
+        bits are 0.
         """
         words = source.words(lags.size, self._width) >> np.asarray(halvings, dtype=np.uint64)
         outcomes = (words < self._lows.take(lags, mode="clip")) | (lags == 0)
@@ -156,12 +155,12 @@ def laplace_law(scale: Fraction) -> SymmetricLaw:
 
 @lru_cache(maxsize=32)
 def binomial_law(trials: int, chance: Fraction, width: int = WIDTH) -> InvertedLaw:
-    """Return the law of the number of heads among ``trials`` coins; for a mean of some tens at most."""
+    """Return the law of the number of heads among ``trials`` coins, for means of up to some tens."""
     return InvertedLaw(lambda bits: _binomial_enclosures(bits, trials, chance), width)
 
 
 def _binomial_enclosures(bits: int, trials: int, chance: Fraction) -> Enclosures:
-    """Enclose the cumulated chances of Binomial(trials, chance), chance < 1, at so many bits."""
+    """Enclose the cumulative probabilities of Binomial(trials, chance), chance < 1, to ``bits`` bits."""
     precision, top = bits + GUARD, (1 << bits) - 1
     heads, tails = chance.numerator, chance.denominator - chance.numerator
     low = high = 1 << precision  # Pr[no heads], by squaring
@@ -180,13 +179,13 @@ def _binomial_enclosures(bits: int, trials: int, chance: Fraction) -> Enclosures
         low, high = low * more // less, -(-high * more // less)
         sum_low, sum_high = sum_low + low, sum_high + high
     if len(lows) == trials + 1:
-        lows[-1] = top  # no more heads than coins; a U of 1 there is none
+        lows[-1] = top  # no more heads than coins, and U < 1
     highs[-1] = top
     return lows, highs
 
 
 def _enclosures(bits: int, rate: Fraction, *, square: bool) -> Enclosures:
-    """Enclose the cumulated chances of |x| where x has weight e^(−rate·x²), or e^(−rate·|x|), at so many bits."""
+    """Enclose the cumulative probabilities of |x|, where x has weight e^(−rate·x²), or e^(−rate·|x|)."""
     precision, one = bits + GUARD, 1 << (bits + GUARD)
     step_low, step_high = exponential_bounds(2 * rate if square else Fraction(0), precision)
     ratio_low, ratio_high = exponential_bounds(rate, precision)  # w(x + 1)/w(x), which each step multiplies by `step`
@@ -198,20 +197,20 @@ def _enclosures(bits: int, rate: Fraction, *, square: bool) -> Enclosures:
             ratio_low, ratio_high = (ratio_low * step_low) >> precision, -((-ratio_high * step_high) >> precision)
         sums_low.append(sums_low[-1] + 2 * low)
         sums_high.append(sums_high[-1] + 2 * high)
-        # What is left out is below that of a geometric series with the present ratio.
+        # The remaining terms sum to less than a geometric series with the present ratio.
         tail = 2 * high * ratio_high // (one - ratio_high) + 1
         if tail >> (precision - bits) == 0:
             break
     total_low, total_high, top = sums_low[-1], sums_high[-1] + tail, (1 << bits) - 1
     lows = [min((one_sum << bits) // total_high, top) for one_sum in sums_low]
     highs = [min((one_sum << bits) // total_low, top) for one_sum in sums_high]
-    highs[-1] = top  # whatever is not below it is undecided: at more bits there are more places
+    highs[-1] = top  # larger outcomes stay undecided: more bits list more of them
     return lows, highs
 
 
 def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Return whole numbers at and around 2^bits·e^(−exponent), exponent ≥ 0: one not above, one not below it."""
-    # e^−x is that of x/2^s ≤ 1, squared s times; there the partial sums of 1 − x + x²/2! − … alternate around it.
+    """Return integers close to 2^bits·e^(−exponent), exponent ≥ 0: one not above it, one not below."""
+    # e^−x is e^−(x/2^s), x/2^s ≤ 1, squared s times; its partial sums 1 − x + x²/2! − … alternate around it.
     if exponent == 0:
         return 1 << bits, 1 << bits
     halvings = max(0, exponent.numerator.bit_length() - exponent.denominator.bit_length() + 1)
@@ -224,7 +223,7 @@ def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
         low_term = low_term * small.numerator // (small.denominator * place)
         high_term = -(-high_term * small.numerator // (small.denominator * place))
         low, high = (low - high_term, high - low_term) if place % 2 else (low + low_term, high + high_term)
-    low, high = low - 1, high + high_term  # what is left out is between 0 and the next term, which is smaller
+    low, high = low - 1, high + high_term  # the remainder is between 0 and the next term, which is smaller
     for _ in range(halvings):
         low, high = (max(low, 0) ** 2) >> precision, -((-high * high) >> precision)
     shift = precision - bits

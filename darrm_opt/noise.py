@@ -1,4 +1,4 @@
-"""Noise function γ: what this product designs.
+"""Noise function γ: the quantity that is designed.
 
 DaRRM (Algorithm 1 of the paper): with L ones among K votes, keep the majority 1{L ≥ K/2} with probability γ(L),
 otherwise toss a fair coin; so the released bit is the majority with probability (1 + γ(L))/2. γ(l) = γ(K−l). For even K
@@ -21,14 +21,12 @@ Integers = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 ArrayLike = Sequence[float] | np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 ABSENT = "Give missing votes to fill_missing first."
-"""Advice where votes may be missing."""
+"""Advice if votes may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseFunction:
     """γ(0..K): the probability of keeping the majority instead of tossing a fair coin, for each number of ones.
-
-    The released bit equals the majority with probability (1 + γ(l))/2.
 
     Args:
         values: shape (K+1,), each a probability in [0, 1], exactly symmetric: γ(l) = γ(K−l).
@@ -65,7 +63,7 @@ class NoiseFunction:
 
     @property
     def upper_half(self) -> Array:
-        """γ(⌊K/2⌋+1..K), shape (⌈K/2⌉,): by symmetry all that there is to choose."""
+        """γ(⌊K/2⌋+1..K), shape (⌈K/2⌉,): the free values, by symmetry."""
         return self.values[self.K // 2 + 1 :]
 
     @cached_property
@@ -123,13 +121,13 @@ def _check_values(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
             f"gamma[{l}] = gamma[{array.size - 1 - l}] = {float(array[-1 - l])!r} exactly",
             "The noise function must treat both answers alike: γ(l) = γ(K−l).",
         )
-    array += 0.0  # −0.0 becomes 0.0: what is equal has the same bytes
+    array += 0.0  # −0.0 becomes 0.0: equal values have equal bytes
     array.setflags(write=False)
     return array
 
 
 def check_unmasked(votes: Any, argument: str) -> None:
-    """Refuse an array, or a sequence of arrays, of which something is masked: NumPy drops the mask."""
+    """Reject an array, or a sequence of arrays, with masked entries: NumPy drops the mask."""
     arrays = votes if isinstance(votes, list | tuple) else [votes]
     if any(isinstance(each, np.ma.MaskedArray) and np.ma.is_masked(each) for each in arrays):
         raise InvalidInput(argument, "an array with a mask", "an array without masked entries", ABSENT)

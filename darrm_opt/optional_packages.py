@@ -1,8 +1,4 @@
-"""Optional packages: imported on use, with an error that names the extra to install if one is missing.
-
-A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require`
-returns a module by its name. `posix_only` is for what Windows lacks.
-"""
+"""Optional packages: imported on use, with an error that names the extra to install if one is missing."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ EXTRAS = {
     "sqlalchemy": ("SQLAlchemy", "store"),
     "uvicorn": ("uvicorn", "serve"),
 }
-"""By the name that is imported: the package, and the extra of darrm-opt that brings it."""
+"""By import name: the package, and the extra of darrm-opt that installs it."""
 
 
 def require(module: str, feature: str) -> Any:
@@ -57,7 +53,7 @@ def require(module: str, feature: str) -> Any:
 
 @contextmanager
 def needed_by(feature: str) -> Iterator[None]:
-    """Turn the failed import of an optional package into an error that says what to install."""
+    """Turn the failed import of an optional package into an error with the command that installs it."""
     try:
         yield
     except ImportError as err:
@@ -68,7 +64,7 @@ def needed_by(feature: str) -> Iterator[None]:
 
 
 def posix_only(feature: str) -> None:
-    """Refuse what needs file locks or inherited descriptors where there are none."""
+    """Raise an error on systems without file locks and inherited descriptors."""
     try:
         import fcntl  # noqa: F401
     except ImportError as err:
@@ -76,7 +72,7 @@ def posix_only(feature: str) -> None:
 
 
 def missing_package(err: ImportError, feature: str) -> BackendUnavailable | None:
-    """Return the error that says what to install, or None if the package is not optional."""
+    """Return the error with the command that installs an optional package; None for any other package."""
     entry = EXTRAS.get((err.name or "").partition(".")[0])
     if entry is None:
         return None

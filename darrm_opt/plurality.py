@@ -1,7 +1,4 @@
-"""Votes among any number of classes, of voters that are not private.
-
-Tables are in `darrm_opt.tables`, rankings in `darrm_opt.planning`.
-"""
+"""Votes among any number of classes, by voters that are not private."""
 
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.table import TableMechanism

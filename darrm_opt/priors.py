@@ -1,13 +1,13 @@
-"""Priors: the law of how many of the K votes are ones, and of which answer leads.
+"""Priors: the distribution of the number of ones among K votes, and of the answer that leads.
 
-With voter i answering 1 with probability p_i, let α_l = Pr[L = l], L ~ PoissonBinomial(p). For
-l = ⌊K/2⌋+1..K, both error measures and the objective's weights are built from two masses:
+With voter i answering 1 with probability p_i, let α_l = Pr[L = l], L ~ PoissonBinomial(p). For l = ⌊K/2⌋+1..K, both
+error measures and the objective's weights are built from two masses:
 
     folded(l) = α_l + α_{K−l}      a vote with margin 2l − K, whoever won
     gap(l)    = |α_l − α_{K−l}|    how much more often one side wins with it than the other
 
-A *prior* says how p itself is drawn, and gives the expectation of both. A tie has no entry: it is
-released as a fair coin, whatever γ is.
+A *prior* says how p itself is drawn and gives the expectation of both. A tie has no entry: it is released as a fair
+coin, whatever γ is.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, check_unmasked
 
 MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
-"""Range of the parameters of a Beta prior: below, p is 0 or 1; above, p is a known number; in between the
-quadrature of `SharedBeta.gap` is tested to a relative 1e-12."""
+"""Range of the parameters of a Beta prior: below it p is 0 or 1, above it p is a known number; within it the quadrature
+of `SharedBeta.gap` is tested to a relative 1e-12."""
 
 PANEL_NODES = 16
-"""Gauss–Legendre nodes in a panel about two standard deviations wide: exact to rounding for a bell curve."""
+"""Gauss–Legendre nodes in a panel of about two standard deviations: exact to rounding for a bell curve."""
 
 MAX_POINTS = 10**12
-"""Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full
-where an objective is kept as text."""
+"""Maximum number of points of a grid: its mean equals the interval's to 1e-12, and a larger number would not be written
+in full in an objective's text."""
 
 TAIL = 45.0
-"""Where a tail e^{−TAIL} is cut off: 3e-20 of the whole."""
+"""Where a tail e^{−TAIL} is cut: at 3e-20 of the whole."""
 
 BLOCK_CELLS = 1_000_000
-"""Cells of one block of work: 8 MB, which stays near the processor."""
+"""Cells of one block of work: 8 MB, which fits in the processor's cache."""
 
 
 @runtime_checkable
@@ -54,10 +54,10 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class IndependentVoters:
-    """Each p_i is drawn by itself, uniformly from [lower, 1), or from a grid of ``tau`` equal steps of it.
+    """Each p_i is independent and uniform on [lower, 1), or on a grid of ``tau`` equal steps of it.
 
-    α_l is affine in each p_i, so its expectation is Binomial(K, p̄) with p̄ the mean of one p_i:
-    (1 + a)/2, or a + (1−a)(τ−1)/(2τ) on the grid. No sampling is needed.
+    α_l is affine in each p_i, so its expectation is Binomial(K, p̄) with p̄ the mean of one p_i: (1 + a)/2, or
+    a + (1−a)(τ−1)/(2τ) on the grid. No sampling is needed.
 
     Source: Algorithms 4 and 5 of the paper, in closed form.
     """
@@ -76,7 +76,7 @@ class IndependentVoters:
             object.__setattr__(self, "tau", tau)
 
     def _mean(self) -> tuple[int, int]:
-        """Return p̄, exactly, for ``lower`` as the double it is: numerator and denominator."""
+        """Return p̄, exact for ``lower`` as stored: numerator and denominator."""
         numerator, denominator = self.lower.as_integer_ratio()
         part, parts = (1, 2) if self.tau is None else (self.tau - 1, 2 * self.tau)
         return numerator * parts + (denominator - numerator) * part, denominator * parts
@@ -86,7 +86,7 @@ class IndependentVoters:
         return binomial_masses(K, *self._mean())[0]
 
     def gap(self, K: int) -> Array:
-        """Return E|α_l − α_{K−l}|, shape (⌈K/2⌉,); needs every p_i ≥ 1/2, where 1 leads at each l."""
+        """Return E|α_l − α_{K−l}|, shape (⌈K/2⌉,); every p_i must be ≥ 1/2, so that 1 leads at each l."""
         if self.lower < 0.5:
             raise InvalidInput(
                 "lower",
@@ -121,10 +121,10 @@ class SharedBeta:
     def gap(self, K: int) -> Array:
         """Return E|α_l − α_{K−l}|, shape (⌈K/2⌉,).
 
-        At one p, |α_l − α_{K−l}| = tanh(d·t/2)·(α_l + α_{K−l}) with d = 2l − K and t = |ln(p/(1−p))|.
-        So the gap is the folded mass times the mean of tanh(d·t/2) under the density of t given
-        the margin d, ∝ e^{−(K−l)t}(1 + e^{−dt})(e^{−at} + e^{−bt})/(1 + e^{−t})^{K+a+b}: a quadrature of
-        positive terms only, where the textbook difference of incomplete beta functions cancels.
+        At one p, |α_l − α_{K−l}| = tanh(d·t/2)·(α_l + α_{K−l}) with d = 2l − K and t = |ln(p/(1−p))|. So the gap is the
+        folded mass times the mean of tanh(d·t/2) under the density of t given the margin d,
+        ∝ e^{−(K−l)t}(1 + e^{−dt})(e^{−at} + e^{−bt})/(1 + e^{−t})^{K+a+b}: a quadrature of positive terms only, where
+        the textbook difference of incomplete beta functions cancels.
         """
         t, log_weight = _half_line(K + self.a + self.b, min(self.a, self.b))
         log_weight += np.logaddexp(-self.a * t, -self.b * t) - (K + self.a + self.b) * np.log1p(np.exp(-t))
@@ -141,7 +141,7 @@ class SharedBeta:
 
 @dataclass(frozen=True)
 class Histogram:
-    """L was counted: public or historical numbers of votes with 0..K ones."""
+    """Distribution of L from counts of public or historical votes with 0..K ones."""
 
     counts: tuple[float, ...]  # K+1 finite numbers ≥ 0, not all 0
 
@@ -181,10 +181,9 @@ def upper_half(alpha: Array) -> Array:
 
 
 def poisson_binomial(p: Array) -> Array:
-    """Return the distribution of the number of ones among independent votes.
+    """Return the distributions of the number of ones among independent votes, shape (P, K+1).
 
-    Shape (P, K+1). Convex combinations only, so the absolute error of an entry is below K units in the last place of
-    its neighbourhood.
+    Convex combinations only, so the absolute error of an entry is below K ulps of its neighbourhood.
     """
     rows, K = p.shape
     alpha = np.zeros((rows, K + 1))
@@ -203,8 +202,8 @@ def poisson_binomial(p: Array) -> Array:
 def binomial_masses(K: int, part: int, whole: int) -> tuple[Array, Array]:
     """Return (α_l + α_{K−l}, |α_l − α_{K−l}|) for Binomial(K, p), p = part/whole, each of shape (⌈K/2⌉,).
 
-    Relative error below 1e-12 for K ≤ 5001 down to 1e-290: α_l ∓ α_{K−l} = α_l(1 ∓ (q/p)^{2l−K}) with
-    p ≥ q, and the difference from the logarithm of q/p, so that nothing cancels.
+    Relative error below 1e-12 for K ≤ 5001 down to 1e-290: α_l ∓ α_{K−l} = α_l(1 ∓ (q/p)^{2l−K}) with p ≥ q, and the
+    difference from the logarithm of q/p, so that nothing cancels.
     """
     part = max(part, whole - part)  # both masses are the same for p and 1 − p
     p, q, lean = part / whole, (whole - part) / whole, (2 * part - whole) / whole  # each rounded once
@@ -221,8 +220,8 @@ def binomial_masses(K: int, part: int, whole: int) -> tuple[Array, Array]:
 
 def _from_ratios(numerator: Array, denominator: Array) -> Array:
     """Return the distribution on 0..K with α_{l+1}/α_l = numerator_l/denominator_l, all above 0."""
-    # Multiplied up and down from the largest entry: no overflow, and a relative error of a few units in the last place
-    # a step, where logarithms of factorials would lose four digits at K = 5001.
+    # Multiplied up and down from the largest entry: no overflow, and a few ulps of relative error per step, where
+    # logarithms of factorials would lose four digits at K = 5001.
     heights = np.concatenate(([0.0], np.cumsum(np.log(numerator) - np.log(denominator))))
     top = int(np.argmax(heights))
     below = np.cumprod((denominator[:top] / numerator[:top])[::-1])[::-1]
@@ -233,8 +232,8 @@ def _from_ratios(numerator: Array, denominator: Array) -> Array:
 
 def _half_line(n: float, slowest: float) -> tuple[Array, Array]:
     """Return nodes t > 0 and log-weights of a composite Gauss–Legendre rule for `SharedBeta.gap`."""
-    # Given a margin, t concentrates within 2cosh(t/2)/√n (the logit of a Beta variable) where that is below 1; past t =
-    # ln n only tails e^{−ct}, c ≥ ``slowest``, are left, and panels may grow.
+    # At a given margin, t concentrates within 2cosh(t/2)/√n (the logit of a Beta variable) where that is below 1; past
+    # t = ln n only tails e^{−ct}, c ≥ ``slowest``, remain, and panels may grow.
     edges = [0.0]
     smooth = math.log(n) + 4.0
     end = smooth + TAIL / slowest
@@ -250,20 +249,18 @@ _LOWER = "a probability in [0, 1)"
 
 
 def vote_histogram(blocks: Iterable[Any]) -> Histogram:
-    """Return the histogram of matrices of votes.
-
-    As private as the votes are: what is computed from it is no release.
+    """Return the histogram of matrices of votes; it is as private as the votes, so it must not be released.
 
     >>> vote_histogram([[[1, 1, 0], [0, 0, 0]], [[1, 1, 1], [0, 1, 1]]]).counts
     (1.0, 0.0, 2.0, 1.0)
     """
-    accepted = "matrices of 0 and 1 of one width, one row a query and one column a voter"
+    accepted = "matrices of 0 and 1 with equal widths, one row per query and one column per voter"
     counts: np.ndarray[Any, np.dtype[np.int64]] | None = None
     for block in blocks:
         check_unmasked(block, "votes")
         array = np.asarray(block)
         if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "biuf":
-            raise InvalidInput("votes", array.shape, accepted, "That is the shape of one.")
+            raise InvalidInput("votes", array.shape, accepted, "This is the shape of one of them.")
         if counts is not None and array.shape[1] != counts.size - 1:
             raise InvalidInput("votes", array.shape, accepted, f"Another has {counts.size - 1} columns.")
         if not np.isin(array, (0, 1)).all():

@@ -1,15 +1,15 @@
 """Privacy curves of known mechanisms, and the points of a voter's profile that are chosen from them.
 
-A curve δ(ε) is known at every ε; a profile (`darrm_opt.voters`) states a few of its points. Every δ here is rounded up,
-so a profile made of them is one that the mechanism has, in both directions of neighbours.
+A curve gives δ(ε) at every ε; a profile (`darrm_opt.voters`) lists a few points. Every δ here is rounded up, so the
+mechanism has the resulting profile, in both directions of neighbours.
 
     gaussian(μ)       δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)                                 (Balle, Wang 2018)
     laplace(b)        δ(ε) = 1 − e^((ε − 1/b)/2) for ε ≤ 1/b, else 0           (noise of scale b, sensitivity 1)
     zcdp(ρ)           δ(ε) = min over α > 1 of e^((α−1)(αρ−ε)) (1 − 1/α)^α / (α − 1)  (Canonne, Kamath, Steinke 2020)
-    rdp(α:ε_α, …)     the same over the stated orders, with ε_α in the place of αρ
+    rdp(α:ε_α, …)     the same over the given orders, with ε_α in place of αρ
     dp_sgd(σ, q, T)   by dp_accounting: T Gaussian steps on Poisson samples, records added or removed
 
-zCDP and RDP give δ(0) by Pinsker's inequality too, where that is less.
+zCDP and RDP also bound δ(0) by Pinsker's inequality.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target
 from darrm_opt.rounding import ULP, up
+from darrm_opt.search import least_fitting
 from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_points, parse_profile
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 DEFAULT_POINTS = 5
-"""Points that are chosen from a curve unless the caller says how many."""
+"""Default number of points chosen from a curve."""
 
 MIN_DELTA = 1e-12
-"""Least δ at which a point is chosen."""
+"""Smallest δ at which a point is chosen."""
 
 GROUP_POINTS = 3
-"""Points of a curve for a group of voters: the corners of a table grow fast with them."""
+"""Points of a curve for a group of voters: the number of a table's corners grows fast with them."""
 
 MODEL_POINTS = 9
-"""Points of a curve for models that were trained once: their total composes them all, and no search depends on their
-number."""
+"""Points of a curve for models that were trained once: their total composes them all, and no search uses them."""
 
 SHARE_PARTS, MODEL_PARTS = 10.0, 30.0
-"""Which part of its share of a total δ the last point of a curve has: of a fresh voter's query, and of a model."""
+"""A share of the total δ over this is the δ of a curve's last point: for a query of fresh voters, for a model."""
 
 UNSTATED_DELTA = 1e-6
-"""δ of the last point where no target says which."""
+"""δ of the last point if there is no target."""
 
 MAX_EPSILON = 700.0
-"""Largest ε at which a curve is looked at [nats]."""
+"""Largest ε at which a curve is evaluated [nats]."""
 
 MAX_SHIFT, MIN_SCALE, MAX_ORDER, MAX_STEPS = 30.0, 1e-2, 1e6, 10**7
-"""Largest μ of Gaussian noise, least scale of Laplace noise, largest order of RDP and most steps of DP-SGD."""
+"""Largest μ of Gaussian noise, smallest scale of Laplace noise, largest order of RDP, most steps of DP-SGD."""
 
 MIN_NOISE = 0.2
-"""Least noise multiplier of DP-SGD: the cells of its accountant grow as 1/σ², and here take about 5 s."""
+"""Smallest noise multiplier of DP-SGD: its accountant has ∝ 1/σ² cells, which take about 5 s here."""
 
 MAX_Z = 50.0
-"""Largest argument of Φ that is computed; beyond it e^(−z²/2)/2 bounds the tail."""
+"""Largest argument at which Φ is computed; beyond it e^(−z²/2)/2 bounds the tail."""
 
 FFT_ERROR = 4 * ULP
-"""Error of a Fourier transform for each factor of two in its length, relative to the sum of its input; derived in
+"""Error of a Fourier transform per factor of two in its length, relative to the sum of its input; derived in
 `accounting.pld`."""
 
 INSET = 1e-9
-"""How far the vertices of an inner region lie below the curve's boundary: more than its computation errs."""
+"""Distance of an inner region's vertices below the curve's boundary: more than the error of its computation."""
 
 MAX_REMOTE_STEPS, MIN_REMOTE_NOISE = 10**6, 0.5
-"""Most steps and least noise multiplier of DP-SGD that a service accounts for: a few seconds."""
+"""Most steps and smallest noise multiplier of DP-SGD that a service accepts: a few seconds."""
 
 SGD_ORDER = "The numbers of dp_sgd are σ, q and T, in this order."
 
 FORMS = 'points "0:0.013,0.1:1e-5", a curve "gaussian(0.0325)", or a file of lines "epsilon,delta"'
-"""How a profile is written."""
+"""Accepted texts of a profile."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class PrivacyCurve:
     """δ(ε) of a voter at every ε.
 
     Attributes:
-        text: how it is written, such as ``"gaussian(0.0325)"``.
+        text: its text form, such as ``"gaussian(0.0325)"``.
         delta: δ at an ε ≥ 0 [nats], rounded up.
-        pure: the ε from which on δ is 0 [nats]; ``inf`` where there is none.
-        points: how many are chosen for a profile, whatever is asked; None: as many as are asked.
+        pure: the smallest ε with δ = 0 [nats]; ``inf`` if there is none.
+        points: number of points of a profile, in place of the requested number; None: as requested.
     """
 
     text: str
@@ -101,17 +101,10 @@ class PrivacyCurve:
     points: int | None = None
 
     def profile(self, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:
-        """Return a profile of at most ``points`` of the curve's points, chosen for a target.
+        """Return a profile of ``points`` points of the curve (at most), down to the δ of ``target``.
 
-        Args:
-            target: privacy of the release, down to whose δ points matter; None: down to `UNSTATED_DELTA`, or
-                to 0 where the curve gets there.
-            points: how many, 1 to `voters.MAX_POINTS`.
-
-        Raises:
-            InvalidInput: a number outside its range.
-
-        Source: ours: δ(0), the point at the target's δ, and points evenly between them in ε.
+        They are δ(0), the point at the target's δ, and points evenly between them in ε. Without a target the last point
+        is at `UNSTATED_DELTA`, or at δ = 0 if the curve reaches it.
         """
         points = points if self.points is None else self.points
         points = whole_number(points, "points", f"a number of points, 1 to {MAX_POINTS}", most=MAX_POINTS)
@@ -123,8 +116,8 @@ class PrivacyCurve:
     def inner_profile(self, profile: PrivacyProfile) -> PrivacyProfile:
         """Return a profile whose region lies inside the curve's, with about as many vertices as ``profile``.
 
-        No points of the curve, however many, allow a smaller region than the curve's own; so the optimum for this
-        profile bounds what more points could give.
+        Any points of the curve give a region that contains the curve's own, so the optimum for this profile bounds
+        what more points could give.
         """
         # Vertices on the boundary p = T(p′) = min over ε of e^ε·p′ + δ(ε), below those of the outer region. The line
         # through two of them is that of a point (ε, δ). T is symmetric about p + p′ = 1.
@@ -140,8 +133,8 @@ class PrivacyCurve:
         return PrivacyProfile([line for line in lines if line != (0.0, 0.0)])
 
     def _boundary(self, p_prime: float) -> float:
-        """Return T(p′), by golden section: e^ε·p′ + δ(ε) has one minimum, as δ is convex in e^ε."""
-        # A curve of an accountant has a floor: what its transforms may have rounded.
+        """Return T(p′) by golden section: e^ε·p′ + δ(ε) has one minimum, as δ is convex in e^ε."""
+        # An accountant's curve has a floor: the rounding error of its transforms.
         least = max(MIN_DELTA, 2 * self.delta(MAX_EPSILON)) if self.pure == math.inf else MIN_DELTA
         low, high, ratio = 0.0, min(self.pure, self._last_epsilon(least)), (math.sqrt(5) - 1) / 2
 
@@ -162,7 +155,7 @@ class PrivacyCurve:
         return min(at_one, at_other, height(0.0))
 
     def _last_epsilon(self, delta: float) -> float:
-        """Return about the least ε with δ(ε) ≤ ``delta`` [nats]."""
+        """Return approximately the smallest ε with δ(ε) ≤ ``delta`` [nats]."""
         least = max(delta, MIN_DELTA) if self.pure == math.inf else delta
         low, high = 0.0, min(self.pure, 1.0)
         while high < self.pure and self.delta(high) > least:
@@ -174,21 +167,14 @@ class PrivacyCurve:
                     f"a voter with δ below {least:.3g} at an ε below {MAX_EPSILON:g}",
                     "Use a curve with more noise, or a larger δ of the release.",
                 )
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle) <= least else (middle, high)
-        return high
+        return least_fitting(lambda epsilon: self.delta(epsilon) <= least, low, high, 2.0**-50)
 
 
 def gaussian(mu: float | None = None, *, noise_multiplier: float | None = None) -> PrivacyCurve:
     """Return the curve of a Gaussian mechanism.
 
-    Args:
-        mu: largest shift of the mean over neighbours, in standard deviations, > 0 and at most `MAX_SHIFT`.
-        noise_multiplier: in its place 1/μ: the standard deviation over the sensitivity.
-
-    Raises:
-        InvalidInput: a number outside its range, or not exactly one of the two.
+    ``mu``: largest shift of the mean over neighbours, in standard deviations, > 0 and at most `MAX_SHIFT`; or give its
+    inverse ``noise_multiplier``, the standard deviation over the sensitivity.
     """
     if (mu is None) == (noise_multiplier is None):
         raise InvalidInput("mu", mu, "exactly one of mu and noise_multiplier")
@@ -203,11 +189,7 @@ def gaussian(mu: float | None = None, *, noise_multiplier: float | None = None) 
 
 
 def laplace(scale: float) -> PrivacyCurve:
-    """Return the curve of Laplace noise of this scale at sensitivity 1: 1/scale-DP.
-
-    Args:
-        scale: b > `MIN_SCALE`.
-    """
+    """Return the curve of Laplace noise at sensitivity 1, which is 1/scale-DP; scale > `MIN_SCALE`."""
     scale = real_number(scale, "scale", f"a scale above {MIN_SCALE:g}", above=MIN_SCALE, below=math.inf)
     pure = up(1.0 / scale, 1)
 
@@ -218,15 +200,11 @@ def laplace(scale: float) -> PrivacyCurve:
 
 
 def zcdp(rho: float) -> PrivacyCurve:
-    """Return a curve that every ρ-zCDP voter has.
-
-    Args:
-        rho: ρ > 0 [nats], at most 100.
-    """
+    """Return a curve that every ρ-zCDP voter satisfies, 0 < ρ ≤ 100 [nats]."""
     rho = real_number(rho, "rho", "a number of nats above 0, at most 100", above=0, most=100)
 
     def delta(epsilon: float) -> float:
-        # any order gives a bound; this one is near the best
+        # every order gives a bound; these are near the best one
         guess = 1.0 + max(epsilon - rho, 0.0) / (2 * rho)
         orders = [1.0 + (guess - 1.0 + 0.5 / math.sqrt(rho)) * factor for factor in _FACTORS]
         return min(_pinsker(rho), *(_converted(order, up(order * rho, 2), epsilon) for order in orders))
@@ -238,10 +216,9 @@ _FACTORS = [2.0 ** (k / 8) for k in range(-40, 17)]
 
 
 def rdp(points: Iterable[tuple[float, float]]) -> PrivacyCurve:
-    """Return a curve that every voter has that is (α, ε_α)-RDP at each of some orders, in both directions.
+    """Return a curve of every voter that is (α, ε_α)-RDP in both directions at each given order.
 
-    Args:
-        points: pairs (α > 1 and below `MAX_ORDER`, ε_α ≥ 0 [nats]).
+    ``points``: pairs (α > 1 and below `MAX_ORDER`, ε_α ≥ 0 [nats]).
     """
     orders, order = [], f"an order above 1 and below {MAX_ORDER:,.0f}"
     for alpha, value in points:
@@ -249,7 +226,7 @@ def rdp(points: Iterable[tuple[float, float]]) -> PrivacyCurve:
         orders.append((alpha, real_number(value, "rdp", "a divergence of nats, at least 0", least=0, below=math.inf)))
     if not orders:
         raise InvalidInput("rdp", (), "at least one pair (alpha, epsilon)")
-    least = min(value for _, value in orders)  # the divergence at order 1 is at most that
+    least = min(value for _, value in orders)  # the divergence at order 1 is no larger
 
     def delta(epsilon: float) -> float:
         return min(_pinsker(least), *(_converted(alpha, value, epsilon) for alpha, value in orders))
@@ -261,8 +238,8 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
     """Return the curve of DP-SGD: Gaussian steps on Poisson samples, by dp_accounting (the extra ``accounting``).
 
     Args:
-        noise_multiplier: σ, at least `MIN_NOISE`, the standard deviation over the clipping norm.
-        sampling_probability: q in (0, 1], the chance of a record to be in a batch.
+        noise_multiplier: σ, at least `MIN_NOISE`: the standard deviation over the clipping norm.
+        sampling_probability: q in (0, 1], the probability that a record is in a batch.
         steps: T, 1 to `MAX_STEPS`.
 
     Raises:
@@ -275,7 +252,7 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
         raise InvalidInput("noise_multiplier", sigma, f"at least {MIN_NOISE:g}", SGD_ORDER)
     q = real_number(sampling_probability, "sampling_probability", "a probability in (0, 1]", above=0, most=1)
     steps = whole_number(steps, "steps", f"a number of steps, 1 to {MAX_STEPS:,}", most=MAX_STEPS)
-    # The mean privacy loss, from below, as the mixture of a step is at least each of its two parts.
+    # A lower bound on the mean privacy loss: a step's mixture is at least each of its two parts.
     rest = (1 - q) * math.log1p(-q) if q < 1 else 0.0
     loss = steps * (q * (1 / (2 * sigma**2) + math.log(q)) + rest)
     if loss > MAX_SHIFT**2 / 2:
@@ -293,13 +270,10 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
 
 
 def of_pld(distribution: PrivacyLossDistribution, compositions: int = 1, *, text: str = "pld") -> PrivacyCurve:
-    """Return the curve of a pessimistic ``dp_accounting`` PrivacyLossDistribution.
+    """Return the curve of a ``dp_accounting`` PrivacyLossDistribution, which must be a pessimistic estimate.
 
-    Args:
-        distribution: it must be a pessimistic estimate.
-        compositions: how many distributions were composed into it: each adds to what its Fourier transforms may have
-            rounded, which is charged to δ.
-        text: what the curve is called.
+    ``compositions``: how many distributions were composed into it. Each adds to the possible rounding error of its
+    Fourier transforms, which is charged to δ.
     """
     parts = (getattr(distribution, f"_pmf_{side}", None) for side in ("remove", "add"))
     cells = 4 * max([1 << 14, *(int(part.size) for part in parts if part is not None)])
@@ -307,7 +281,7 @@ def of_pld(distribution: PrivacyLossDistribution, compositions: int = 1, *, text
 
 
 def of_event(event: Any, compositions: int = 1) -> PrivacyCurve:
-    """Return the curve of a ``dp_accounting`` DpEvent, by its PLD accountant; arguments as for `of_pld`."""
+    """Return the curve of a ``dp_accounting`` DpEvent by its PLD accountant; ``compositions`` as for `of_pld`."""
     with needed_by("The curve of an event"):
         from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
@@ -317,7 +291,7 @@ def of_event(event: Any, compositions: int = 1) -> PrivacyCurve:
 
 
 def _charged(delta: Callable[[float], Any], cells: int, compositions: int, text: str) -> PrivacyCurve:
-    """Return the curve of an accountant, with what transforms of this many cells may have rounded charged to δ."""
+    """Return an accountant's curve, with the rounding error of transforms of this many cells charged to δ."""
     compositions = whole_number(compositions, "compositions", "a number of compositions, at least 1")
     guard = math.sqrt(cells) * (compositions + 1) * (FFT_ERROR * math.log2(cells) + 8 * ULP)
     return PrivacyCurve(text, lambda epsilon: min(1.0, up(float(delta(epsilon)) + guard, 4)))
@@ -329,22 +303,22 @@ CURVES: dict[str, tuple[Callable[..., PrivacyCurve], tuple[str, ...]]] = {
     "zcdp": (zcdp, ("rho",)),
     "dp_sgd": (dp_sgd, ("noise_multiplier", "sampling_probability", "steps")),
 }
-"""Curves by their names in text and JSON, with the names of their numbers; `rdp` takes points."""
+"""Curves by name in text and JSON, with their parameter names; `rdp` takes points."""
 
 
 SYMBOLS = {"noise_multiplier": "σ", "sampling_probability": "q", "steps": "T", "scale": "b", "rho": "ρ", "mu": "μ"}
-"""Numbers of a curve as a text that states it shows them."""
+"""Symbols of the parameters in error texts."""
 
 
 def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
-    """Return what a text or JSON states: a curve, or the profile of its points.
+    """Return the curve, or the profile of points, that a text or JSON states.
 
     Args:
         statement: text in one of the `FORMS`, a list of pairs [ε, δ], or an object such as
-            ``{"gaussian": {"mu": 0.0325}}``; a curve or a privacy as it is.
+            ``{"gaussian": {"mu": 0.0325}}``; a curve or a privacy is accepted as it is.
 
     Raises:
-        InvalidInput: it states none.
+        InvalidInput: any other statement.
 
     >>> stated_curve("0:0.013, 0.1:1e-5").points
     ((0.0, 0.013), (0.1, 1e-05))
@@ -359,20 +333,14 @@ def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
         if isinstance(statement, dict):
             return _from_object(statement)
         return PrivacyProfile(statement)
-    except InvalidInput as err:  # an epsilon or a delta of its points is none of the release
+    except InvalidInput as err:  # its epsilon and delta are not the release's
         if err.argument.partition(".")[0] == "profile":
             raise
         raise InvalidInput("profile", err.value, f"{err.accepted}, as {err.argument}", err.advice) from err
 
 
 def stated_profile(statement: Any, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:
-    """Return the profile that a text or JSON states; of a curve the points chosen for the target.
-
-    Args:
-        statement: as in `stated_curve`.
-        target: as in `PrivacyCurve.profile`.
-        points: as there.
-    """
+    """Return the profile of a statement (`stated_curve`); a curve's points are those for the target."""
     stated = stated_curve(statement)
     return stated.profile(target, points) if isinstance(stated, PrivacyCurve) else stated
 
@@ -387,18 +355,11 @@ def profile_in_total(
     fresh: bool,
     points: int | None = None,
 ) -> PrivacyProfile:
-    """Return the profile that a text or JSON states of one of K voters that release within a total.
+    """Return the profile that one of K voters states (`stated_curve`), for ``queries`` releases within a total δ.
 
-    Args:
-        statement: as in `stated_curve`.
-        K: number of voters.
-        queries: number of releases.
-        total_delta: δ of all of them together; a curve's points go down to a part of the share of each query, or of
-            each affected model.
-        affected: how many voters one record can influence; None for all.
-        fresh: whether voters draw new randomness for every query; else they were trained once.
-        points: how many are chosen from a curve; None: `DEFAULT_POINTS`, and `MODEL_POINTS` where several queries are
-            asked of models that were trained once.
+    A curve's points go down to a part of the share of δ that each query has, or, for voters that were trained once (not
+    ``fresh``), each affected model. ``points``: by default `DEFAULT_POINTS`, and `MODEL_POINTS` if models trained once
+    answer several queries.
     """
     composed = not fresh and queries != 1
     parts: Any = queries if fresh else (affected or K)
@@ -411,13 +372,9 @@ def profile_in_total(
 
 
 def stated_targets(statement: Any) -> Privacy:
-    """Return the target that a text or JSON states: several (ε, δ) at once; of a curve `DEFAULT_POINTS` of its points.
+    """Return the target of a statement (`stated_curve`): several (ε, δ) at once, or `DEFAULT_POINTS` points of a curve.
 
-    Args:
-        statement: as in `stated_curve`, but each number moves to the side of the stronger guarantee.
-
-    Raises:
-        InvalidInput: it states none.
+    Each number moves to the side of the stronger guarantee.
 
     >>> stated_targets([[0.5, 1e-5], [0.1, 0.05]]).points
     ((0.1, 0.05), (0.5, 1e-05))
@@ -446,20 +403,10 @@ def profile_problem(
     points: int = DEFAULT_POINTS,
     targets: Privacy | None = None,
 ) -> Problem:
-    """Return the problem of voters that state a profile.
+    """Return the problem of voters whose profile is stated as in `stated_curve`.
 
-    Args:
-        K: number of voters.
-        statement: as in `stated_curve`.
-        target_epsilon: ε of the release [nats]; m has no meaning for a profile.
-        delta: δ of the release; None: that of the profile's last point, and of a curve `UNSTATED_DELTA`, or 0 if it is
-            pure.
-        affected: how many voters one record can influence; None for all.
-        points: as in `PrivacyCurve.profile`.
-        targets: in place of target_epsilon and delta, what the release must satisfy: several (ε, δ) at once.
-
-    Raises:
-        InvalidInput: naming the argument.
+    The default of ``delta`` is the last δ of a profile; for a curve `UNSTATED_DELTA`, or 0 if it is pure. ``targets``,
+    several (ε, δ) at once, replace target_epsilon and delta. m has no meaning for a profile.
     """
     if targets is not None:
         least = min(point[1] for point in targets.points)
@@ -475,17 +422,13 @@ def profile_problem(
 
 
 def remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
-    """Return what a statement from elsewhere states; as `stated_curve`, but it names no file and takes no long time.
-
-    Raises:
-        InvalidInput: as `stated_curve`, or DP-SGD of more than `MAX_REMOTE_STEPS` steps or too little noise.
-    """
+    """Return the curve or profile of an untrusted statement: as `stated_curve`, without files and long computations."""
     if isinstance(statement, str):
         call = _CALL.fullmatch(statement)
         if call is None and not _POINTS.fullmatch(statement.strip()):
             raise InvalidInput("profile", statement, FORMS.partition(", or a file")[0])
         statement = statement if call is None else _object_of(*call.groups(), text=statement)
-    advice = "Compute its points, and state these."
+    advice = "Compute its points and state those."
     numbers = statement.get("dp_sgd") if isinstance(statement, dict) else None
     if isinstance(numbers, dict):
         if not numbers.get("steps", 0) <= MAX_REMOTE_STEPS:
@@ -497,14 +440,10 @@ def remote_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
 
 
 def remote_targets(statement: Any) -> Privacy:
-    """Return the targets that a statement from elsewhere states; as `stated_targets`, but it names no file.
-
-    Raises:
-        InvalidInput: it states none.
-    """
+    """Return the targets of an untrusted statement: as `stated_targets`, without files and long computations."""
     if isinstance(statement, str | dict):
         try:
-            remote_curve(statement)  # which takes no long time
+            remote_curve(statement)
         except InvalidInput as err:
             raise InvalidInput("targets", err.value, err.accepted, err.advice) from err
     return stated_targets(statement)
@@ -549,7 +488,7 @@ def _from_text(text: str) -> PrivacyCurve | PrivacyProfile:
 
 
 def _object_of(name: str, inside: str, *, text: str) -> dict[str, Any]:
-    """Return the object that states the same as ``name(inside)``."""
+    """Return the object form of the text ``name(inside)``."""
     if name == "rdp":
         return {name: _points_in(inside)}
     if name not in CURVES:
@@ -580,7 +519,7 @@ def _points_in(text: str) -> list[tuple[float, float]]:
 
 
 def _points_of_file(name: str) -> list[tuple[float, float]]:
-    """Return the points of a CSV of lines "epsilon,delta"; a first line of words is skipped."""
+    """Return the points of a CSV file with lines "epsilon,delta"; a heading is skipped."""
     try:
         content = Path(name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as err:
@@ -597,13 +536,13 @@ def _points_of_file(name: str) -> list[tuple[float, float]]:
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return δ of the Gaussian mechanism, rounded up: in decimals, with every remainder bounded."""
+    """Return δ of the Gaussian mechanism, rounded up: computed in decimals, with every remainder bounded."""
     epsilon = real_number(epsilon, "epsilon", "a number of nats, at least 0", least=0)
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if near > MAX_Z or far > MAX_Z + 40:  # Φ(−z) ≤ e^(−z²/2)/2 for z ≥ 0
         z = max(near * (1 - 8 * ULP) - 8 * ULP, 0.0)
         return up(0.5 * math.exp(-z * z / 2), 64)
-    # e^ε·Φ(−far) is compared with Φ(−near): digits beyond both tails, and 40 more
+    # e^ε·Φ(−far) is subtracted from Φ(−near): digits beyond both tails, and 40 more
     digits = 60 + math.ceil((far * far / 2 + epsilon) / math.log(10))
     with localcontext(Context(prec=digits)):
         shift, loss = Decimal(mu), Decimal(epsilon)
@@ -648,7 +587,7 @@ def _pi(digits: int) -> Decimal:
 
 
 def _pinsker(divergence: float) -> float:
-    """Return √(D/2), which bounds the total variation distance at a Kullback-Leibler divergence D."""
+    """Return √(D/2), an upper bound on the total variation distance at Kullback–Leibler divergence D."""
     return min(1.0, up(math.sqrt(divergence / 2), 4))
 
 
@@ -656,7 +595,7 @@ def _converted(alpha: float, divergence: float, epsilon: float) -> float:
     """Return the δ of (α, divergence)-RDP at ε, rounded up."""
     if alpha <= 1.0 + 1e-12:
         return 1.0
-    # ln δ = (α−1)(D − ε) + α·ln(1 − 1/α) − ln(α − 1): absolute errors of a few ulps of its largest part
+    # ln δ = (α−1)(D − ε) + α·ln(1 − 1/α) − ln(α − 1): absolute errors of a few ulps of its largest term
     parts = ((alpha - 1) * divergence, -(alpha - 1) * epsilon, alpha * math.log1p(-1 / alpha), -math.log(alpha - 1))
     exponent = math.fsum(parts) + 8 * ULP * (1.0 + sum(map(abs, parts)) + alpha)
     return min(1.0, up(math.exp(min(exponent, 0.0)), 8))

@@ -1,13 +1,13 @@
 """Problem of a design: K voters, how private each is, and how private their majority must be.
 
-Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
-one record can influence at most ``affected`` voters.
+Notation: ``K`` voters, each (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``); one record influences
+at most ``affected`` voters.
 
-Numbers are canonical (`darrm_opt.decimals`): 3·0.1 and 0.3 are one problem, and what is between two points of the
-grid moves to the side of the stronger guarantee: voters less private, release more private. What the design proves, it
-proves for `Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is
-promised more than was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a
-problem has a better one.
+Numbers are canonical (`darrm_opt.decimals`): 3·0.1 and 0.3 are one problem, and a number between two grid points moves
+to the side of the stronger guarantee: voters less private, release more private. Privacy is proved for
+`Problem.strictest`, the far end of the tolerated noise, so no input that rounds to a problem gets a stronger promise
+than was proved. Upper bounds are proved for `Problem.loosest`, so no input that rounds to a problem has a better
+answer.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ MAX_TARGET_EPSILON = float(FIELDS["target_epsilon"].limits["most"])
 """Largest target ε [nats]."""
 
 NEARLY_A_COIN = 0.2
-"""Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of
-the cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
+"""Largest γ(l) at which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of the
+cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
 
 FRESH = FIELDS["fresh"].description
 
 MAX_VOTERS = 10**6
-"""Most voters of a problem: many more than can be solved, and few enough for arrays of that size."""
+"""Maximum number of voters: far more than can be solved, and few enough for arrays of that size."""
 
 MAX_CLASSES = 1000
-"""Most classes of voters that are not private."""
+"""Maximum number of classes if voters are not private."""
 
 MAX_GROUP_CLASSES = 6
-"""Most classes with private voters: beyond, the maps of one voter alone are thousands."""
+"""Maximum number of classes with private voters: beyond it, one voter alone has thousands of maps."""
 
 MAX_TARGETS = 16
-"""Most (ε, δ) that a release satisfies at once: each takes a search of its own."""
+"""Maximum number of simultaneous (ε, δ): each takes its own search."""
 
 MANY_CLASSES = (
     "Tables and rankings list the chance of each class, in time that grows with their number. Noise on the votes and "
     "selection mechanisms take up to 1,048,576 classes: `darrm cost NAME --classes COUNT --total-epsilon NATS` finds "
     "the parameter that fits in a total."
 )
-"""What is done for more."""
+"""Advice for more classes."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Privacy:
         delta: [probability], in [0, 1).
 
     Raises:
-        InvalidInput: if a number is outside its range, NaN, or not a number.
+        InvalidInput: a number is outside its range, NaN, or not a number.
     """
 
     epsilon: float
@@ -84,21 +84,21 @@ class Privacy:
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """The points (ε, δ) that hold: this one, or those of a `voters.PrivacyProfile`."""
+        """The points (ε, δ) that hold: this one, or those of a profile."""
         return ((self.epsilon, self.delta),)
 
     def with_points(self, points: Iterable[tuple[float, float]]) -> Privacy:
-        """Return the same kind of guarantee with other points, taken as they are."""
+        """Return the same kind of guarantee with other points, taken as they are (off the grid)."""
         ((epsilon, delta),) = points
         return Privacy(epsilon, delta)
 
 
 @dataclass(frozen=True)
 class VoterGroup:
-    """Voters that are alike."""
+    """Voters with equal privacy."""
 
     K: int
-    voter: Privacy  # privacy of each one's answer, or its profile; ε = ``inf`` for voters that are not private
+    voter: Privacy  # privacy of one answer, or its profile; ε = ``inf`` for voters that are not private
 
     def __str__(self) -> str:
         if len(self.voter.points) > 1:
@@ -109,16 +109,16 @@ class VoterGroup:
 
 @dataclass(frozen=True, init=False)
 class TargetProfile(Privacy):
-    """Several (ε, δ) that a release satisfies at once; as a `Privacy` it is the first, of the least ε.
+    """Several (ε, δ) that a release satisfies at once; as a `Privacy` it is the first, with the smallest ε.
 
     Args:
         points: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1).
 
     Guarantees:
-        Frozen; canonical numbers, each moved to the stronger guarantee; those that others imply are dropped.
+        Frozen; canonical numbers, each moved to the stronger guarantee; implied points are dropped.
 
     Raises:
-        InvalidInput: a number outside its range, or more than `MAX_TARGETS` that others do not imply.
+        InvalidInput: a number outside its range, or more than `MAX_TARGETS` points of which none implies another.
 
     >>> TargetProfile([(0.4, 1e-5), (0.1, 0.01), (0.5, 1e-5)]).points
     ((0.1, 0.01), (0.4, 1e-05))
@@ -141,7 +141,7 @@ class TargetProfile(Privacy):
         self._set(tuple(needed))
 
     def with_points(self, points: Iterable[tuple[float, float]]) -> TargetProfile:
-        """Return the targets of these points as they are, off the grid."""
+        """Return the profile of these points, taken as they are (off the grid)."""
         copy: TargetProfile = object.__new__(TargetProfile)
         copy._set(tuple(points))
         return copy
@@ -153,10 +153,10 @@ class TargetProfile(Privacy):
 
 
 class AllVoters(int):
-    """Number of affected voters where it is all of them: the number K, which remembers that it stands for "all".
+    """The number of affected voters if it is K, which remembers that it stands for "all".
 
-    So ``dataclasses.replace(problem, K=13)`` asks for all 13, not for the 11 of before: a weaker promise must be asked
-    for in so many words (``replace(problem, K=13, affected=11)``).
+    So ``dataclasses.replace(problem, K=13)`` affects all 13, not the previous 11: a weaker promise must be explicit
+    (``replace(problem, K=13, affected=11)``).
     """
 
     __slots__ = ()
@@ -164,25 +164,25 @@ class AllVoters(int):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Problem:
-    """Design the private release of what voters answer: of a majority, or of one class among several.
+    """Design the private release of the voters' answers: of a majority, or of one class among several.
 
     Args:
-        K: number of voters that are alike, ≥ 1; if K is even a tie of two classes releases a fair coin.
-        voter: privacy of one voter; ε = ``inf`` for voters that are not private (δ is then
-            irrelevant and set to 0), ε = 0 only with δ > 0. Several points (ε, δ): a `voters.PrivacyProfile`.
-        target: privacy wanted of the release; finite ε ≥ 0. Several (ε, δ) at once: a `TargetProfile`.
+        K: number of voters with equal privacy, ≥ 1; if K is even a tie of two classes releases a fair coin.
+        voter: privacy of one voter; ε = ``inf`` for voters that are not private (δ is then irrelevant and set to 0),
+            ε = 0 only with δ > 0. Several points (ε, δ): a `voters.PrivacyProfile`.
+        target: privacy of the release; finite ε ≥ 0. Several (ε, δ) at once: a `TargetProfile`.
         affected: how many voters one record can influence, 1..K; None means all.
-        classes: C ≥ 2; up to `MAX_GROUP_CLASSES` where voters are private or not alike, else `MAX_CLASSES`.
-        abstention: whether no class, ⊥, may be released.
-        groups: in place of K and voter, voters that are not alike: (K, ε), (K, ε, Δ) or (K, voter) of each group, or
-            `VoterGroup`. They stay in their order: columns of votes and chances of a truth follow it.
+        classes: C ≥ 2; at most `MAX_GROUP_CLASSES` if voters are private or differ, else `MAX_CLASSES`.
+        abstention: whether the release may abstain (⊥).
+        groups: instead of K and voter, voters of different privacy: (K, ε), (K, ε, Δ), (K, voter) or `VoterGroup` for
+            each group. Columns of votes and probabilities of a truth follow their order.
 
     Guarantees:
-        Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters
+        Frozen; equal and equally hashed when the same up to floating-point noise; every number canonical. If all voters
         are affected, ``dataclasses.replace`` with another K affects all of those.
 
     Raises:
-        InvalidInput: naming the argument, its value and what is accepted.
+        InvalidInput: with the argument, its value and what is accepted.
 
     Source: Problem 1.1 of the paper; ``affected``, classes and groups are ours (docs, "Affected voters").
 
@@ -263,7 +263,7 @@ class Problem:
             accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
             most, advice = MAX_CLASSES, MANY_CLASSES
         else:
-            accepted = f"a whole number of classes, 2 to {MAX_GROUP_CLASSES}, where voters are private or not alike"
+            accepted = f"a whole number of classes, 2 to {MAX_GROUP_CLASSES}, if voters are private or differ"
             most, advice = MAX_GROUP_CLASSES, ""
         classes = whole_number(self.classes, "classes", accepted, least=2)
         object.__setattr__(self, "classes", whole_number(classes, "classes", accepted, most=most, advice=advice))
@@ -283,16 +283,12 @@ class Problem:
 
         @property
         def K(self) -> int:
-            """Number of voters, of all groups."""
+            """Total number of voters."""
             return sum(group.K for group in self.groups)
 
         @property
         def voter(self) -> Privacy:
-            """Privacy of one voter, where all are alike.
-
-            Raises:
-                InvalidInput: they are not.
-            """
+            """Privacy of one voter; `InvalidInput` if voters differ."""
             return _alike(self.groups, "voter").voter
 
     @property
@@ -302,7 +298,7 @@ class Problem:
 
     @property
     def targets(self) -> tuple[Privacy, ...]:
-        """Each (ε, δ) of the target."""
+        """The (ε, δ) of the target, one by one."""
         return tuple(Privacy(*point) for point in self.target.points)
 
     @property
@@ -312,25 +308,25 @@ class Problem:
 
     @property
     def is_binary(self) -> bool:
-        """Whether voters are alike, classes two, and one of them is always released: the answer is then a γ."""
+        """Whether the answer is a γ: voters are alike, classes two, and one of them is always released."""
         return self.classes == 2 and not self.abstention and self.is_alike
 
     @property
     def is_public(self) -> bool:
         """Whether all voters are one group that is not private, and the target is one (ε, δ).
 
-        The vote counts of neighbours decide the privacy of a release then, and not what voters may do.
+        The vote counts of neighbours then decide the privacy of a release, not the possible behaviour of voters.
         """
         return len(self.groups) == 1 and self.groups[0].voter.epsilon == math.inf and len(self.target.points) == 1
 
     @property
     def outputs(self) -> int:
-        """Number of outputs: the classes, and ⊥ if it may be released."""
+        """Number of outputs: the classes, and ⊥ if the release may abstain."""
         return self.classes + self.abstention
 
     @property
     def merged(self) -> Problem:
-        """The problem with all voters in one group where they are alike: if they count alike, it is the same problem.
+        """The problem with voters that are alike in one group; it is equivalent if all votes count the same.
 
         >>> Problem(groups=[(6, 0.1), (5, 0.1)], target=Privacy(0.3)).merged == Problem(11, Privacy(0.1), Privacy(0.3))
         True
@@ -341,7 +337,7 @@ class Problem:
 
     @property
     def each_target(self) -> tuple[Problem, ...]:
-        """The problem of each (ε, δ) of the target alone."""
+        """The problem with each (ε, δ) of the target alone."""
         if len(self.target.points) == 1:
             return (self,)
         return tuple(replace(self, target=target) for target in self.targets)
@@ -362,16 +358,15 @@ class Problem:
 
         Args:
             K: number of voters, ≥ 1.
-            m: privacy allowance, real > 0: the release may cost m times one voter's ε. None where
-                ``target_epsilon`` is given instead.
+            m: privacy allowance, real > 0: the release may cost m times one voter's ε. None with ``target_epsilon``.
             epsilon: ε of one voter [nats], ≥ 0 or ``inf``.
             Delta: Δ of one voter [probability], in [0, 1).
-            delta: δ of the release [probability], in [0, 1); default 1 − (1−Δ)^m, or Δ where there is no m.
+            delta: δ of the release [probability], in [0, 1); default 1 − (1−Δ)^m, or Δ without m.
             affected: voters that one record can influence, 1..K; default K.
-            target_epsilon: target ε [nats], ≥ 0; the only way for ε = 0 and ε = inf, where m has no meaning.
+            target_epsilon: target ε [nats], ≥ 0; required for ε = 0 and ε = inf, for which m is undefined.
 
         Raises:
-            InvalidInput: naming the argument, its value and what is accepted.
+            InvalidInput: with the argument, its value and what is accepted.
 
         >>> Problem.from_allowance(K=11, m=3, epsilon=0.1).target
         Privacy(epsilon=0.3, delta=0.0)
@@ -390,41 +385,41 @@ class Problem:
 
     @property
     def m(self) -> float | None:
-        """Privacy allowance, target ε over voter ε; None where it is not finite, ε is inf, or points are several."""
-        if not self.is_alike:
-            return None
-        if len(self.voter.points) > 1 or len(self.target.points) > 1:
+        """Privacy allowance, target ε over voter ε; None if infinite or undefined (ε = 0 or inf, several points)."""
+        if not self.is_alike or len(self.voter.points) > 1 or len(self.target.points) > 1:
             return None
         allowance = _allowance(self.target.epsilon, self.voter.epsilon)
         return None if allowance is None else float(f"{allowance:.10g}")
 
     @property
     def strictest(self) -> Problem:
-        """The hardest problem among those whose numbers round to this one: what the design must satisfy.
+        """The hardest problem among those whose numbers round to this one: the design must satisfy it.
 
-        Its voters are less private and its target more private than any input that became this
-        problem, so a proof for it is a proof for each of them. A number that is exactly 0 stays 0.
+        Its voters are less private and its target more private than any input that became this problem, so a proof for
+        it is a proof for each of them. A number that is exactly 0 stays 0.
         """
-        return _strictest(self)
+        # Each number moves by twice the noise that the grid tolerates: twice covers the rounding of this very step.
+        return _off_grid_problem(self, _strictest_voter, _strictest_target)
 
     @property
     def loosest(self) -> Problem:
-        """The easiest problem, beyond those whose numbers round to this one: what an upper bound must cover.
+        """The easiest problem, beyond those whose numbers round to this one: an upper bound must cover it.
 
         Its voters are more private and its target less private than any input that became this problem, so no γ that is
         private for one of them beats a bound for it. A number that is exactly 0 stays 0.
         """
-        return _loosest(self)
+        # Each number moves the other way, by twice the noise and by the grid's step that rounding may have taken.
+        return _off_grid_problem(self, _loosest_voter, _loosest_target)
 
     def with_allowance(self, m: float, delta: float | None = None) -> Problem:
-        """Return the problem at another target, of voters that are alike.
+        """Return the problem at another target; voters must be alike.
 
         Args:
-            m: privacy allowance, > 0; the target ε itself [nats] where m has no meaning.
+            m: privacy allowance, > 0; the target ε itself [nats] if m is undefined.
             delta: δ of the release [probability]; default as in `from_allowance`.
 
         Raises:
-            InvalidInput: naming the argument, its value and what is accepted.
+            InvalidInput: with the argument, its value and what is accepted.
 
         >>> Problem.from_allowance(K=11, m=3, epsilon=0.1).with_allowance(2).target
         Privacy(epsilon=0.2, delta=0.0)
@@ -439,7 +434,7 @@ class Problem:
         return replace(self, target=target)
 
     def warnings(self, gamma: Iterable[float]) -> tuple[str, ...]:
-        """Return sentences about what the user should reconsider, judged by the γ that was found; usually none.
+        """Return sentences about what to reconsider, given the γ that was found; usually none.
 
         Args:
             gamma: γ(0..K) [probability].
@@ -456,11 +451,11 @@ class Problem:
 
 
 def check_binary(value: Any) -> Problem:
-    """Return ``value``, voters in one group, if it is a problem whose answer is a γ."""
+    """Return ``value`` with its voters in one group, if it is a problem whose answer is a γ."""
     if not isinstance(value, Problem):
         raise InvalidInput("problem", value, "a Problem")
     if not value.is_binary:
-        advice = "Its answer is a table: ask solve(), or tables.certificate.verify_table."
+        advice = "Its answer is a table: use solve() or tables.certificate.verify_table."
         raise InvalidInput("problem", value, "a Problem of two classes and voters that are alike, without ⊥", advice)
     return value.merged
 
@@ -482,7 +477,7 @@ def _probability(value: Any, argument: str) -> float:
 
 
 def _allowance(target_epsilon: float, epsilon: float) -> float | None:
-    """Return the multiple of a voter's ε; None where it is not finite, or has no meaning."""
+    """Return target ε over voter ε; None if it is infinite or undefined."""
     if epsilon in (0.0, math.inf):
         return None
     allowance = target_epsilon / epsilon
@@ -491,13 +486,13 @@ def _allowance(target_epsilon: float, epsilon: float) -> float | None:
 
 def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | None) -> float:
     """Return the target ε from exactly one of ``m`` and ``target_epsilon``."""
-    # m·0 and m·∞ say nothing of the target.
+    # m·0 and m·∞ do not determine a target.
     if epsilon in (0.0, math.inf):
         if m is not None:
-            advice = "The allowance m has no meaning for such voters: give target_epsilon instead."
+            advice = "The allowance m is undefined for such voters: give target_epsilon instead."
             raise InvalidInput("m", m, f"no m with epsilon = {epsilon:g}", advice)
         if target_epsilon is None:
-            advice = f"epsilon = {epsilon:g} leaves m without meaning."
+            advice = f"With epsilon = {epsilon:g}, m is undefined."
             raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
     elif (m is None) == (target_epsilon is None):
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
@@ -512,7 +507,7 @@ _all_voters = lru_cache(maxsize=256)(AllVoters)
 
 
 def _canonical_voter(voter: Any) -> Privacy:
-    # The numbers of targets were moved to the stronger guarantee, which voters may not have.
+    # Target points were moved to the stronger guarantee, which voters may not have.
     if not isinstance(voter, Privacy) or isinstance(voter, TargetProfile):
         raise InvalidInput("voter", voter, "a Privacy(epsilon, delta), or a PrivacyProfile of several points")
     return _rounded_voter(voter)
@@ -520,7 +515,7 @@ def _canonical_voter(voter: Any) -> Privacy:
 
 @lru_cache(maxsize=256)
 def _rounded_voter(voter: Privacy) -> Privacy:
-    """Return a voter on the grid. Remembered, as the problems of a table share their voters."""
+    """Return a voter on the grid; cached, as the problems of a table share their voters."""
     if len(voter.points) > 1:
         return voter  # a profile is canonical
     if voter.epsilon == math.inf:
@@ -533,7 +528,7 @@ def _rounded_voter(voter: Privacy) -> Privacy:
 
 
 def canonical_target(target: Privacy) -> Privacy:
-    """Return a target in canonical numbers; of several points those that others do not imply."""
+    """Return a target in canonical numbers, without implied points."""
     if not isinstance(target, Privacy):
         raise InvalidInput("target", target, "a Privacy(epsilon, delta), or a TargetProfile of several")
     if len(target.points) == 1:
@@ -555,11 +550,6 @@ def _protects(target_epsilon: float) -> float:
     return target_epsilon
 
 
-def _strictest(problem: Problem) -> Problem:
-    """Move each number by twice the noise that the grid forgives (twice covers the rounding of this very step)."""
-    return _off_grid_problem(problem, _strictest_voter, _strictest_target)
-
-
 def _strictest_voter(epsilon: float, Delta: float) -> tuple[float, float]:
     return epsilon * (1 + 2 * EPSILON_NOISE), min(Delta + 2 * delta_noise(Delta), MAX_DELTA)
 
@@ -568,13 +558,8 @@ def _strictest_target(epsilon: float, delta: float) -> tuple[float, float]:
     return epsilon * (1 - 2 * EPSILON_NOISE), max(delta - 2 * delta_noise(delta), 0.0)
 
 
-def _loosest(problem: Problem) -> Problem:
-    """Move each number the other way: by twice the noise and by the step of the grid that rounding may have taken."""
-    return _off_grid_problem(problem, _loosest_voter, _loosest_target)
-
-
 def _loosest_voter(epsilon: float, Delta: float) -> tuple[float, float]:
-    """Return a voter's (ε, Δ) below all that round to it."""
+    """Return an (ε, Δ) below all that round to this one."""
     least = max(Delta - 2 * delta_noise(Delta) - delta_step(Delta), 0.0) if Delta else 0.0
     return max(epsilon * (1 - 2 * EPSILON_NOISE) - grid_step(epsilon), 0.0), least
 
@@ -585,7 +570,7 @@ def _loosest_target(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def _off_grid_problem(problem: Problem, of_voter: _Point, of_target: _Point) -> Problem:
-    """Return the problem with points moved, as they are: they are not canonicalised again, as they lie off the grid."""
+    """Return the problem with points moved off the grid, without canonicalising them again."""
     groups = tuple(VoterGroup(group.K, _moved(group.voter, of_voter)) for group in problem.groups)
     copy = object.__new__(Problem)
     for name, value in (
@@ -609,7 +594,7 @@ _Point = Callable[[float, float], tuple[float, float]]
 
 
 def profile_text(voter: Privacy) -> str:
-    """Return the points of a voter as `voters.parse_profile` reads them."""
+    """Return a voter's points in the form that `voters.parse_profile` reads."""
     return ",".join(f"{epsilon!r}:{delta!r}" for epsilon, delta in voter.points)
 
 
@@ -617,7 +602,7 @@ _GROUPS = "at least one group: (K, voter), (K, epsilon) or (K, epsilon, Delta)"
 
 
 def as_group(group: Any) -> VoterGroup:
-    """Return a group that is given as one, or as (K, voter), (K, ε) or (K, ε, Δ)."""
+    """Return a group from itself, (K, voter), (K, ε) or (K, ε, Δ)."""
     if isinstance(group, VoterGroup):
         return group
     if not isinstance(group, tuple | list) or not 2 <= len(group) <= 3:
@@ -640,12 +625,12 @@ def _listed(groups: Any) -> list[Any]:
 
 
 def _alike(groups: Sequence[VoterGroup], argument: str) -> VoterGroup:
-    """Return the one group that these are, where they are alike."""
+    """Return the one group of voters that are alike; else raise an error."""
     if any(group.voter != groups[0].voter for group in groups):
         stated = "; ".join(map(str, groups))
-        raise InvalidInput(argument, stated, "voters that are alike", "Those that are not have `groups`.")
+        raise InvalidInput(argument, stated, "voters with equal privacy", "For voters that differ, read `groups`.")
     return VoterGroup(sum(group.K for group in groups), groups[0].voter)
 
 
 NOT_PRIVATE = Privacy(math.inf)
-"""A voter that is not private: its answer may tell everything of its data."""
+"""A voter without privacy: its answer may reveal all of its data."""

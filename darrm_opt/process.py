@@ -1,7 +1,7 @@
-"""Process: the processors it may use, its identity, and what its forked children must not inherit.
+"""Process: its processors, its identity, and what forked children must not inherit.
 
-An account in memory remembers the process that made it, so that a copy made by ``fork`` has nothing left. A file whose
-lock a process holds is closed in its children, which would hold the lock as long as they live.
+An account in memory remembers the process that made it, so that a copy made by ``fork`` has no budget left. A locked
+file is closed in the children, which would otherwise hold the lock for their lifetime.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _files: WeakSet[FileIO] = WeakSet()
 
 
 def process_identity() -> tuple[int, int]:
-    """Return a value that differs between a process and all its forked children, also if a process id is reused."""
+    """Return a value that differs between a process and all its forked children, even if a process id is reused."""
     return os.getpid(), _forks
 
 
 def close_in_forks(file: FileIO) -> FileIO:
-    """Return a file, which is closed at once in every child that is forked from now on."""
+    """Return ``file`` and close it at once in every child forked from now on."""
     _files.add(file)
     return file
 
 
 def _begin_child() -> None:
-    global _forks  # noqa: PLW0603 - one number for each process is the point
+    global _forks  # noqa: PLW0603 - a counter per process
     _forks += 1
     for file in _files:
         file.close()
@@ -37,5 +37,5 @@ if hasattr(os, "register_at_fork"):  # elsewhere processes do not fork
 
 
 def usable_processors() -> int:
-    """Return how many processors this process may use, ≥ 1; where the system does not say, how many there are."""
+    """Return the number of processors that this process may use, ≥ 1; if unknown, the number that exist."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

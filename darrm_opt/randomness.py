@@ -1,19 +1,19 @@
-"""Randomness: one source of uniform bits, and what is drawn from it exactly: noise, shuffles and coins.
+"""Randomness: sources of uniform bits, and exact draws from them: noise, shuffles and coins.
 
 A source gives uniform words and whole numbers, from the operating system or, for tests, from a seed. The samplers use
-whole numbers only: each outcome has exactly the probability that its docstring states, so there is no floating-point
-hole (Mironov 2012) to account for. What is not covered: the time that a draw of noise takes depends on the noise, so
-anyone who can time single draws learns something about it.
+whole numbers only: each outcome has exactly the probability in its docstring, so there is no floating-point attack
+(Mironov 2012) to account for. Timing is not covered: the duration of a draw of noise depends on the noise, so an
+observer who can time single draws learns something about it.
 
 *Coins.* A double p in [0, 1] is a dyadic rational, so a uniform string of bits read as a binary fraction U is below p
 with probability exactly p. Strings are read word by word, and only as far as needed: with w bits a word,
 
     p = h₁·2^−w + h₂·2^−2w + …,     U < p  ⟺  (u₁, u₂, …) < (h₁, h₂, …) in dictionary order,
 
-so a second word matters only where u₁ = h₁ and something is left of p, which for 63 bits happens once in 2⁶³ tosses.
-The last bit of the first word is spare: it is the fair coin. How many words a toss reads is decided by the words and by
-the table of probabilities, both of which tell nothing of the votes: a row reads on where its word meets *any*
-probability of the table, not only its own.
+so a second word matters only if u₁ = h₁ and p has more digits, which for 63 bits happens once in 2⁶³ tosses. The last
+bit of the first word is spare: it is the fair coin. The number of words that a toss reads depends on the words and the
+table of probabilities alone and reveals nothing about the votes: a row reads on if its word meets *any* probability of
+the table, not only its own.
 
 Source of the noise samplers: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020),
 Algorithms 1 to 3.
@@ -36,14 +36,14 @@ from numpy.typing import NDArray
 from darrm_opt.errors import InvalidInput
 
 MIN_SEED_BYTES = 16
-"""Fewest bytes of a seed that nobody uses twice by chance."""
+"""Minimum length of a seed that does not repeat by chance."""
 
 
 class RandomSource(ABC):
     """A source of uniform, independent bits.
 
     Guarantees:
-        Given uniform, independent bytes, every method has exactly the law that its docstring states.
+        Given uniform, independent bytes, every method has exactly the distribution in its docstring.
     """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class RandomSource(ABC):
 
 
 class SystemRandomness(RandomSource):
-    """The operating system's cryptographic randomness: what privacy requires, and the default everywhere."""
+    """The operating system's cryptographic randomness: required for privacy, and the default."""
 
     def octets(self, count: int) -> bytes:
         """Return ``count`` independent uniform bytes."""
@@ -79,14 +79,14 @@ class SystemRandomness(RandomSource):
 
 
 class SeededRandomnessForTestsOnly(RandomSource):
-    """A repeatable source. Anyone who knows the seed can undo the noise: never for a real release.
+    """A repeatable source; the seed undoes the noise, so never use it for a real release.
 
     Args:
         seed: a whole number; the same seed gives the same bytes.
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose, and its name says so
+        self._random = random.Random(seed)  # noqa: S311 - repeatable by design
 
     def octets(self, count: int) -> bytes:
         """Return ``count`` bytes that the seed decides."""
@@ -94,24 +94,22 @@ class SeededRandomnessForTestsOnly(RandomSource):
 
 
 class PublicRandomness(RandomSource):
-    """Bits that a seed decides, the same in every process: for what may be public, never for noise.
+    """Bits determined by a seed, equal in every process: for public choices, never for noise.
 
     Args:
         seed: at least 16 bytes, fresh from the operating system for each use, such as ``secrets.token_bytes(32)``.
 
     Guarantees:
-        The k-th call of `octets` returns SHAKE-256 of the seed and k: uniform as far as that hash is.
+        The k-th call of `octets` returns SHAKE-256 of the seed and k: as uniform as that hash.
     """
 
     def __init__(self, seed: Any) -> None:
         if not isinstance(seed, bytes) or len(seed) < MIN_SEED_BYTES:
-            raise InvalidInput(
-                "seed", "a seed", f"at least {MIN_SEED_BYTES} bytes", "secrets.token_bytes(32) makes one."
-            )
+            raise InvalidInput("seed", "a seed", f"at least {MIN_SEED_BYTES} bytes", "Use secrets.token_bytes(32).")
         self._seed, self._calls = seed, 0
 
     def octets(self, count: int) -> bytes:
-        """Return ``count`` bytes that the seed and the number of earlier calls decide."""
+        """Return ``count`` bytes determined by the seed and the number of earlier calls."""
         self._calls += 1
         return hashlib.shake_256(self._seed + self._calls.to_bytes(8, "big")).digest(count)
 
@@ -125,12 +123,12 @@ def exponential_chance(exponent: Fraction, source: RandomSource) -> bool:
 
 
 def _exponential_chance(above: int, beneath: int, source: RandomSource) -> bool:
-    """Return True with probability exactly e^(−above/beneath); in whole numbers, which are faster than fractions."""
+    """Return True with probability exactly e^(−above/beneath); integers are faster than fractions."""
     while above > beneath:
         if not _exponential_chance(1, 1, source):
             return False
         above -= beneath
-    # The first failure of chances x/1, x/2, x/3, … comes at an odd place with probability
+    # The first failure of probabilities x/1, x/2, x/3, … is at an odd place with probability
     # 1 − x + x²/2! − … = e^−x.
     place = 1
     while source.chance(above, beneath * place):
@@ -167,7 +165,7 @@ def discrete_gaussian(variance: Fraction, source: RandomSource) -> int:
 
 
 def shuffled(items: Sequence[_T], source: RandomSource) -> list[_T]:
-    """Return the items in an order drawn uniformly among all orders."""
+    """Return the items in a uniformly random order."""
     order = list(items)
     for last in range(len(order) - 1, 0, -1):
         other = source.below(last + 1)
@@ -183,35 +181,34 @@ WIDTH = 63
 
 
 def below_each(limits: NDArray[np.integer], source: RandomSource) -> NDArray[np.int64]:
-    """Return a whole number in 0..n−1 for each limit n, 1 ≤ n < 2⁶³, each with probability exactly 1/n."""
+    """Return a whole number for each limit n, 1 ≤ n < 2⁶³, exactly uniform in 0..n−1."""
     numbers = np.zeros(len(limits), dtype=np.int64)
     rows = np.flatnonzero(limits > 1)
     while rows.size:
         n = limits[rows].astype(np.uint64)
         words = source.words(rows.size, 63)
-        # Rejection: what is beyond the last whole multiple of n would favour the small numbers.
+        # Rejection: numbers beyond the last whole multiple of n would favour the small remainders.
         is_even = words < np.uint64(2**63) // n * n
-        numbers[rows] = (words % n).astype(np.int64)  # those that are rejected are drawn again
+        numbers[rows] = (words % n).astype(np.int64)  # rejected ones are drawn again
         rows = rows[~is_even]
     return numbers
 
 
 class ExactCoins:
-    """A table of coins, tossed by their number.
+    """A table of biased coins, tossed by number.
 
     Args:
-        probabilities: of each coin to fall on 1, doubles in [0, 1], shape (n,).
-        width: bits compared per word, 1..63; small ones let a test try every string of bits.
+        probabilities: that each coin falls on 1, doubles in [0, 1], shape (n,).
+        width: bits compared per word, 1..63; a small width lets a test try every string of bits.
 
     Guarantees:
-        A coin falls on 1 with probability exactly the double that is stored, also if subnormal or 1 − 2^−53, and
-        independently of all other tosses and of the fair bit beside it, given uniform independent words.
-        The number of words drawn does not depend on which coins are tossed.
+        A coin falls on 1 with probability exactly the stored double, also if subnormal or 1 − 2^−53, and independently
+        of all other tosses and of the fair bit beside it, given uniform independent words. The number of words drawn
+        does not depend on which coins are tossed.
 
     Raises:
         InvalidInput: not a flat array of probabilities, or another width.
 
-    >>> from darrm_opt.randomness import SystemRandomness
     >>> coins = ExactCoins([0.0, 1.0])
     >>> coins.toss(np.array([0, 1, 1]), SystemRandomness())[0].tolist()
     [0, 1, 1]
@@ -228,7 +225,7 @@ class ExactCoins:
         self._open: list[NDArray[np.uint64]] = []
         rest = table
         while True:
-            # Scaling by a power of 2, and taking the whole part and the rest of a double, are exact.
+            # Scaling by a power of 2 and splitting a double into whole part and remainder are exact.
             scaled = np.ldexp(rest, width)
             whole = np.floor(scaled)
             rest = scaled - whole
@@ -247,8 +244,8 @@ class ExactCoins:
         """Toss coin ``coins[i]`` and a fair coin, for each i.
 
         Args:
-            coins: number of the coin to toss, shape (N,).
-            source: where chance comes from.
+            coins: number of each coin to toss, shape (N,).
+            source: source of the words.
 
         Returns:
             The coins and the fair coins, each 0 or 1, shape (N,).
@@ -261,7 +258,7 @@ class ExactCoins:
         rows = _meeting(words, self._open[0])
         tied = words[rows] == heads[rows]
         for digit, unfinished in zip(self._heads[1:], self._open[1:], strict=True):
-            if not rows.size:  # says something of the words and the table, nothing of the votes
+            if not rows.size:  # depends on the words and the table, not on the votes
                 break
             words = source.words(rows.size, self._width)
             heads = digit.take(coins[rows])

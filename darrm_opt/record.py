@@ -1,15 +1,15 @@
 """Records: a question and its answer as plain data, and the content key under which the answer is stored.
 
-A record is the one form used in files, the cache, REST and the command line. Floats survive exactly (JSON keeps 17
-digits); infinity is the text "inf", since JSON has none. Reading checks the shape of the data and rebuilds every noun
-through its own validation; it does not prove privacy again: call `verify`.
+Files, the cache, REST and the command line share this form. Floats survive exactly (JSON keeps 17 digits); infinity is
+the text "inf", as JSON has none. Reading checks the shape of the data and rebuilds each value through its own
+validation; it does not prove privacy again: call `verify`.
 
     key = SHA-256 of the canonical JSON of {problem's numbers, objective, shape, record format, core}
 
-A `Problem` is canonical already, so 3·0.1 and 0.3 have one key, and an objective has one text. `m` is left out: it is
-the quotient of two numbers that are in. So are the method and the backend: what is stored is optimal and canonical
-(design, "one canonical answer"), the same whichever solver found it. So is the package's version: an upgrade that
-changes no answer keeps the cache.
+A `Problem` is canonical, so 3·0.1 and 0.3 have one key, and an objective has one text. The key leaves out `m`, which is
+the quotient of two numbers in it; method and backend, as the stored answer is optimal and canonical (design, "one
+canonical answer"), the same for every solver; and the package's version, so that an upgrade that changes no answer
+keeps the cache.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ FORMAT = 1
 """Version of the record's layout; part of every cache key."""
 
 CORE = 1
-"""Version of the answers. Raise it with any change by which the same question gets another γ or another promise: the
-canonical objective, an objective's weights, the rounding of a problem's numbers, the search behind a certificate. A
-test holds three answers against this number."""
+"""Version of the answers. Raise it with any change that gives the same question another γ or another promise: to the
+canonical objective, an objective's weights, the rounding of a problem's numbers, or the search behind a certificate. A
+test compares three answers with this number."""
 
 
 def problem_record(problem: Problem) -> dict[str, Any]:
-    """Return a problem as plain data: K, m, epsilon, Delta, target_epsilon, delta, affected; and a profile."""
+    """Return a problem as plain data: K, m, epsilon, Delta, target_epsilon, delta, affected, and a profile if any."""
     return {"K": problem.K, "m": problem.m, **_numbers(problem)}
 
 
 def _numbers(problem: Problem) -> dict[str, Any]:
-    """Return all that a problem's key depends on: `problem_record` without m, which follows from the rest."""
+    """Return the numbers that determine a problem's key: `problem_record` without m, which follows from them."""
     epsilon, points = problem.voter.epsilon, problem.voter.points
     return {
         "K": problem.K,
@@ -78,29 +78,26 @@ def problem_from_record(record: dict[str, Any]) -> Problem:
 def _guarantee(
     record: dict[str, Any], epsilon: str, delta: str, several: Callable[[Any], Privacy], name: str, place: str
 ) -> Privacy:
-    """Return the (ε, δ) of these two fields, or the points of the field ``name``, of which that is the first or last.
-
-    ``several`` makes a guarantee of points.
-    """
+    """Return the (ε, δ) of two fields, or of the points in field ``name``, of which it is the first or last."""
     one = Privacy(_number(record, epsilon), _number(record, delta))
     if record.get(name) is None:
         return one
     stated = several(typed(list[list[float]], record[name], name))
     if (stated.epsilon, stated.delta) != (one.epsilon, one.delta):
         accepted = f"points of which the {place} is {epsilon} and {delta}"
-        raise InvalidInput(name, record[name], accepted, "The two contradict each other.")
+        raise InvalidInput(name, record[name], accepted, "They contradict each other.")
     return stated
 
 
 def check_allowance(m: Any, problem: Problem) -> None:
-    """Refuse an ``m`` that contradicts the rest of its problem; None says nothing."""
+    """Reject an ``m`` that contradicts the rest of its problem; None is always accepted."""
     if m is None or m == problem.m:
         return
     if problem.m is None:
-        raise InvalidInput("m", m, f"no m with epsilon = {problem.voter.epsilon:g}", "It has no meaning there.")
+        raise InvalidInput("m", m, f"no m with epsilon = {problem.voter.epsilon:g}", "It is undefined there.")
     accepted = f"target_epsilon / epsilon = {problem.m!r}"
     if not math.isclose(real_number(m, "m", accepted), problem.m, rel_tol=1e-9):
-        raise InvalidInput("m", m, accepted, "The two contradict each other: which privacy is meant?")
+        raise InvalidInput("m", m, accepted, "They contradict each other: remove one.")
 
 
 def solution_record(solution: Solution) -> dict[str, Any]:
@@ -110,11 +107,11 @@ def solution_record(solution: Solution) -> dict[str, Any]:
         "problem": problem_record(solution.problem),
         "objective": str(solution.objective),
         "shape": solution.shape,
-        # Every double as it is: the certificate was proved for these, and JSON keeps 17 digits.
+        # Every double as it is: the certificate was proved for these.
         "gamma": solution.gamma.tolist(),
         "utility": solution.utility,
         "upper_bound": solution.upper_bound,
-        # Follows from the two before it, and so does the advice from the status: for readers that have only the JSON.
+        # For readers without this package: the gap follows from the two before it, the advice from the status.
         "gap": solution.gap,
         "status": solution.status.value,
         "advice": solution.status.advice,
@@ -127,14 +124,13 @@ def solution_record(solution: Solution) -> dict[str, Any]:
 
 
 def solution_from_record(record: dict[str, Any]) -> Solution:
-    """Return the solution that `solution_record` wrote; its certificate is read, not proved again.
+    """Return the solution that `solution_record` wrote, without proving its certificate again.
 
-    A service's answer may have the fields `ANSWER_FIELDS` as well, and a plan's file `PLANNED_FIELDS`, which are
-    not read here.
+    `ANSWER_FIELDS` of a service's answer and `PLANNED_FIELDS` of a plan's file are accepted but not read.
     """
     if not isinstance(record, dict):
         raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
-    # First: under another format the same field may mean something else.
+    # First: in another format a field may have another meaning.
     if field(record, "format") != FORMAT:
         raise InvalidInput(
             "format", record["format"], f"{FORMAT}", "Written by another version of darrm-opt; solve again."
@@ -154,18 +150,18 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
         statistics=_typed(record, "statistics", Statistics),
     )
     written = solution_record(solution)
-    if solution.certificate.version != __version__:  # which may have put them in other words
+    if solution.certificate.version != __version__:  # its wording may differ
         written |= {"advice": field(record, "advice"), "warnings": field(record, "warnings")}
     check_written(record, written, (*ANSWER_FIELDS, *PLANNED_FIELDS))
     return solution
 
 
 ANSWER_FIELDS = ("id", "cached", "nearest")
-"""What a service's answer says of a solution besides its record."""
+"""Fields of a service's answer besides the solution's record."""
 
 PLANNED_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta")
-"""Fields in the file of a plan for its releases: whether voters are fresh, their number, and their total. Readers prove
-the total."""
+"""Fields of a plan's file on its releases: whether voters are fresh, their number, and their total, which readers
+prove."""
 
 
 def _typed(record: dict[str, Any], name: str, kind: Any) -> Any:
@@ -179,15 +175,15 @@ def _number(record: dict[str, Any], name: str) -> Any:
 
 @dataclass(frozen=True)
 class DesignSpec:
-    """Design specification: everything an optimal answer depends on, and nothing else.
+    """Design specification: everything that an optimal answer depends on.
 
     Args:
-        problem: what must be private.
+        problem: privacy to satisfy.
         objective: what is maximised; an `Objective` or its text.
         shape: "free" or "monotone".
 
     Guarantees:
-        Equal when the answer is the same by definition; equal specifications have equal keys.
+        Equal specifications have equal keys and, by definition, equal answers.
 
     Raises:
         InvalidInput: not a problem, not an objective for its K, or not a shape.
@@ -208,22 +204,12 @@ class DesignSpec:
 
     @classmethod
     def of(cls, solution: Solution) -> DesignSpec:
-        """Return the specification that ``solution`` says it answers.
-
-        Raises:
-            InvalidInput: it fits no specification, such as an objective for another K.
-        """
+        """Return the specification of a solution; `InvalidInput` if its objective is for another K."""
         return cls(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
 
     @cached_property
     def key(self) -> str:
-        """The content key: 64 hexadecimal digits.
-
-        >>> from darrm_opt import Privacy
-        >>> keys = {DesignSpec(Problem(11, Privacy(0.1), Privacy(target))).key for target in (3 * 0.1, 0.3)}
-        >>> len(keys)
-        1
-        """
+        """The content key: 64 hexadecimal digits."""
         return content_key(
             problem=_numbers(self.problem), objective=str(self.objective), shape=self.shape, format=FORMAT
         )
@@ -233,12 +219,12 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 
 def canonical_json(content: Any) -> str:
-    """Return ``content`` as JSON with one spelling: sorted names, no spaces, plain ASCII; floats survive exactly."""
+    """Return ``content`` as canonical JSON: sorted names, no spaces, plain ASCII; floats survive exactly."""
     return _CANONICAL.encode(content)
 
 
 def content_key(**content: Any) -> str:
-    """Return the key of a question by all that its answer depends on: 64 hexadecimal digits."""
+    """Return the key of a question from everything that its answer depends on: 64 hexadecimal digits."""
     return digest(canonical_json({**content, "core": CORE}))
 
 

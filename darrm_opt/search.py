@@ -1,7 +1,7 @@
-"""Bisection: the least or the largest value that fits, for a property that changes once.
+"""Bisection: the least or largest value with a property that changes once.
 
-What is returned was itself tested (or given as an end that fits), so its correctness does not rest on monotonicity:
-where the property changes more than once, the result fits and may not be the least or the largest.
+The result was itself tested (or given as an end that fits), so its correctness does not rest on monotonicity: if the
+property changes more than once, the result fits but may not be the least or largest.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable
 
 RESOLUTION = 2.0**-48
-"""Finest relative width in use: some roundings of the values compared."""
+"""Finest relative width: a few roundings of the compared values."""
 
 LEAST = math.ulp(0.0)
-"""Finest absolute width: no double lies between two subnormal neighbours."""
+"""Finest absolute width: adjacent subnormal numbers have nothing between them."""
 
 
 def least_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
-    """Return a value that fits, above the least one by at most ``precision`` of itself.
+    """Return a value that fits, above the least one by at most a relative ``precision``.
 
     >>> round(least_fitting(lambda x: x * x >= 2, 0.0, 2.0), 9)
     1.414213562
@@ -29,20 +29,14 @@ def least_fitting(fits: Callable[[float], bool], low: float, high: float, precis
 
 
 def largest_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
-    """Return a value that fits, below the largest one by at most ``precision`` of itself.
-
-    >>> round(largest_fitting(lambda x: x * x <= 2, 0.0, 2.0), 9)
-    1.414213562
-    """
+    """Return a value that fits, below the largest one by at most a relative ``precision``."""
     return _narrowed(fits, low, high, precision)[0]
 
 
 def largest_fitting_from(
     fits: Callable[[float], bool], first: float, most: float, precision: float = RESOLUTION
 ) -> float:
-    """Return a value as `largest_fitting` does, from ``first`` on: it is doubled while it fits and is below ``most``.
-
-    0 stands for "none does".
+    """Return a value as `largest_fitting` does, doubling ``first`` while it fits and is below ``most``; 0 if none fits.
 
     >>> round(largest_fitting_from(lambda x: x * x <= 2, 1e-3, 100.0), 9)
     1.414213562
@@ -51,7 +45,7 @@ def largest_fitting_from(
 
 
 def bracket(fits: Callable[[float], bool], first: float, most: float, precision: float) -> tuple[float, float]:
-    """Return a value that fits, or 0, and one that does not, or is ``most`` at least, as `largest_fitting_from` does.
+    """Return a value that fits, or 0, and one that does not, or is at least ``most``, by doubling from ``first``.
 
     >>> bracket(lambda x: x * x <= 2, 1.0, 100.0, 0.25)
     (1.25, 1.5)
@@ -70,12 +64,9 @@ def _narrowed(fits: Callable[[float], bool], low: float, high: float, precision:
 
 
 def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:
-    """Return the largest whole number in ``low``..``high`` − 1 that fits.
+    """Return the largest integer in ``low``..``high`` − 1 that fits; ``low`` is not tested and may stand for none.
 
-    ``low`` may stand for "none does". ``precision``: relative width at which the search may stop early.
-
-    >>> largest_count_between(lambda n: n * n <= 50, 0, 100)
-    7
+    ``precision``: relative width at which the search may stop early.
     """
     while high - low > max(1, precision * low):
         middle = (low + high) // 2
@@ -84,12 +75,12 @@ def largest_count_between(fits: Callable[[int], bool], low: int, high: int, prec
 
 
 def largest_count(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest whole number in 1..``most`` that fits, 0 if none does.
+    """Return the largest integer in 1..``most`` that fits, 0 if none does.
 
     >>> largest_count(lambda n: n * n <= 50, 10**9), largest_count(lambda n: True, 5), largest_count(lambda n: False, 5)
     (7, 5, 0)
     """
-    # A large number is tried only if half of it fits.
+    # A large number is tested only if half of it fits.
     low, high = 0, 1
     while high <= most and fits(high):
         low, high = high, 2 * high

@@ -1,21 +1,22 @@
-"""Teachers: one model per chunk, trained on that chunk and on nothing else.
+"""Teachers: one model per chunk of the data, trained on that chunk and nothing else.
 
-Any estimator with scikit-learn's ``fit(X, y)`` and ``predict(X)`` serves; scikit-learn itself is not
-imported. A teacher's randomness depends on its place (partition, chunk) alone, so that changing a
-record changes only the teachers that see it. For the same reason scaling, feature selection and the
-like belong *inside* the estimator (a pipeline), never before the split.
+Any estimator with scikit-learn's ``fit(X, y)`` and ``predict(X)`` works; scikit-learn itself is not imported. A
+teacher's randomness depends on its place (partition, chunk) alone, so changing a record changes only the teachers that
+see it. For the same reason scaling, feature selection and the like belong *inside* the estimator (a pipeline), never
+before the split.
 
-An estimator that raises on some chunk tells its owner about the data there: the error goes to whoever
-trains, so train where the data may be seen.
+An estimator that raises on some chunk reveals something about its data to the caller, so train where the data may be
+seen.
 
-*Layout.* Every privacy proof here needs that changing one record changes only its own chunks. Two tables do:
+*Layout.* Every privacy proof here needs that changing one record changes only its own chunks. Two tables have this
+property:
 
-- *slots* (neighbours: one record's content replaced): chunks are dealt to record numbers, at random
-  and balanced, without looking at contents;
-- *hashed* (neighbours: one record added or removed): a record's chunks depend on its own identifier
-  and a key, so nobody else moves; chunk sizes vary and a chunk may be empty.
+- *slots* (neighbours: one record's content replaced): record numbers are dealt to chunks at random, in balance, and
+  independently of contents;
+- *hashed* (neighbours: one record added or removed): a record's chunks depend on its own identifier and a key, so no
+  other record moves; chunk sizes vary and a chunk may be empty.
 
-A balanced split drawn anew for each dataset does neither; see `dpbag.truncating_partition`.
+A balanced split drawn anew for each dataset has neither; see `dpbag.truncating_partition`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from darrm_opt.randomness import RandomSource, SystemRandomness, shuffled
 
 
 class Estimator(Protocol):
-    """What a teacher must be able to do, as scikit-learn's classifiers."""
+    """Interface of a teacher, as in scikit-learn's classifiers."""
 
     def fit(self, X: Any, y: Any) -> Any:
         """Train on records X and labels y."""
@@ -47,12 +48,12 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class ConstantVote:
-    """The teacher of a chunk with nothing to learn from: empty (votes the first class) or of one class."""
+    """The teacher of a chunk that is empty (votes the first class) or has one class."""
 
     label: Any
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the one label for each row of X."""
+        """Return the same label for each row of X."""
         return np.full(np.shape(X)[0], self.label)
 
 
@@ -67,8 +68,8 @@ def train_teachers(
 ) -> list[list[Any]]:
     """Return the teachers, ``[partition][chunk]``.
 
-    ``classes`` is a public list: taken from the data it would tell which classes occur. ``seed``, public too, sets with
-    the teacher's place every parameter ``random_state`` that the estimator has and is None.
+    ``classes`` must be public: taken from the data they would reveal which classes occur. ``seed``, also public, and
+    the teacher's place determine every parameter ``random_state`` of the estimator that is None.
     """
     classes = checked_classes(classes)
     X, y = np.asarray(X), np.asarray(y)
@@ -76,7 +77,7 @@ def train_teachers(
         raise InvalidInput("X", X.shape, f"one row for each of the partition's {partition.n_records} records")
     if y.shape != (partition.n_records,):
         raise InvalidInput("y", y.shape, f"shape ({partition.n_records},)")
-    # Before any training: a label that is not public must not show as an error of some teacher.
+    # Before training: a label that is not public must not surface as an error of some teacher.
     class_numbers(y, classes, "y")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
     return [
@@ -88,10 +89,10 @@ def train_teachers(
 def collect_votes(
     teachers: Sequence[Sequence[Any]], pool: Any, *, classes: Sequence[Any] = (0, 1)
 ) -> NDArray[np.int64]:
-    """Return each teacher's vote on each point of a public pool.
+    """Return each teacher's vote on each point of a public pool, as positions in ``classes``.
 
-    Shape (n_partitions, n_chunks, n_queries), positions in ``classes``. Not private: never publish. The order of the
-    pool must not depend on the data.
+    Shape (n_partitions, n_chunks, n_queries). Not private: never publish it. The order of the pool must not depend on
+    the data.
     """
     classes = checked_classes(classes)
 
@@ -115,7 +116,7 @@ def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
 def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``."""
     if labels.ndim != 1:
-        advice = "Of probabilities, let predict return the likeliest class."
+        advice = "For probabilities, let predict return the likeliest class."
         raise InvalidInput(argument, f"shape {labels.shape}", "one class for each row", advice)
     numbers = {label: number for number, label in enumerate(classes)}
     try:
@@ -134,13 +135,13 @@ def train_one(
     classes: tuple[Any, ...],
     place: tuple[int, int, int],
 ) -> Any:
-    """Return one model, trained on the records ``members`` alone; constant where these are of one class or none."""
+    """Return one model trained on the records ``members`` alone; constant if these have at most one class."""
     if members.size == 0:
         return ConstantVote(classes[0])
     labels = y[members]
     if (labels == labels[0]).all():  # many classifiers refuse a single class
         return ConstantVote(labels[0])
-    template: Any = estimator  # an estimator, or what makes one
+    template: Any = estimator  # an estimator or a factory
     teacher = copy.deepcopy(template) if hasattr(template, "fit") and not isinstance(template, type) else template()
     if hasattr(teacher, "get_params"):
         teacher.set_params(**random_states(teacher, place))
@@ -149,14 +150,14 @@ def train_one(
 
 
 def random_states(estimator: Any, place: tuple[int, int, int]) -> dict[str, int]:
-    """Return a value for each parameter ``random_state`` of an estimator that is None, decided by its place alone."""
+    """Return values, determined by the place alone, for each parameter ``random_state`` that is None."""
     state = int(np.random.SeedSequence(place).generate_state(1)[0])
     parameters = estimator.get_params().items()
     return {name: state for name, value in parameters if name.split("__")[-1] == "random_state" and value is None}
 
 
 Neighbours = Literal["replace", "add_remove"]
-"""Neighbouring data: one record's content replaced, or one record added or removed."""
+"""Neighbouring datasets: one record's content replaced, or one record added or removed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,12 +180,12 @@ class Partition:
 
     @property
     def n_records(self) -> int:
-        """Records."""
+        """Number of records."""
         return int(self.chunks.shape[0])
 
     @property
     def n_partitions(self) -> int:
-        """Partitions: the number of teachers that see a given record."""
+        """Number of partitions: the number of teachers that see a given record."""
         return int(self.chunks.shape[1])
 
     def members(self, partition: int, chunk: int) -> NDArray[np.int64]:
@@ -195,12 +196,9 @@ class Partition:
 def slot_partition(
     n_records: int, n_chunks: int, n_partitions: int = 1, *, source: RandomSource | None = None
 ) -> Partition:
-    """Deal record numbers to chunks, at random and balanced; for neighbours that replace one record.
+    """Deal record numbers to chunks, at random and in balance, for neighbours that replace one record.
 
-    Privacy does not rest on ``source``.
-
-    >>> slot_partition(7, 3, 2).chunks.shape
-    (7, 2)
+    Privacy does not depend on ``source``.
     """
     n_records = whole_number(n_records, "n_records", "a number of records, at least 1")
     n_chunks = whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")
@@ -211,7 +209,7 @@ def slot_partition(
     columns = []
     for _ in range(n_partitions):
         column = np.empty(n_records, dtype=np.int64)
-        # By slot and not by content: the record that replaces another one goes where that was, and moves no other.
+        # By slot, not by content: a replacing record takes the place of the replaced one and moves no other.
         column[shuffled(range(n_records), source)] = np.arange(n_records) % n_chunks
         columns.append(column)
     return Partition(np.stack(columns, axis=1), n_chunks, "replace")
@@ -220,13 +218,10 @@ def slot_partition(
 def hashed_partition(
     record_ids: Sequence[Hashable] | NDArray[Any], n_chunks: int, n_partitions: int = 1, *, key: bytes
 ) -> Partition:
-    """Send each record to chunks that only its identifier and the key decide; for neighbours that add or remove one.
+    """Send each record to chunks determined by its identifier and the key, for neighbours that add or remove a record.
 
-    Rows with the same identifier share their chunks and are protected together. The key, 1 to 64 bytes, is chosen
-    without looking at the records. Chunks vary in size; an empty one's teacher gives a constant vote.
-
-    >>> hashed_partition(["ann", "bo"], 5, key=b"k").chunks[0] == hashed_partition(["ann"], 5, key=b"k").chunks[0]
-    array([ True])
+    Rows with the same identifier share their chunks and are protected together. Choose the key, 1 to 64 bytes,
+    independently of the records. Chunks vary in size; an empty one's teacher casts a constant vote.
     """
     n_chunks = whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")
     n_partitions = whole_number(n_partitions, "n_partitions", "a number of partitions, at least 1")
@@ -238,7 +233,7 @@ def hashed_partition(
 
 
 def checked_chunks(chunks: Any, n_chunks: int) -> NDArray[np.int64]:
-    """Return a record-to-chunk table as int64."""
+    """Return a record-to-chunk table, checked, as int64."""
     array = np.asarray(chunks)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
         raise InvalidInput("chunks", chunks, "whole numbers of shape (n_records, n_partitions), not empty")
@@ -256,9 +251,9 @@ def _checked_key(key: Any) -> bytes:
 
 def _hash(record: object, partition: int, key: bytes) -> int:
     identifier = record.item() if isinstance(record, np.generic) else record
-    if type(identifier) not in (str, bytes, int):  # not isinstance: True is not an identifier
+    if type(identifier) not in (str, bytes, int):  # True is an int, but no identifier
         raise InvalidInput("record_ids", record, "text, bytes or whole numbers")
-    # The type is part of what is hashed, so 1 and "1" are two records.
+    # The type is hashed too, so 1 and "1" are two records.
     content = identifier if isinstance(identifier, bytes) else str(identifier).encode()
     name = type(identifier).__name__.encode() + b":" + content
     digest = hashlib.blake2b(partition.to_bytes(8, "big") + name, key=key, digest_size=16).digest()

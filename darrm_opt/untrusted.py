@@ -1,8 +1,8 @@
-"""Strict reading of data from elsewhere: files, stored rows, replies, the lines of a release log.
+"""Strict reading of untrusted data: files, stored rows, replies, lines of a release log.
 
-Nothing is declared for reading alone. JSON becomes plain data by `json_values`; the annotations of a dataclass are the
-types of its fields (`typed`), and constructors check ranges; and what was read must be what would be written of it
-(`check_written`): a field that is unknown, missing, of another type or contradicts the others is refused by its name.
+There are no separate schemas for reading. `json_values` makes plain data of JSON; the annotations of a dataclass give
+its field types (`typed`) and its constructor checks ranges; and a record must equal what would be written for the value
+that was read (`check_written`), so unknown, missing, mistyped and contradictory fields are rejected by name.
 """
 
 from __future__ import annotations
@@ -24,27 +24,20 @@ from darrm_opt.errors import DarrmError, InvalidInput
 Kind = TypeVar("Kind")
 
 UNREADABLE = (DarrmError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of code that builds a value from data in which anything may stand."""
+"""Errors of code that builds a value from arbitrary data."""
 
 TOLERANCE = 1e-9
-"""Largest difference between a recorded and a recomputed number: sums in another order, on another machine, are 1e-13
-apart."""
+"""Largest difference between a recorded and a recomputed number; summation order and machines differ by 1e-13."""
 
 
 def json_values(text: str) -> list[Any]:
-    r"""Return the JSON values of a text, one after the other: one answer, or a line for each.
+    r"""Return the JSON values in a text, one after the other: one answer, or one per line.
 
-    Refused, as readers differ in what they take: a constant that JSON lacks, a number that a double turns into 0 or
-    infinity, a name that occurs twice in one object.
-
-    Raises:
-        ValueError: it is not JSON; the text says why.
+    Raises ValueError for text that is not JSON, and for content that readers interpret differently: constants that JSON
+    lacks, numbers that a double turns into 0 or infinity, duplicate names in one object.
 
     >>> json_values('{"K": 3}'), json_values('[1]\n[2]')
     ([{'K': 3}], [[1], [2]])
-    >>> json_values("1e400")
-    Traceback (most recent call last):
-    ValueError: 1e400 cannot be read. It is beyond the largest double, 1.8e308; infinity is written inf (in JSON "inf").
     """
     values, place = [], _end_of_blanks(text, 0)
     try:
@@ -60,10 +53,10 @@ def json_values(text: str) -> list[Any]:
 
 
 def json_value(text: str | bytes) -> Any:
-    """Return the one JSON value of a text, as `json_values`; bytes are UTF-8."""
+    """Return the only JSON value in a text, read as by `json_values`; bytes are UTF-8."""
     values = json_values(text if isinstance(text, str) else text.decode("utf-8"))
     if len(values) > 1:
-        raise ValueError(f"it holds {len(values)} values, and one is expected")
+        raise ValueError(f"it contains {len(values)} values instead of one")
     return values[0]
 
 
@@ -80,11 +73,11 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _float_of(text: str) -> float:
-    number = float(text)  # what is far from the ends of the range is looked at no further: a γ has thousands
+    number = float(text)  # other numbers skip the slow check: a γ has thousands
     return number if number and math.isfinite(number) else double_in(text)
 
 
@@ -95,7 +88,7 @@ def _whole_of(text: str) -> int:
 
 
 MAX_DIGITS = 400
-"""Most digits of a whole number: more than any double has."""
+"""Maximum number of digits of an integer: more than any double has."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(
@@ -104,17 +97,17 @@ _DECODER = json.JSONDecoder(
 
 
 def field(record: Any, name: str) -> Any:
-    """Return a field of an object, which must have it."""
+    """Return a required field of an object."""
     if not isinstance(record, dict) or name not in record:
         raise InvalidInput(name, None, "a value", "The record lacks this field.")
     return record[name]
 
 
 def typed(kind: type[Kind], value: Any, name: str) -> Kind:
-    """Return a value of JSON as a value of a type: a number, a text, a container of those, an enumeration, a dataclass.
+    """Return a JSON value converted to a type: a number, text, a container of those, an enumeration, a dataclass.
 
-    Numbers are finite, whole numbers are counts (at least 0); booleans and texts are not numbers. A dataclass is an
-    object with exactly its fields.
+    Numbers are finite, integers are counts (at least 0); booleans and texts are not numbers. A dataclass is an object
+    with exactly its fields.
 
     >>> typed(list[float], [1, 0.5], "gamma")
     [1.0, 0.5]
@@ -122,7 +115,7 @@ def typed(kind: type[Kind], value: Any, name: str) -> Kind:
     return _read(kind, value, name)  # type: ignore[no-any-return]
 
 
-def _read(kind: Any, value: Any, name: str) -> Any:  # noqa: PLR0911 - one case a type
+def _read(kind: Any, value: Any, name: str) -> Any:  # noqa: PLR0911 - one case per type
     if kind is float:
         return value if type(value) is float and math.isfinite(value) else _finite(value, name)
     if kind is int:
@@ -144,7 +137,7 @@ def _read(kind: Any, value: Any, name: str) -> Any:  # noqa: PLR0911 - one case 
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints, record = _hints(kind), _of_type(dict, value, name)
         for unknown in record.keys() - hints.keys():
-            raise InvalidInput(f"{name}.{unknown}", record[unknown], "no such field")
+            raise InvalidInput(f"{name}.{unknown}", record[unknown], "no field of this name")
         return kind(**{key: _read(hint, field(record, key), key) for key, hint in hints.items()})
     return _of_type(kind, value, name)
 
@@ -170,19 +163,13 @@ def _hints(kind: type) -> dict[str, Any]:
 def check_written(
     record: Any, written: dict[str, Any], beside: Collection[str] = (), absent: Collection[str] = ()
 ) -> None:
-    """Refuse a record that is not what would be written of what was read from it.
+    """Reject a record that differs from what would be written for the value that was read from it.
 
-    Args:
-        record: as it was read.
-        written: the record of what was read from it, as plain data.
-        beside: names of fields that the record may have besides, which the caller reads.
-        absent: names of fields that the record may lack.
-
-    Raises:
-        InvalidInput: a field is unknown, missing, of another type, or not `TOLERANCE` near what it must be.
+    ``beside`` are further fields that the record may have, which the caller reads; ``absent`` may be missing. Numbers
+    may differ by `TOLERANCE`.
     """
     for name in record.keys() - written.keys() - set(beside):
-        raise InvalidInput(name, record[name], "no such field", "Every field is proved, or refused.")
+        raise InvalidInput(name, record[name], "no field of this name", "Fields that cannot be verified are rejected.")
     for name, value in written.items():
         if name in record or name not in absent:
             _check_same(name, field(record, name), value)
@@ -197,6 +184,6 @@ def _check_same(name: str, claim: Any, value: Any) -> None:
                 _check_same(name, one, other)
     elif type(claim) in {int, float} and isinstance(value, int | float) and type(value) is not bool:
         if claim != value and not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            raise InvalidInput(name, claim, f"{value!r}, as the rest of the record says")
+            raise InvalidInput(name, claim, f"{value!r}, to agree with the rest of the record")
     elif type(claim) is not type(value) or claim != value:
-        raise InvalidInput(name, claim, f"{value!r:.200}, as the rest of the record says")
+        raise InvalidInput(name, claim, f"{value!r:.200}, to agree with the rest of the record")

@@ -1,8 +1,7 @@
-"""Re-proof of an answer that was read: a cache row, a table, a service's reply, a saved file.
+"""Verification of an answer that was read: a cache row, a table, a service's reply, a saved file.
 
-Nothing in it is believed. γ is proved private again by this process, and what the answer claims beside it is
-held against γ. One claim does not follow from γ and rests on whoever solved it: that no private γ is better
-than `Solution.upper_bound`.
+Nothing in it is trusted. This process proves again that γ is private, and compares the answer's other claims with γ.
+One claim does not follow from γ and rests on the solver: that no private γ is better than `Solution.upper_bound`.
 
 The same rules hold for every reader:
 
@@ -14,8 +13,8 @@ The same rules hold for every reader:
                    its worst value is φ at its worst corners, within `TOLERANCE`
     shape          monotone exactly, if it says so
 
-A privacy failure is `NotPrivate`, with the counterexample; any other one is `InvalidSolution`, with a reason that each
-caller turns into its own error.
+A privacy failure is `NotPrivate` with the counterexample; any other failure is `InvalidSolution` with a reason, which
+each caller turns into its own error.
 """
 
 from __future__ import annotations
@@ -43,22 +42,22 @@ Reason = Literal["record", "question", "certificate", "utility", "bound", "shape
 
 
 class InvalidSolution(DarrmError):
-    """An answer does not hold: it cannot be read, answers another question, or claims what does not fit its γ."""
+    """An answer is invalid: it cannot be read, answers another question, or contradicts its γ."""
 
     def __init__(self, reason: Reason, message: str) -> None:
-        self.reason: Reason = reason  # which rule it breaks
+        self.reason: Reason = reason  # the rule it breaks
         super().__init__(message)
 
 
 def save_solution(solution: Solution, path: str | PathLike[str]) -> None:
-    """Write a solution to a file, whole or not at all, as the JSON that `load_solution` and ``darrm verify`` read."""
+    """Write a solution to a file, atomically, as the JSON that `load_solution` and ``darrm verify`` read."""
     text = json.dumps(solution_record(solution), indent=2, ensure_ascii=False, allow_nan=False)
     with replacing(path) as draft:
         draft.write_text(f"{text}\n", encoding="utf-8")
 
 
 def load_solution(path: str | PathLike[str]) -> Solution:
-    """Return the solution in a file, proved private again: `Solution.load`."""
+    """Return the solution in a file, with its privacy proved again (`Solution.load`)."""
     try:
         content = json_value(Path(path).read_bytes())
     except ValueError as err:
@@ -68,15 +67,15 @@ def load_solution(path: str | PathLike[str]) -> Solution:
 
 
 def read_solution(record: Any) -> Solution:
-    """Return the solution that plain data states, unproved; anything may be in ``record``."""
+    """Return the solution in a record of arbitrary data, without a proof."""
     try:
         return solution_from_record(record)
-    except UNREADABLE as err:  # any step may break on such data
+    except UNREADABLE as err:  # any step may fail on such data
         raise InvalidSolution("record", f"its record cannot be read: {err}") from err
 
 
 def verify_solution(solution: Solution, spec: DesignSpec) -> Solution:
-    """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
+    """Return ``solution`` with a certificate proved by this process and its utility recomputed.
 
     Guarantees: The γ returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
@@ -94,7 +93,7 @@ def verify_solution(solution: Solution, spec: DesignSpec) -> Solution:
 
 
 def _implies(proof: Certificate, claim: Certificate) -> bool:
-    """Whether every number of the stated certificate follows from the proof: then an answer reads the same for ever."""
+    """Whether the proof implies every number of the stated certificate; keeping it makes answers reproducible."""
     return (
         claim.version == proof.version
         and claim.limit == proof.limit
@@ -105,17 +104,17 @@ def _implies(proof: Certificate, claim: Certificate) -> bool:
 
 
 def verify_implied(solution: Solution, spec: DesignSpec) -> Solution:
-    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``.
+    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``, perhaps not the best.
 
-    It is private as asked, and perhaps not best. Its guarantee implies the one asked for, but a bound computed for
-    another problem may exceed the limit by a rounding error: γ is then scaled down by as little as that (`certify`).
+    Its guarantee implies the requested one, but a bound computed for another problem may exceed the limit by a rounding
+    error: `certify` then scales γ down by that little.
 
-    Guarantees: The γ returned is private for ``spec.problem``. Nothing is claimed of the optimum: the upper bound is 1
-    and the status `Status.NEAREST`.
+    Guarantees: The γ returned is private for ``spec.problem``. The optimum is unknown: the upper bound is 1 and the
+    status `Status.NEAREST`.
     """
     if (solution.problem.K, solution.objective) != (spec.problem.K, spec.objective):
         raise InvalidSolution("question", "it answers another question")
-    # Proved for this problem, not inferred from the stricter one: inference knows nothing of rounding.
+    # Proved for this problem, not inferred from the stricter one: inference ignores rounding.
     noise, certificate = certify(spec.problem, solution.noise)
     utility = check_utility(solution.utility, noise, spec)
     _check_shape(noise, spec)
@@ -132,7 +131,7 @@ def verify_implied(solution: Solution, spec: DesignSpec) -> Solution:
 
 
 def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float:
-    """Return the utility of γ under the objective of ``spec``."""
+    """Return the utility of γ under the objective of ``spec``; it must equal the claim within `TOLERANCE`."""
     utility = spec.objective.linear_goal(spec.problem.K).utility(noise.upper_half)
     if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         raise InvalidSolution("utility", f"its utility is {utility!r}, not {claim!r}")
@@ -154,7 +153,7 @@ def _check_certificate(solution: Solution, proof: Certificate) -> None:
     if claim.method != proof.method:
         method = f"method is {proof.method!r}, not {claim.method!r:.80}"
         raise InvalidSolution("certificate", f"its certificate does not fit its gamma: {method}")
-    # Two searches with one bound may end at different multisets: each value is held against its own.
+    # Two searches with one bound may end at different multisets, so each value is compared with its own.
     _check_number("worst_value", claim.worst_value, _value_at(claim.worst_corners, solution))
 
 
@@ -166,7 +165,7 @@ def _check_number(name: str, claim: float, value: float) -> None:
 
 
 def _value_at(voters: dict[str, int], solution: Solution) -> float:
-    """Return φ at a multiset of corners, or NaN where it is none of the problem's."""
+    """Return φ at a multiset of corners; NaN if the problem has no such multiset."""
     constraints = [PrivacyConstraint.of(one) for one in solution.problem.each_target]
     limit = solution.certificate.limit
     constraint = min(constraints, key=lambda one: abs(one.limit - limit))  # of several targets, the certificate's

@@ -1,12 +1,12 @@
-"""Voters that state a privacy profile: several points (ε, δ) that hold at once, for one voter.
+"""Voters with a privacy profile: several points (ε, δ) that hold at once, for one voter.
 
-A voter's answer is 1 with probability p on a dataset and p′ on its neighbour. A voter that is (ε_i, δ_i)-DP for each i
-has its pair (p′, p) in the polygon F = ∩ F(ε_i, δ_i), where F(ε, δ) = {p ≤ e^ε p′ + δ, p′ ≤ e^ε p + δ,
-1−p ≤ e^ε(1−p′) + δ, 1−p′ ≤ e^ε(1−p) + δ} ∩ [0,1]². The true region of a mechanism lies within F whatever points are
-left out, so a proof for F is a proof for the voter.
+A voter answers 1 with probability p on a dataset and p′ on its neighbour. A voter that is (ε_i, δ_i)-DP for each i has
+its pair (p′, p) in the polygon F = ∩ F(ε_i, δ_i), where F(ε, δ) = {p ≤ e^ε p′ + δ, p′ ≤ e^ε p + δ,
+1−p ≤ e^ε(1−p′) + δ, 1−p′ ≤ e^ε(1−p) + δ} ∩ [0,1]². F contains the mechanism's true region whichever points are left
+out, so a proof for F is a proof for the voter.
 
-The upper boundary of F runs from (0, 0) to (1, 1) and is concave. Its edges, in their order, are a pair of laws (P, Q)
-with finitely many outcomes in the order of their likelihood ratio: outcome j has the chances
+The upper boundary of F runs from (0, 0) to (1, 1) and is concave. Its edges, in order, are a pair of laws (P, Q) with
+finitely many outcomes in the order of their likelihood ratio: outcome j has the probabilities
 (p_{j+1} − p_j, p′_{j+1} − p′_j) of the j-th edge. Every pair of laws of the voter is a post-processing of (P, Q) and of
 (Q, P) (Blackwell 1953; Kairouz, Oh, Viswanath 2015 for one point).
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 MAX_POINTS = 15
-"""Most points of a profile that bound its region. Each adds four vertices; more than ten have been seen to change no
+"""Maximum number of points that bound a profile's region. Each adds four vertices; more than ten changed no observed
 utility by 0.005."""
 
 MAX_SLOPE_EPSILON = 1000.0
-"""Largest ε whose e^ε is computed: the vertex of a larger one has a p′ below all doubles, and e^ε takes minutes."""
+"""Largest ε whose e^ε is computed: for a larger one p′ is below all doubles, and e^ε takes minutes."""
 
 MAX_STATED_POINTS = 10_000
-"""Most points in one statement, such as a file; of these, those that bound the region count."""
+"""Maximum number of stated points, as in a file; only those that bound the region count for `MAX_POINTS`."""
 
 MIN_BINDING = 8
-"""How far a point must bound the region to be kept, in units of what rounding may move the lines by. So the strictest
-and the loosest reading of a problem have the same vertices."""
+"""Distance by which a point must bound the region to be kept, in units of the lines' rounding error, so that the
+strictest and the loosest reading of a problem have the same vertices."""
 
 _POINTS = "points (epsilon, delta), each with epsilon ≥ 0 [nats] and delta in [0, 1]"
 
 
 @dataclass(frozen=True, init=False)
 class PrivacyProfile(Privacy):
-    """Several points (ε, δ) of one voter's privacy, all of which hold in both directions.
+    """Several points (ε, δ) of one voter's privacy, which all hold in both directions.
 
     As a `Privacy` it is its last point: ``epsilon`` and ``delta`` are the largest ε and the least δ.
 
@@ -59,9 +59,9 @@ class PrivacyProfile(Privacy):
         points: pairs (ε, δ), ε ≥ 0 [nats], δ in [0, 1] [probability]; a `Privacy` is one pair.
 
     Guarantees:
-        Frozen; equal and equally hashed when the points that bound the region are the same up to floating noise.
-        ``points`` are in increasing order of ε and lie on the decimal grid, each moved to the side of the weaker
-        guarantee; points that do not bound the region are dropped.
+        Frozen; equal and equally hashed when the points that bound the region agree up to floating-point noise.
+        ``points`` increase in ε and lie on the decimal grid, each moved to the weaker guarantee; points that do not
+        bound the region are dropped.
 
     Raises:
         InvalidInput: no points, a number outside its range, more than `MAX_STATED_POINTS` points, or more than
@@ -71,8 +71,6 @@ class PrivacyProfile(Privacy):
 
     >>> PrivacyProfile([(0.1, 1e-5), (0, 0.013)]).points
     ((0.0, 0.013), (0.1, 1e-05))
-    >>> PrivacyProfile([(0.1, 1e-5), (0.2, 1e-5)]).points
-    ((0.1, 1e-05),)
     """
 
     points: tuple[tuple[float, float], ...] = ()
@@ -81,7 +79,7 @@ class PrivacyProfile(Privacy):
         _set_points(self, _canonical(points))
 
     def with_points(self, points: Iterable[tuple[float, float]]) -> PrivacyProfile:
-        """Return the profile of these points as they are: off the grid, such as the strictest reading of a problem."""
+        """Return the profile of these points, taken as they are (off the grid)."""
         copy: PrivacyProfile = object.__new__(PrivacyProfile)
         _set_points(copy, tuple(points))
         return copy
@@ -94,11 +92,7 @@ class PrivacyProfile(Privacy):
         return _half_chain(self.points)
 
     def chain(self) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Return the vertices (p′, p) of the upper boundary from (0, 0) to (1, 1), exact and symmetric.
-
-        >>> [(float(p_prime), float(p)) for p_prime, p in PrivacyProfile([(0, 0.25)]).chain()]
-        [(0.0, 0.0), (0.0, 0.25), (0.75, 1.0), (1.0, 1.0)]
-        """
+        """Return the vertices (p′, p) of the upper boundary from (0, 0) to (1, 1), exact and symmetric."""
         from fractions import Fraction
 
         half = [(Fraction(0), Fraction(0)), *self.half_chain()]
@@ -108,28 +102,22 @@ class PrivacyProfile(Privacy):
         return (*half, *(mirrored[1:] if mirrored[0] == half[-1] else mirrored))
 
     def outcomes(self) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Return the pair of laws (P, Q) of the voter: (P_j, Q_j) of each outcome, exact, by decreasing P_j/Q_j.
+        """Return the voter's pair of laws (P, Q): (P_j, Q_j) of each outcome, exact, by decreasing P_j/Q_j.
 
         Guarantees:
-            Each law sums to 1; the pair is symmetric: reversed and exchanged it is itself. Every pair of laws that
-            satisfies the points is a post-processing of it.
-
-        >>> [(float(p), float(q)) for p, q in PrivacyProfile([(0, 0.25)]).outcomes()]
-        [(0.25, 0.0), (0.75, 0.75), (0.0, 0.25)]
+            Each law sums to 1; reversing and exchanging the pair gives itself. Every pair of laws that satisfies the
+            points is a post-processing of it.
         """
         return tuple((b[1] - a[1], b[0] - a[0]) for a, b in pairwise(self.chain()))
 
 
 def profile_of(voter: Privacy) -> PrivacyProfile:
-    """Return a voter's privacy as a profile; that of a `Privacy` has its one point."""
+    """Return a voter's privacy as a profile."""
     return voter if isinstance(voter, PrivacyProfile) else PrivacyProfile(voter)
 
 
 def parse_profile(text: str) -> PrivacyProfile:
-    """Return the profile that a text names: ε:δ of each point, separated by commas.
-
-    Raises:
-        InvalidInput: the text has another form, or as `PrivacyProfile`.
+    """Return the profile of a text with ε:δ for each point, separated by commas.
 
     >>> parse_profile("0:0.013,0.1:1e-5").points
     ((0.0, 0.013), (0.1, 1e-05))
@@ -138,7 +126,7 @@ def parse_profile(text: str) -> PrivacyProfile:
 
 
 def parse_points(text: str) -> list[list[float]]:
-    """Return the pairs (ε, δ) of a text: ε:δ of each, separated by commas."""
+    """Return the pairs (ε, δ) in a text with ε:δ for each, separated by commas."""
     accepted = "points such as 0:0.013,0.1:1e-5, each an epsilon and a delta"
     points = [[number_in(part.strip()) for part in point.split(":")] for point in text.split(",")]
     numbers = [[number for number in point if number is not None] for point in points]
@@ -154,7 +142,7 @@ def _set_points(profile: PrivacyProfile, points: tuple[tuple[float, float], ...]
 
 
 def _canonical(points: Any) -> tuple[tuple[float, float], ...]:
-    """Return points on the grid that bound the region, by increasing ε."""
+    """Return the points that bound the region, on the grid, by increasing ε."""
     least: dict[float, float] = {}
     for epsilon, delta in _stated(points):
         least[epsilon] = min(delta, least.get(epsilon, 1.0))
@@ -163,13 +151,13 @@ def _canonical(points: Any) -> tuple[tuple[float, float], ...]:
     stated = sorted((e, d) for e, d in least.items() if d < 1 and e < math.inf)
     kept = _envelope([point for point in stated if point[0] <= MAX_SLOPE_EPSILON] or stated[:1])
     if len(kept) > MAX_POINTS:
-        advice = "State fewer of them: each other point only adds to the guarantee."
+        advice = "State fewer points: any subset is a valid, weaker guarantee."
         raise InvalidInput("points", len(kept), f"at most {MAX_POINTS} points that bound the region", advice)
     return kept
 
 
 def _stated(points: Any) -> Iterable[tuple[float, float]]:
-    """Yield the points of a statement on the grid."""
+    """Yield the stated points, moved to the grid."""
     if isinstance(points, Privacy):
         points = points.points
     if isinstance(points, str) or not isinstance(points, Iterable):
@@ -186,7 +174,7 @@ def _stated(points: Any) -> Iterable[tuple[float, float]]:
         epsilon = real_number(epsilon, "epsilon", "a number of nats, at least 0 (inf: not private)", least=0) + 0.0
         delta = real_number(delta, "delta", "a probability in [0, 1]", least=0, most=1) + 0.0
         if delta == 1 or epsilon == math.inf:
-            yield epsilon, delta  # says nothing
+            yield epsilon, delta  # no constraint
             continue
         epsilon, delta = grid_point(epsilon, UP), min(grid_delta(delta, UP), MAX_DELTA)
         if epsilon == 0 and delta == 0:
@@ -198,7 +186,7 @@ def _stated(points: Any) -> Iterable[tuple[float, float]]:
 
 
 def _slope(epsilon: float) -> Fraction:
-    """Return e^ε as a fraction, above by less than 2^−80; an ε above `MAX_SLOPE_EPSILON` counts as that."""
+    """Return e^ε as a fraction, above it by less than 2^−80; ε is capped at `MAX_SLOPE_EPSILON`."""
     from fractions import Fraction
 
     return Fraction(exp_bounds(min(epsilon, MAX_SLOPE_EPSILON))[1], 1 << EXPONENT_BITS)
@@ -208,7 +196,7 @@ def _envelope(points: list[tuple[float, float]]) -> tuple[tuple[float, float], .
     """Return the points whose lines bound the region by more than rounding may move them."""
     from fractions import Fraction
 
-    # from the steepest line on, where p′ = 0; the last line is p = 1 − p′
+    # from the steepest line, at p′ = 0, to the last one, p = 1 − p′
     kept: list[tuple[float, float, Fraction, Fraction]] = []
     for epsilon, delta in reversed(points):
         line = (epsilon, delta, _slope(epsilon), Fraction(delta))
@@ -222,10 +210,10 @@ def _envelope(points: list[tuple[float, float]]) -> tuple[tuple[float, float], .
 
 
 def _bounds(kept: list[Any], line: Any) -> bool:
-    """Return whether the last line bounds the envelope of the one before it and of a flatter one."""
+    """Return whether the last line bounds the envelope between its predecessor and a flatter line."""
     _, _, slope, height = line
     epsilon, delta, last_slope, last_height = kept[-1]
-    if len(kept) == 1:  # before it there is only p′ = 0: it bounds there where it is the lower one
+    if len(kept) == 1:  # its predecessor is p′ = 0, where the lower line bounds
         return bool(last_height < height)
     _, _, first_slope, first_height = kept[-2]
     p_prime = (height - first_height) / (first_slope - slope)
@@ -238,7 +226,7 @@ def _bounds(kept: list[Any], line: Any) -> bool:
 def _half_chain(points: tuple[tuple[float, float], ...]) -> tuple[tuple[Fraction, Fraction], ...]:
     from fractions import Fraction
 
-    # without its steepest lines the region contains more
+    # without its steepest lines the region is larger
     kept = [point for point in reversed(points) if point[0] <= MAX_SLOPE_EPSILON]
     lines = [(_slope(epsilon), Fraction(delta)) for epsilon, delta in kept]
     if not lines:  # not private

@@ -34,7 +34,7 @@ async function fill(own) {
   const rows = [
     ...own,
     ["Not covered", "what else is computed from the same records; time and memory of the machine that holds the votes"],
-    ["Trust model", "central: whoever runs the mechanism sees the votes; whoever receives what is released is not trusted"],
+    ["Trust model", "central: the operator of the mechanism sees the votes; recipients of answers are not trusted"],
     ["Software", `darrm-opt ${(await (await ask("healthz")).json()).version}`],
     ["Link", location.href],
     ["Date", new Date().toISOString()],
@@ -77,7 +77,7 @@ function concentrated(rho) {
 
 export const LAYOUT = "the layout of the data gives the reach that is said";
 
-export const PRIVATE_VOTERS = "voters are as private as is said, and answer independently of each other, given the data";
+export const PRIVATE_VOTERS = "each voter has its stated privacy, and voters answer independently of each other, given the data";
 
 /** Returns what a total of private voters assumes. */
 export function voters({ fresh, queries }) {

@@ -1,15 +1,7 @@
-"""Answers as plain data: what a service, an offline table and the command line say in the same words.
-
-    curves         errors over p and over the allowance, privacy profiles, the inverse of a trade-off
-    tables         the best table of alike voters or of groups, among any number of classes
-    class_plans    plans among any number of classes: their times, and the proof of groups
-    running_time   what a design, a plan or a comparison would cost, before anything is solved
-    statement      what a release shows and what it supposes, in sentences
-    verification   answers from elsewhere, proved by this process
-    decode         the same answers in the types of the library
+"""Answers as plain data, in the same form for the service, offline tables and the command line.
 
 A function with the arguments ``(argument, report)`` takes and returns plain data, so that a worker process can run it.
-Requests are stated here in the form of the REST interface.
+Requests have the form of the REST interface.
 """
 
 from __future__ import annotations
@@ -26,52 +18,52 @@ if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
 
 Report = Callable[[Any], None]
-"""Called now and then by what takes long, with its progress as plain data or None; it may raise to stop the work."""
+"""Called at intervals by long computations with their progress as plain data or None; it may raise to stop them."""
 
 
 DRAW = ("n", "subsample_size", "replacement", "sampling")
-"""How the voters' subsamples are drawn, as a request names it."""
+"""Fields of a request that describe how the voters' subsamples are drawn."""
 
 
 SAMPLING = ("records", "sample", "sampling", "neighbours", "labels", "among", "times")
-"""How records are drawn anew for every query, as a request names it."""
+"""Fields of a request that describe how records are sampled for each query."""
 
 
 VOTERS = ("K", "epsilon", "Delta", "profile", "affected")
-"""Fields of the voters; a profile is left out where (ε, Δ) is all of it."""
+"""Fields of the voters; ``profile`` is present only if (ε, Δ) is not all of it."""
 
 
 def numbers(problem: Problem) -> dict[str, Any]:
-    """Return a problem as a request states it: every number as it is kept, so that nothing is rounded twice."""
+    """Return a problem in the form of a request, with every number as stored, so that nothing is rounded twice."""
     record = problem_record(problem)
-    del record["m"]  # the target ε says it already
+    del record["m"]  # it follows from the target ε
     return record
 
 
 def design(spec: DesignSpec) -> dict[str, Any]:
-    """Return a design as a request states it."""
+    """Return a design in the form of a request."""
     return {**numbers(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
 
 
 def voters_body(problem: Problem) -> dict[str, Any]:
-    """Return the voters of a problem as a request states them."""
+    """Return the voters of a problem in the form of a request."""
     record = problem_record(problem)
     return {name: record[name] for name in VOTERS if name in record}
 
 
 def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
-    """Return the voters of a problem, and what all releases together may cost, as a request states them."""
+    """Return the voters of a problem and the total of all releases in the form of a request."""
     asked = {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
     return voters_body(problem) | asked
 
 
 def draw_body(bags: Bags | None) -> dict[str, Any]:
-    """Return the draw of the voters' subsamples as a request states it: nothing where there is none."""
+    """Return the draw of the voters' subsamples in the form of a request; {} without a draw."""
     return {} if bags is None else {name: getattr(bags, name) for name in DRAW}
 
 
 def sampling_of(argument: dict[str, Any]) -> Sampling | None:
-    """Return the sampling of `SAMPLING` fields, of which those that are None or missing are not given."""
+    """Return the sampling of `SAMPLING` fields; fields may be missing or None."""
     given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
     if "records" not in given:
         for name, value in given.items():
@@ -89,7 +81,7 @@ def sampling_of(argument: dict[str, Any]) -> Sampling | None:
 
 
 def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
-    """Return a sampling by a number of records as a request states it: nothing where there is none."""
+    """Return a sampling by a number of records in the form of a request; {} without sampling."""
     if sampling is None:
         return {}
     if sampling.sample is None and sampling.among is None:
@@ -100,10 +92,10 @@ def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
 
 
 def sampling_record(sampling: Sampling | None) -> dict[str, Any]:
-    """Return what an answer or a record says of how records are drawn anew: nothing where they are not."""
+    """Return the field of a record that describes the sampling; {} without sampling."""
     return {} if sampling is None else {"sampling": sampling.record()}
 
 
 def as_list(values: Iterable[Any] | None) -> list[Any] | None:
-    """Return what a request lists; None where that is left to the other side."""
+    """Return the values as a list; None stays None, for the other side's default."""
     return None if values is None else list(values)

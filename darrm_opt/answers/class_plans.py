@@ -21,18 +21,18 @@ from darrm_opt.tables.problem import has_table, partition_count
 from darrm_opt.tables.record import group_records
 
 COMPOSED_SOLVES = 8
-"""Solves of the optimum over several releases, beside the first."""
+"""Solves of the optimum over several releases, after the first."""
 
 
 def options_seconds(problem: Problem, queries: int) -> float:
-    """Return about how long a plan of classes takes [s]: tables, accounts of noise, and the chances of vote counts."""
+    """Return the approximate time of a plan of classes [s]: tables, accounts of noise, probabilities of vote counts."""
     is_table = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
-    least = plurality_seconds(problem) if is_table else 0.0  # however far it lies beyond what was measured
+    least = plurality_seconds(problem) if is_table else 0.0  # however far beyond the measured range
     return max(least, fitted_seconds("options", options_features(problem, queries)))
 
 
 def options_features(problem: Problem, queries: int) -> tuple[float, ...]:
-    """Return what the regression of plans of classes multiplies."""
+    """Return the features of the regression of plans of classes."""
     is_table = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
     enumerable = has_table(problem.K, problem.classes)
     numbers = partition_count(problem.K, problem.classes) * problem.classes if enumerable else SAMPLED_NUMBERS
@@ -42,11 +42,11 @@ def options_features(problem: Problem, queries: int) -> tuple[float, ...]:
 
 
 def group_plan_seconds(problem: Problem, queries: int, *, fresh: bool) -> float:
-    """Return about how long the answer of `plan_group_options` takes [s]; refuse what is out of reach.
+    """Return the approximate time of `plan_group_options` [s]; `InvalidInput` if out of reach.
 
     The target of the problem is the total.
     """
-    if queries > 1 and not fresh:  # the votes are taken as fixed
+    if queries > 1 and not fresh:  # the votes count as fixed
         return options_seconds(
             Problem(problem.K, NOT_PRIVATE, problem.target, problem.affected, classes=problem.classes), queries
         )
@@ -58,21 +58,21 @@ def group_plan_seconds(problem: Problem, queries: int, *, fresh: bool) -> float:
 def verify_group_plan(
     answer: Any, problem: Problem, goal: PluralityObjective, queries: int, *, fresh: bool
 ) -> dict[str, Any]:
-    """Return a plan of groups whose best option is proved, here, to be within the target of the problem, the total."""
+    """Return a plan of groups after proving that its best option is within the total, the target of the problem."""
     if not isinstance(answer, dict):
         raise VerificationFailed("The answer is not a plan.")
     if answer.get("groups") != group_records(problem.groups):
-        raise VerificationFailed("The answer has other groups than those that were asked.")
+        raise VerificationFailed("The answer has other groups than requested.")
     record = answer.get("mechanism")
     fixed = queries > 1 and not fresh
-    # Without a mechanism either nothing fits, which claims nothing, or the plurality needs no noise: proved here.
+    # Without a mechanism either nothing fits, which is no claim, or the plurality needs no noise, which is proved here.
     if record is None:
         question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=None)
         if answer.get("verdict") != "none" and plain_option(question, problem) is None:
             raise VerificationFailed("The plurality without noise is not proved to be within the total.")
         members(answer.get("options"), list)
         return dict(answer)
-    # Their votes are taken as fixed, so the proof is that of voters that are not private; their own ε must not enter.
+    # Their votes count as fixed: the proof is that of voters that are not private and must not use their ε.
     if fixed:
         voters = Problem(problem.K, NOT_PRIVATE, problem.target, problem.affected, classes=problem.classes)
         return verify_options(answer, voters, queries)
@@ -81,12 +81,12 @@ def verify_group_plan(
     except InvalidInput as err:
         raise VerificationFailed(f"The answer's mechanism is invalid: {err}") from err
     if not isinstance(mechanism, GroupTableMechanism) or mechanism.fresh != fresh:
-        raise VerificationFailed("The answer has another mechanism than a table for these groups.")
-    # The ε of one answer and ⊥ are the planner's choice; voters, classes and `affected` are the question's.
+        raise VerificationFailed("The answer's mechanism is not a table for these groups.")
+    # The planner chooses the ε of one answer and ⊥; voters, classes and `affected` come from the question.
     asked = replace(problem, target=mechanism.problem.target, abstention=mechanism.problem.abstention)
     if mechanism.problem != asked:
-        raise VerificationFailed("The answer has a table for other voters than those that were asked.")
-    # The account is made here, of the table that will release.
+        raise VerificationFailed("The answer has a table for other voters than requested.")
+    # The account is computed here, for the table that will release.
     if not mechanism.fits(problem.target, queries):
         raise VerificationFailed(f"{queries} answers of this table are not proved to be within the total.")
     members(answer.get("options"), list)

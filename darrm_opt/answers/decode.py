@@ -1,7 +1,7 @@
-"""Answers of the REST interface in the types of the library, as its own functions return them.
+"""Answers of the REST interface converted to the library's types.
 
-A function takes an answer that `darrm_opt.answers.verification` let pass, and what was asked. Bounds, totals and
-accuracies are the other side's word.
+The functions take an answer that `darrm_opt.answers.verification` accepted, and its question. Bounds, totals and
+accuracies are claims of the other side.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from darrm_opt.record import DesignSpec
 
 @reads
 def comparison_of(answer: dict[str, Any], question: Question, prior: str | None) -> Comparison:
-    """Return the comparison of an answer that `verify_comparison` let pass, for its question and what it said of it."""
+    """Return the comparison of an answer accepted by `verify_comparison`."""
     goal, votes, problem = question.gamma_objective, question.votes, question.voters
     if votes is None:
         raise VerificationFailed("The comparison is for more than two classes.")
@@ -30,7 +30,7 @@ def comparison_of(answer: dict[str, Any], question: Question, prior: str | None)
     rows = [
         ComparisonRow(
             **{name: member(row, name) for name in names},
-            # Read, not proved: a comparison is for reading; what is released is proved by its own door.
+            # Parsed, not proved: a comparison is information; a released γ is proved elsewhere.
             noise=None if row["gamma"] is None else parse_gamma(row["gamma"], problem.K),
         )
         for row in answer["rows"]
@@ -52,16 +52,13 @@ def comparison_of(answer: dict[str, Any], question: Question, prior: str | None)
 
 @reads
 def plan_of(answer: dict[str, Any], question: Question) -> Plan:
-    """Return the plan of an answer that `verify_plan` let pass, for its question."""
+    """Return the plan of an answer accepted by `verify_plan`."""
     return _plan_of(answer, question, tuple(_option_of(option, question) for option in answer["options"]))
 
 
 @reads
 def table_plan_of(answer: dict[str, Any], question: Question) -> Plan:
-    """Return the plan under a law of votes of an answer, the first option's mechanism proved: what fits, and no more.
-
-    `verify_options` or `verify_group_plan` let it pass.
-    """
+    """Return the plan, under a law of votes, of an answer accepted by `verify_options` or `verify_group_plan`."""
     record, total = answer["mechanism"], question.total
     mechanism = None if record is None else mechanism_from_record(record)
     names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
@@ -94,7 +91,7 @@ def _plan_of(answer: dict[str, Any], question: Question, options: tuple[Option, 
 
 
 def _option_of(option: dict[str, Any], question: Question) -> Option:
-    """Return an option of a plan between two classes, all of whose queries it answers."""
+    """Return an option of a plan between two classes, which answers all its queries."""
     name, why, spent = member(option, "mechanism"), str(member(option, "why")), member(option, "spent")
     if spent is None:
         return Option.unfit(name, question, why, option.get("outcome") or "does not fit")
@@ -118,8 +115,8 @@ class DesignEstimate(RunningTime):
     """Expected cost of a design, at a service or a table file."""
 
     id: str = ""  # content key of the answer
-    stored: bool = False  # whether the answer is there already; then it takes no time
-    allowed: bool = False  # whether the other side would give the answer
+    stored: bool = False  # whether the answer exists already; then it takes no time
+    allowed: bool = False  # whether the other side would compute the answer
 
 
 @reads

@@ -1,4 +1,4 @@
-"""What statements and answers say alike of a design: its hash, and a ρ of concentrated differential privacy."""
+"""Hash of a design, and its ρ of concentrated differential privacy, for statements and answers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,18 @@ from darrm_opt.rounding import float_above
 def design_record(
     mechanism: VoteMechanism, total: Privacy, releases: int, sampling: Sampling | None = None
 ) -> dict[str, Any]:
-    """Return what the guarantee depends on and nothing else: no date and no version."""
+    """Return everything that the guarantee depends on; no date, no version."""
     return {
         "mechanism": mechanism.record(),
         "sampling": None if sampling is None else sampling.record(),
-        # JSON has no infinity, and a reader must not take a missing proof for a number.
+        # JSON has no infinity; null is a missing proof.
         "budget": [total.epsilon if total.epsilon < math.inf else None, total.delta],
         "releases": releases,
     }
 
 
 def design_hash(design: dict[str, Any]) -> str:
-    """Return the SHA-256 of a design as JSON: keys in order, no spaces, numbers as Python writes them.
-
-    ``design``: the fields ``design`` of a statement, with ``mechanism`` its mechanism's record.
-    """
+    """Return the SHA-256 of a statement's ``design`` with its mechanism's record: JSON with sorted keys, no spaces."""
     text = json.dumps(design, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return f"sha256:{sha256(text.encode()).hexdigest()}"
 
@@ -41,7 +38,7 @@ def design_hash(design: dict[str, Any]) -> str:
 def filed(
     mechanism: VoteMechanism | None, total: Privacy, releases: int, sampling: Sampling | None = None
 ) -> dict[str, Any]:
-    """Return the hash and the ρ of a design, as an answer states them; None of each without a mechanism or an ε."""
+    """Return the hash and the ρ of a design in the form of an answer; each None without a mechanism or an ε."""
     if mechanism is None or total.epsilon == math.inf:
         return {"design_hash": None, "zcdp": None}
     design = design_record(mechanism, total, releases, sampling)
@@ -49,12 +46,12 @@ def filed(
 
 
 def concentrated(mechanism: VoteMechanism, releases: int, sampling: Sampling | None = None) -> float | None:
-    """Return a ρ such that this many releases together are ρ-zCDP, rounded up; None where none is proved.
+    """Return a ρ such that this many releases together are ρ-zCDP, rounded up; None if none is proved.
 
-    Source: Bun, Steinke 2016: what is ε-DP is (ε²/2)-zCDP, and ρ adds up; Canonne, Kamath, Steinke 2020: discrete
-    Gaussian noise on counts that differ by ‖Δ‖₂ is (‖Δ‖₂²/(2σ²))-zCDP, as Gaussian noise is.
+    Source: Bun, Steinke 2016: an ε-DP mechanism is (ε²/2)-zCDP, and ρ adds up; Canonne, Kamath, Steinke 2020: discrete
+    Gaussian noise on counts that differ by ‖Δ‖₂ is (‖Δ‖₂²/(2σ²))-zCDP, like Gaussian noise.
     """
-    if sampling is not None:  # samples amplify (ε, δ); no ρ of sampled releases is proved here
+    if sampling is not None:  # sampling amplifies (ε, δ); no ρ of sampled releases is proved here
         return None
 
     def pure(number: int) -> Fraction | None:
@@ -64,7 +61,7 @@ def concentrated(mechanism: VoteMechanism, releases: int, sampling: Sampling | N
         return None
 
     found = [pure(releases)]
-    # Answers of voters that were trained once are not independent given the data: nothing adds up.
+    # Answers of voters trained once are not independent given the data, so ρ does not add up.
     if mechanism.fresh or not mechanism.private_voters:
         each = pure(1) if releases > 1 else None
         found += [None if each is None else releases * each]

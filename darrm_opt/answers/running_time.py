@@ -1,13 +1,12 @@
-"""Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
+"""Running time: expected time and memory of designs, comparisons, plans, profiles and accounts, before they start.
 
-The reduced constraint set is counted in closed form. The expected time of a solve by cuts is a regression for each
-schedule of a solve, since where one gives way to another times jump: ln seconds is a sum of coefficients times features
-of the problem. `benchmarks/estimates.py` measures problems that it draws at random, fits the coefficients and
-writes them to `coefficients.py`; those of tables and of plans of classes have their features in `tables` and
-`class_plans`. Beyond the measured K the time grows as a power of K (`EXPONENTS`). It is fitted to the processor's times
-with the compiled kernel; without it, a solve takes `NUMPY_FACTOR` times as long. Objectives over scenarios cost
-`SCENARIO_SECONDS` a scenario and voter more, and `enumerate` costs `ROW_SECONDS` a row and voter instead (from
-`benchmarks/results.md`: K = 11 and 15).
+The reduced constraint set is counted in closed form. The time of a solve by cuts is one regression per schedule of the
+solver, as times jump between schedules: ln seconds is a sum of coefficients times features of the problem.
+`benchmarks/estimates.py` measures randomly drawn problems, fits the coefficients and writes them to `coefficients.py`;
+the features of tables and of plans of classes are in `tables` and `class_plans`. Beyond the measured K the time grows
+as a power of K (`EXPONENTS`). The fit is to processor times with the compiled kernel; without it a solve takes
+`NUMPY_FACTOR` times as long. Objectives over scenarios add `SCENARIO_SECONDS` per scenario and voter; `enumerate` costs
+`ROW_SECONDS` per row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_opt.answers.coefficients import COEFFICIENTS
+from darrm_opt.arguments import field_number
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.schedule import MAX_PASSED_K, MAX_QUICK_K, is_expensive
 from darrm_opt.design.separation.compiled import takes_passes
 from darrm_opt.design.separation.result import MAX_EVALUATED_MEAN
 from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
-from darrm_opt.design.sweep import check_digits
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
@@ -34,28 +33,28 @@ if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
 
 MAX_LOGARITHM = 30.0
-"""Largest logarithm of an estimate, which is then of some 10^13 seconds: far outside what was measured."""
+"""Largest logarithm of an estimate, some 10^13 seconds: far outside the measured range."""
 
 MAX_ESTIMATED_VOTERS = 100_000
-"""Most voters for which an estimate is made: the count has 34 digits there."""
+"""Maximum number of voters for an estimate: the count has 34 digits there."""
 
 MEASURED_K, MEASURED_EPSILON, MAX_MEASURED_DELTA = (5, 601), (0.01, 3.0), 0.3
-"""Ranges of the voters, ε [nats] and Δ of the solves that were measured; beyond, an estimate is that of the end."""
+"""Measured ranges of voters, ε [nats] and Δ; beyond them an estimate is that of the nearest end."""
 
 EXPONENTS = {False: 2.0, True: 3.0}
-"""Powers of K by which times grow beyond these: of designs of 1001 to 5001 voters, and with many off their ends."""
+"""Powers of K by which times grow beyond these ranges, from designs of 1001 to 5001 voters; True: with passes."""
 
 MIN_SOLVE_SECONDS = 6e-4
-"""Least time of a solve, however few its voters [s]."""
+"""Minimum time of a solve [s]."""
 
 NUMPY_FACTOR = 10.0
-"""Multiple of the time of a solve where the kernel is not compiled: 3 to 17 for K = 35 and 101."""
+"""Slowdown of a solve without the compiled kernel: 3 to 17 at K = 35 and 101."""
 
 SCENARIO_SECONDS = 2e-6
-"""Time for one scenario and voter [s]."""
+"""Time per scenario and voter [s]."""
 
 ROW_SECONDS = 5e-7
-"""Time for one enumerated row and voter [s]."""
+"""Time per enumerated row and voter [s]."""
 
 BASIS = (
     "A regression fitted to 2,065 solves of 5 to 601 voters on busy cores: of those left out of the fit, 94 % took a "
@@ -65,11 +64,7 @@ BASIS = (
 
 
 def clip(value: float, least: float, most: float) -> float:
-    """Return the number of an interval that is nearest to a value.
-
-    >>> clip(3.0, 0.0, 1.0)
-    1.0
-    """
+    """Return the number in [least, most] nearest to a value."""
     return min(max(value, least), most)
 
 
@@ -84,9 +79,9 @@ class RunningTime:
     """Expected cost of a solve."""
 
     constraints: int  # size of the permutation-reduced constraint set [rows]
-    method: Literal["cuts", "enumerate"]  # how it would be solved, "cuts" or "enumerate"
+    method: Literal["cuts", "enumerate"]  # the method that would be used
     seconds: float
-    basis: str = BASIS  # what the expectation rests on
+    basis: str = BASIS  # accuracy of the estimate
 
 
 def estimate_running_time(request: DesignSpec, method: str = "auto") -> RunningTime:
@@ -111,7 +106,7 @@ def estimate_running_time(request: DesignSpec, method: str = "auto") -> RunningT
 
 
 def estimate_to_dict(spec: DesignSpec, cost: RunningTime, *, stored: bool) -> dict[str, Any]:
-    """Return the expected cost of a design as plain data; what is stored already takes no time."""
+    """Return the expected cost of a design as plain data; stored answers take no time."""
     return {
         "id": spec.key,
         "problem": problem_record(spec.problem),
@@ -126,17 +121,14 @@ def estimate_to_dict(spec: DesignSpec, cost: RunningTime, *, stored: bool) -> di
 
 
 def solve_seconds(request: DesignSpec) -> float:
-    """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
+    """Return the expected time of a solve by cuts on one processor [s], for any K in a grid."""
     return _cut_seconds(request.problem) + _scenario_seconds(request)
 
 
 def constraint_count(problem: Problem) -> int:
-    """Return the size of the reduced constraint set: `ConstraintGenerator.size` without the sum.
+    """Return the size of the reduced constraint set in closed form (`ConstraintGenerator.size`).
 
     With q moving corners and M of r voters on them, Σ_M C(M+q−1, q−1)(K−M+1) = (K+1)·C(r+q, q) − q·C(r+q, q+1).
-
-    >>> constraint_count(Problem.from_allowance(K=35, m=3, epsilon=0.1))
-    8436
     """
     corners = 6 if problem.voter.delta > 0 else 2
     r, K = problem.affected, problem.K
@@ -152,14 +144,14 @@ def _cut_seconds(problem: Problem) -> float:
 
 
 def schedule_of(problem: Problem) -> str:
-    """Return which regression a problem has: it is solved by other steps than those of the others."""
+    """Return the name of a problem's regression, by the schedule that solves it."""
     if problem.voter.epsilon == math.inf:
         return "not private"
     return "stages" if is_expensive(problem) else "small" if problem.K <= MAX_QUICK_K else "exact"
 
 
 def features(problem: Problem) -> tuple[float, ...]:
-    """Return what the regression of a problem's schedule multiplies, within what was measured; the constant first."""
+    """Return the features of a problem for its regression, clipped to the measured range; the constant first."""
     K = clip(problem.K, *MEASURED_K)
     affected = clip(problem.affected * K / problem.K, 1, K)
     return (
@@ -173,11 +165,11 @@ def _private_features(problem: Problem, K: float, affected: float) -> tuple[floa
     voter, target = problem.voter, problem.target
     epsilon = math.log(clip(voter.epsilon, *MEASURED_EPSILON))
     m = math.log(clip(3.0 if problem.m is None else problem.m, 1.05, max(1.1, K / 2)))
-    # A search that proves nothing ends at the best monotone γ, which takes about as long as at a small Δ.
+    # A search without a proof ends at the best monotone γ, which takes about as long as at a small Δ.
     is_proved = K <= MAX_PASSED_K or problem.K * voter.delta <= MAX_EVALUATED_MEAN
     Delta = min(voter.delta, MAX_MEASURED_DELTA) if is_proved else 0.0
     failing = math.log1p(affected * Delta)
-    # Of as many affected voters as the allowance counts, any γ is nearly private; of many more, γ has dents.
+    # With as many affected voters as the allowance counts, any γ is nearly private; with many more, γ has dents.
     reach = math.log(affected) - m
     dents, more_dents = clip(reach / 2.5, 0, 1), clip((reach - 2.5) / 2, 0, 1)
     monotone = clip((m + epsilon / 2 - 1.9) / 1.3, 0, 1)  # from about m√ε = 15 on the best monotone γ is optimal
@@ -218,21 +210,19 @@ def _scenario_seconds(request: DesignSpec) -> float:
 
 
 MAX_PLAN_QUERIES = 300
-"""Queries beyond which a plan takes no longer: its accounts are coarser."""
-
+"""Number of queries beyond which a plan takes no longer, as its accounts are coarser."""
 
 SUBSAMPLED_PLAN_ACCOUNTS = 80
-"""Approximate number of accounts that a plan computes where voters are subsampled, each an average."""
-
+"""Approximate number of accounts in a plan with subsampled voters, each an average."""
 
 MAX_MEASURED_SOLVE_SECONDS = 0.1
-"""Longest expected solve among the plans that were measured [s]; beyond, plans grow in proportion to it."""
+"""Longest expected solve among the measured plans [s]; beyond it, the time of plans is proportional to it."""
 
 
 def plan_seconds(
     solve_time: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
 ) -> float:
-    """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that."""
+    """Return the expected time of a plan [s] from the time of one solve; a limit is exceeded by at most one solve."""
     measured = min(solve_time, MAX_MEASURED_SOLVE_SECONDS)
     planning = fitted_seconds("plan", plan_features(measured, queries)) * solve_time / measured
     seconds = planning + account_seconds
@@ -240,7 +230,7 @@ def plan_seconds(
 
 
 def plan_features(solve_time: float, queries: int) -> tuple[float, ...]:
-    """Return what the regression of plans multiplies."""
+    """Return the features of the regression of plans."""
     solve, number = math.log(min(solve_time, MAX_MEASURED_SOLVE_SECONDS)), math.log(min(queries, MAX_PLAN_QUERIES))
     return 1.0, solve, max(0.0, solve + 5), number, float(queries == 1)
 
@@ -248,36 +238,33 @@ def plan_features(solve_time: float, queries: int) -> tuple[float, ...]:
 def plan_account_seconds(
     problem: Problem, queries: int, total: Privacy, bags: Bags | None, *, fresh: bool = False
 ) -> float:
-    """Return the expected time of the accounts of a plan where voters are subsampled [s].
-
-    0 where they are not, or where the accounts are too long to be computed.
-    """
+    """Return the expected time of a plan's accounts with subsampled voters [s]; 0 if there are none."""
     from darrm_opt.errors import TooMuchWork
 
     try:
         steps = _steps_of_draw(problem, queries, total, bags, fresh=fresh)
-    except TooMuchWork:  # the plan leaves them out, too
+    except TooMuchWork:  # the plan omits these accounts
         return 0.0
     return 0.0 if steps is None else SUBSAMPLED_PLAN_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * steps
 
 
 COMPARISON_SOLVES = 100
-"""Approximate number of γ that a comparison designs: for the best target (without a draw) and the sequence."""
+"""Approximate number of γ in a comparison: for the best target (without a draw) and the sequence."""
 
 COMPARISON_ACCOUNTS, SUBSAMPLED_COMPARISON_ACCOUNTS = 75, 50
-"""Approximate number of accounts of a comparison; where voters are subsampled it looks for no best target."""
+"""Approximate number of accounts in a comparison; with subsampled voters it searches no best target."""
 
 ACCOUNT_SECONDS, ACCOUNT_RELEASE_SECONDS = 1e-2, {True: 3e-4, False: 1e-4}
-"""Time for one account, and for each release in it, fresh or not [s]; a record affects a fixed number of voters."""
+"""Time per account, and per release in it, fresh or not [s]; a record affects a fixed number of voters."""
 
 SUBSAMPLED_RELEASE_SECONDS = 2e-4
-"""Time for one release and one number of affected voters in one account, where voters are subsampled [s]."""
+"""Time per release and number of affected voters in one account with subsampled voters [s]."""
 
 
 def comparison_account_seconds(
     problem: Problem, queries: int, total: Privacy, bags: Bags | None, *, fresh: bool = False
 ) -> float:
-    """Return the expected time of a comparison's accounts [s]; it grows with the releases."""
+    """Return the expected time of a comparison's accounts [s]."""
     steps = _steps_of_draw(problem, queries, total, bags, fresh=fresh)
     if steps is None:
         return COMPARISON_ACCOUNTS * (ACCOUNT_SECONDS + ACCOUNT_RELEASE_SECONDS[fresh] * queries)
@@ -285,7 +272,7 @@ def comparison_account_seconds(
 
 
 def _steps_of_draw(problem: Problem, queries: int, total: Privacy, bags: Bags | None, *, fresh: bool) -> float | None:
-    """Return the size of one account where voters are subsampled, None where they are not."""
+    """Return the size of one account with subsampled voters; None without subsampling."""
     from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.planning.candidates import check_draw, mixture_steps
 
@@ -298,17 +285,17 @@ def _steps_of_draw(problem: Problem, queries: int, total: Privacy, bags: Bags | 
 
 
 SEARCHED_DECADES = 6
-"""Powers of ten among which the inverse question bisects, about."""
+"""Approximate number of powers of ten among which the inverse question bisects."""
 
 
 def inverse_seconds(solve_time: float, digits: int) -> float:
-    """Return the expected time of the inverse question [s]: a solve for each step of a bisection of decimals."""
-    check_digits(digits)
+    """Return the expected time of the inverse question [s]: a solve per step of a bisection of decimals."""
+    field_number(digits, "digits")
     return solve_time * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
 
 
 BALL_ROW_SECONDS = 1.1e-6
-"""Time for one row of the reduced constraint set in ball arithmetic [s]."""
+"""Time per row of the reduced constraint set in ball arithmetic [s]."""
 
 
 def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
@@ -319,16 +306,16 @@ def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
 
 
 def profile_seconds(problem: Problem, points: int) -> float:
-    """Return the expected time of a privacy profile [s]: a search for each point."""
+    """Return the expected time of a privacy profile [s]: a search per point."""
     return points * (0.001 + 0.08 * _cut_seconds(problem))
 
 
 MAX_BIT_QUERIES = 3000
-"""Releases of fresh votes beyond which the account of bits takes no longer: it is coarser, or refused."""
+"""Number of fresh releases beyond which the account of bits takes no longer: it is coarser, or rejected."""
 
 
 def composition_seconds(queries: int, *, designed: bool, fresh: bool) -> float:
-    """Return the expected time of all accounts of ``queries`` releases [s]; where long, within a factor of three."""
+    """Return the expected time of all accounts of ``queries`` releases [s]; long times within a factor of three."""
     if not designed:
         return 0.01 + 5e-7 * min(queries, 3_000_000)
     bits = 4e-3 * min(queries, MAX_BIT_QUERIES) if fresh else 0.0
@@ -339,17 +326,11 @@ BASE_MEMORY = 130.0
 """Memory of a solver process that has loaded its libraries [MiB]."""
 
 ENTRY_BYTES = 104
-"""Memory for one enumerated row and entry of γ [bytes]: 962 MiB at K = 101, m = 3, Δ = 0."""
+"""Memory per enumerated row and entry of γ [bytes]: 962 MiB at K = 101, m = 3, Δ = 0."""
 
 
 def design_memory(request: DesignSpec, method: str = "auto") -> float:
-    """Return the expected memory of a design [MiB]; only enumeration takes much.
-
-    >>> from darrm_opt.problem import Problem
-    >>> spec = DesignSpec(Problem.from_allowance(K=101, m=3, epsilon=0.1))
-    >>> design_memory(spec), 900 < design_memory(spec, "enumerate") < 1200
-    (130.0, True)
-    """
+    """Return the expected memory of a design [MiB]; only enumeration takes much."""
     if method != "enumerate":
         return BASE_MEMORY
     entries = request.problem.K // 2 + 1

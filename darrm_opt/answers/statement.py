@@ -1,8 +1,8 @@
-"""Privacy statement of a release: what is claimed, for whom, by which proof and on which assumptions, to be filed.
+"""Privacy statement of a release, to be filed: its guarantee, unit of privacy, proof and assumptions.
 
 The fields answer what NIST SP 800-226 asks of a differential privacy guarantee: ε and δ, the unit of privacy, the
-neighbouring relation, the mechanism, what leaves, the trust model, how totals were accounted for, and what is not
-covered. Everything that can be proved is proved again when a statement is made; the rest is named as an assumption.
+neighbouring relation, the mechanism, the transcript, the trust model, the accounting of totals, and what is not
+covered. Everything provable is proved again when a statement is made; the rest is listed as an assumption.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KIND, FORMAT = "darrm privacy statement", 1
 """Kind of the record of a statement, and its version."""
 
 SINGLE_DELTA = 1e-6
-"""δ at which an ε is stated where a file names no total."""
+"""δ of a stated ε if a file names no total."""
 
 ACCOUNTS = {
     "certificate": "the certificate of one release, over every pair of neighbouring votes or voters",
@@ -56,23 +56,19 @@ ACCOUNTS = {
     "queries": "none: the number of releases was given, and its total is the one below",
     "none": "none proves a finite ε at this δ",
 }
-"""What proves a total, by the name of the account."""
+"""Proofs of a total, by the name of the account."""
 
 NOT_COVERED = (
-    "What else is computed from the same records or votes and leaves: it adds to this total.",
+    "Anything else that is computed from the same records or votes and released: it adds to this total.",
     "Time, memory, swap files and core dumps of the machine that holds the votes.",
-    "How well the released labels serve a purpose, and whether they are fair.",
+    "The usefulness and fairness of the released labels.",
 )
-"""What no statement covers."""
+"""Exclusions of every statement."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A privacy statement, as plain data and as a page.
-
-    Attributes:
-        fields: plain data, ready for JSON, in the order of the page.
-    """
+    """A privacy statement: ``fields`` is plain data, ready for JSON, in the order of the Markdown page."""
 
     fields: dict[str, Any]
 
@@ -97,8 +93,8 @@ class Statement:
         if (any_votes := f.get("data_independent")) is not None:
             rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
         if (test := f.get("test")) is not None:
-            # A test that was drawn and failed is part of the transcript: the page has to say that it left.
-            outcome = {None: "not drawn yet", True: "passed: the labels left", False: "not passed: nothing else left"}
+            # A test that was drawn and failed is part of the transcript, so the page reports it.
+            outcome = {None: "not drawn yet", True: "passed: labels released", False: "failed: nothing else released"}
             chosen = f"τ = {test['test_sigma']:g}, threshold {test['test_threshold']:g}, order {test['order']:g}"
             rows.append(
                 ("test of the votes", f"{chosen}, Rényi target {test['target']:.6g}; {outcome[test['passed']]}")
@@ -111,7 +107,7 @@ class Statement:
             ("hash of the design", f"`{f['design_hash']}`"),
             ("date", f["date"]),
         ]
-        # A table without heads: names in the first column.
+        # A table without headings: names are in the first column.
         lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in rows), ""]
         for title, name in (("Assumptions", "assumptions"), ("Not covered", "not_covered")):
             lines += [f"## {title}", "", *(f"- {text}" for text in f[name]), ""]
@@ -119,15 +115,7 @@ class Statement:
 
 
 def statement_of_log(log: ReleaseLog) -> Statement:
-    """Return the statement of a release log: of all that it may release, whatever is released so far.
-
-    >>> import tempfile
-    >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     log = ReleaseLog.create(f"{folder}/log", NoisyMaximum(50, 3, 20.0), budget=Privacy(1.0, 1e-5))
-    ...     statement_of_log(log).fields["releases"]["spent"]
-    0
-    """
+    """Return the statement of a release log: of everything that it may release, whatever is released so far."""
     mechanism, sampling, proposal = log.mechanism, log.sampling, log.proposal
     earned: dict[str, Any] = {}
     if proposal is not None:  # proved when the log was opened
@@ -146,14 +134,9 @@ def statement_of_log(log: ReleaseLog) -> Statement:
 
 
 def statement_of_record(record: Any) -> Statement:
-    """Return the statement of what a file of darrm designs or ranks: an answer, a plan, a table, a mechanism.
+    """Return the statement of a file of darrm: an answer, a plan, a table or a mechanism.
 
-    A file that names queries and their total is stated as a whole; any other one as a single release.
-
-    >>> from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-    >>> statement = statement_of_record(NoisyMaximum(50, 3, 20.0).record())
-    >>> statement.fields["releases"], statement.fields["epsilon"] < 0.5
-    ({'allowed': 1}, True)
+    A file that names queries and their total is stated as a whole; any other file as a single release.
     """
     record, sampling = record_in_answer(record), None
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
@@ -171,10 +154,10 @@ def statement_of_record(record: Any) -> Statement:
         accepted = "a release log, or a γ, plan, table or mechanism as darrm writes them"
         raise InvalidInput("FILE", type(record).__name__, accepted)
     target = getattr(getattr(mechanism, "problem", None), "target", None)
-    # One release for the target of its own proof needs no account: its certificate was proved as it was read.
+    # One release at the target of its own proof needs no account: its certificate was proved on reading.
     if planned is None and target is not None and sampling is None:
         return _statement(subject, mechanism, target, "certificate", {"allowed": 1}, None, {}, {})
-    # A file that says nothing of queries promises one release; more would be a promise that nobody made.
+    # A file without a number of queries promises one release.
     queries, total = planned if planned is not None else (1, None)
     total = _proved_total(mechanism, queries, total, sampling)
     account = mechanism.cost(queries, total.delta, sampling).account
@@ -183,7 +166,7 @@ def statement_of_record(record: Any) -> Statement:
 
 
 def _recommended(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privacy]]:
-    """Return what a plan recommends, its queries and its total; only the γ of a plan is in it."""
+    """Return the mechanism that a plan recommends, its queries and its total; a plan contains γ only."""
     accepted = "a plan that recommends a γ, or the file of `darrm plan --output`"
     try:
         options = [option for option in plan["options"] if option["fits"]]
@@ -199,7 +182,7 @@ def _recommended(plan: dict[str, Any]) -> tuple[VoteMechanism, tuple[int, Privac
 
 
 def _proved_total(mechanism: VoteMechanism, releases: int, total: Privacy | None, sampling: Sampling | None) -> Privacy:
-    """Return the total of a number of releases, proved here; at `SINGLE_DELTA` if no total is named."""
+    """Return the total of a number of releases, proved here; at `SINGLE_DELTA` if there is no total."""
     if total is None:
         return Privacy(mechanism.epsilon(releases, SINGLE_DELTA, sampling), SINGLE_DELTA)
     if not mechanism.fits(total, releases, sampling):
@@ -233,15 +216,15 @@ def _statement(
         "releases": releases,
         "epsilon": epsilon,
         "delta": total.delta,
-        "delta_is_chosen": not has_delta,  # by us: the subject names none
+        "delta_is_chosen": not has_delta,  # by this statement: the subject names none
         "account": "none" if epsilon is None else account,
         "zcdp": None if earned else concentrated(mechanism, releases["allowed"], sampling),
         **earned,
-        "trust": "central: whoever runs the mechanism sees the votes; whoever receives what leaves is not trusted",
+        "trust": "central: the operator of the mechanism sees the votes; recipients of answers are not trusted",
         "assumptions": _assumptions(mechanism, releases["allowed"], sampling, is_batch=bool(earned)),
         "not_covered": [*NOT_COVERED],
         "software": {"name": "darrm-opt", "version": __version__},
-        # The mechanism's record is above already; `design_hash` says where it belongs.
+        # The mechanism's record is above.
         "design": {name: value for name, value in design.items() if name != "mechanism"},
         "design_hash": design_hash(design),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -250,7 +233,7 @@ def _statement(
 
 
 def _tells(rho: float, epsilon: float | None, delta: float) -> bool:
-    """Return whether a reader can use ρ-zCDP beside (ε, δ): it implies at most 2ε at δ; at δ = 0, less than ε²/2."""
+    """Return whether ρ-zCDP adds to (ε, δ): it implies at most 2ε at δ; at δ = 0, less than ε²/2."""
     if epsilon is None:
         return True
     return rho + 2 * math.sqrt(rho * -math.log(delta)) <= 2 * epsilon if delta else rho < epsilon**2 / 2
@@ -294,28 +277,28 @@ def _transcript(mechanism: VoteMechanism, releases: int, *, is_batch: bool) -> s
 
 def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | None, *, is_batch: bool) -> list[str]:
     found = []
-    # Where each voter draws for itself a record may reach all of them: no layout to assume.
+    # If each voter draws for itself, a record may reach all of them: no layout to assume.
     if sampling is None or sampling.scheme not in EACH_VOTER:
         moved = count_text(mechanism.affected, "vote")
         found.append(f"One record moves at most {moved} of a query, by how the data are laid out.")
-    # Nothing is assumed of voters that are not private: their votes may depend on each other in any way.
+    # Voters that are not private may depend on each other in any way.
     if mechanism.private_voters:
         found.append(
-            "Each voter is as private as is said, and voters answer independently of each other, given the data."
+            "Each voter has its stated privacy, and voters answer independently of each other, given the data."
         )
-        # Freshness is about later releases: a single one has no earlier one.
+        # Freshness concerns later releases; a single one has none.
         if releases > 1:
             found.append(f"Voters {'are fresh' if mechanism.fresh else 'were trained once'}. {FRESH}")
     if sampling is not None:
-        found.append(f"Of the records, {sampling.words}: in secret, and independently of everything before.")
+        found.append(f"Of the records, {sampling.words}: in secret, and independently of all earlier draws.")
         if sampling.labels > 1:
             found.append(f"One sample serves {sampling.labels} labels, which are charged together.")
     if is_batch:
-        found.append("All queries were fixed, and the test was chosen, before any of the votes were looked at.")
+        found.append("All queries were fixed, and the test was chosen, before any of the votes were examined.")
     return [
         *found,
-        "Noise and coins come from the operating system; each answer has exactly the chances of the stated numbers.",
-        "Nobody but who runs the mechanism reads votes, unreleased noise, or samples of records.",
+        "Noise and coins come from the operating system; each answer has exactly the stated probabilities.",
+        "Only the operator of the mechanism reads votes, unreleased noise, or samples of records.",
     ]
 
 

@@ -1,9 +1,4 @@
-"""Audit: is a claim of (ε, δ) about a vote true? A certificate, a counterexample, or a bound by samples.
-
-claim      what is claimed, which vote counts are neighbours, and what an audit finds
-exact      by known chances: of a mechanism, or of a table as fractions
-black_box  by samples: the worst pair and event are explored, and a bound is drawn afresh
-"""
+"""Audit: prove or refute a claim of (ε, δ) about a vote, by a certificate, a counterexample or a bound from samples."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ from darrm_opt.randomness import SystemRandomness
 __all__ = ["Audit", "Claim", "Counterexample", "SampledBound", "audit", "command_draws", "read_table"]
 
 SAMPLES, CONFIDENCE = 200_000, 0.99
-"""Answers that are drawn of a black box, and the chance that its bound is true."""
+"""Number of answers drawn from a black box, and the confidence in its bound."""
 
 Subject = VoteMechanism | Mapping[Counts, list[Fraction]] | Callable[[Any], Hashable]
 
@@ -40,32 +35,24 @@ def audit(
     confidence: float = CONFIDENCE,
     draws: Draws | None = None,
 ) -> Audit:
-    """Say whether a claim about a vote is proved, refuted, or neither.
+    """Prove or refute a claim about a vote.
 
     Args:
         subject: a mechanism; a table, as `read_table` returns it; or any function of vote counts (a tuple of C whole
-            numbers) that returns the answer of one release: a label, or whatever can be hashed.
-        claim: (ε, δ) of all releases, neighbours, voters and classes; those of a mechanism are its own.
-        pairs: neighbouring inputs of a function, in place of vote counts: data sets, for example. Both orders are
-            looked at.
-        samples: answers to draw of a function, or of a mechanism whose chances are not known, ≥ 1000.
-        confidence: chance that a bound by samples is true, in (0, 1).
-        draws: many answers of a function at a time, in place of calling it once for each (`command_draws`).
+            numbers) that returns the answer of one release: a label, or any hashable value.
+        claim: (ε, δ) of all releases, neighbours, voters and classes; for a mechanism they must be its own.
+        pairs: neighbouring inputs of a function instead of vote counts, such as data sets; both orders are examined.
+        samples: answers drawn from a function, or from a mechanism with unknown probabilities, ≥ 1000.
+        confidence: probability that a bound from samples is true, in (0, 1).
+        draws: draws many answers of a function at once, instead of calling it once for each (`command_draws`).
 
     Returns:
-        "proved" only of our own mechanisms, by the least of all accounts, and of tables. "refuted" with a
+        "proved" only for this package's mechanisms, by the least of all accounts, and for tables. "refuted" with a
         counterexample; `Audit.exact` says whether it is certain or holds with the confidence. Several releases of a
-        function are taken to be independent, given the counts.
+        function are assumed to be independent, given the counts.
 
     Guarantees:
-        What is proved is a proof as everywhere here; a true claim is refuted by samples with a chance of at most
-        1 − confidence, and never otherwise.
-
-    >>> from darrm_opt import Privacy
-    >>> from darrm_opt.mechanisms import mechanism_class
-    >>> vote = mechanism_class("exponential").of(11, 3, 0.5)
-    >>> audit(vote, Claim(Privacy(1.0), 11, 3)).verdict, audit(vote, Claim(Privacy(0.9), 11, 3)).verdict
-    ('proved', 'refuted')
+        "proved" is a proof. Samples refute a true claim with probability at most 1 − confidence; nothing else does.
     """
     samples = whole_number(samples, "samples", "a whole number of answers, at least 1000", least=1000)
     confidence = real_number(confidence, "confidence", "a chance in (0, 1)", above=0, below=1)
@@ -77,7 +64,7 @@ def audit(
     if isinstance(subject, Mapping):
         return _audit_laws(table_laws(dict(subject), claim), claim)
     draw: Draws = draws or (lambda inputs, count: [[subject(each) for _ in range(count)] for each in inputs])
-    # Both orders: privacy is asked of each side as the data and as the neighbour.
+    # Both orders: privacy holds with either side as the data.
     both = explored_pairs(claim) if pairs is None else [each for a, b in pairs for each in ((a, b), (b, a))]
     return _audit_draws(draw, claim, both, samples, confidence)
 
@@ -85,12 +72,12 @@ def audit(
 def _audit_mechanism(mechanism: VoteMechanism, claim: Claim, samples: int, confidence: float) -> Audit:
     ours = type(mechanism).__module__.startswith("darrm_opt.")
     found = Audit(claim, "not refuted")
-    if ours and claim.neighbours == "replace-one":  # what a package states of its mechanism is no proof
+    if ours and claim.neighbours == "replace-one":  # a plug-in's statement about its mechanism is no proof
         cost = mechanism.cost(claim.releases, claim.privacy.delta)
         found = Audit(claim, "not refuted", cost.epsilon if cost.epsilon < math.inf else None, cost.account)
         if cost.epsilon <= claim.privacy.epsilon:
             return Audit(claim, "proved", cost.epsilon, cost.account)
-    # Neighbours of private voters are no vote counts (`darrm verify` shows a γ's worst ones); groups count votes apart.
+    # Vote counts do not describe the neighbours of private voters (`darrm verify` does), and groups count separately.
     if mechanism.private_voters or type(mechanism).count is not VoteMechanism.count:
         return found
     counted = mechanism.cap is None or claim.releases == 1

@@ -1,11 +1,11 @@
-"""Audit of a black box: a lower bound of ε from samples, at an edge and an event that other samples chose.
+"""Audit of a black box: a lower bound on ε from samples, at a pair of neighbours and an event chosen by other samples.
 
 Half of the samples explore: every pair of neighbours gets a few, the better half of the pairs twice as many, and so on
-(successive halving). A pair is judged by what these samples alone would show. The other half is drawn afresh at the one
-pair that is left; Clopper and Pearson's bounds of the two chances of one event, each wrong with half of the allowed
-chance, bound ε from below. What was explored has no part in the bound, so nothing was chosen by what it is judged by.
+(successive halving); a pair is judged by what these samples alone would show. The other half is drawn afresh at the
+remaining pair. Clopper–Pearson bounds of the probabilities of one event on both sides, each wrong with half of the
+allowed probability, bound ε from below. The exploration has no part in the bound, so the choice does not bias it.
 
-The idea is the field's (Ding and others 2018, StatDP; Bichsel and others 2021, DP-Sniper); code is our own.
+The idea is from the literature (Ding and others 2018, StatDP; Bichsel and others 2021, DP-Sniper); the code is our own.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from darrm_opt.optional_packages import require
 from darrm_opt.search import least_fitting
 
 Draws = Callable[[Sequence[Any], int], Sequence[Sequence[Hashable]]]
-"""From inputs and a number to so many answers to each, every one with randomness of its own."""
+"""Inputs and a count → that many answers to each input, each with fresh randomness."""
 
 POWER = 0.9
-"""Chance with which a black box of the `SampledBound.detectable` ε would have been refuted."""
+"""Probability with which a black box with the `SampledBound.detectable` ε would have been refuted."""
 
 MAX_EXPLORED, MAX_EVENTS, FEWEST = 400, 64, 50
-"""Most pairs of neighbours that are explored, most answers of an event, and fewest samples of an input at a time."""
+"""Most explored pairs of neighbours, most answers of an event, and fewest samples of an input at a time."""
 
 OUTWARD = 1e-9
-"""Relative distance by which bounds of chances are moved outwards, for the arithmetic of their quantiles."""
+"""Relative distance by which bounds of probabilities move outwards, to cover the arithmetic of their quantiles."""
 
 GIVEN_UP = 0.1
-"""Chance with which a bound that only explores may be wrong."""
+"""Error probability of a bound that only explores."""
 
 
 @dataclass(frozen=True)
 class ChosenEvent:
-    """An event at a pair of inputs, as samples chose it."""
+    """An event at a pair of inputs, chosen by samples."""
 
     before: Any
     after: Any
     answers: tuple[Hashable, ...]
     hits: int  # on the second input
     trials: int
-    drawn: int = 0  # answers that were drawn to choose it
+    drawn: int = 0  # answers drawn to choose it
 
 
 def command_draws(command: str) -> Draws:
-    """Return the draws of a command: it reads an input a line and writes an answer a line.
+    """Return the draws of a command that reads one input per line and writes one answer per line.
 
-    Vote counts are separated by commas. It is started afresh several times and must not repeat its random numbers.
+    Vote counts are separated by commas. The command is started several times and must not repeat its random numbers.
     """
     words = shlex.split(command)
 
@@ -70,7 +70,7 @@ def command_draws(command: str) -> Draws:
         if done.returncode or len(answers) != count * len(inputs):
             raise DarrmError(
                 f"{command}: {len(answers)} answers to {count * len(inputs)} inputs, exit code {done.returncode}. "
-                f"It must write a line for each line that it reads. {done.stderr[-200:]}"
+                f"It must write one line for each input line. {done.stderr[-200:]}"
             )
         return [answers[start : start + count] for start in range(0, len(answers), count)]
 
@@ -83,7 +83,7 @@ def _line(given: Any) -> str:
 
 
 def explored_pairs(claim: Claim) -> list[tuple[Counts, Counts]]:
-    """Return neighbouring vote counts to explore: all of them, or those near ties and unanimity and a random part."""
+    """Return neighbouring vote counts to explore: all, or those near ties and unanimity and a random part."""
     if math.comb(claim.K + claim.classes - 1, claim.classes - 1) <= MAX_EXPLORED:
         starts = compositions(claim.K, claim.classes)
     else:
@@ -104,7 +104,7 @@ def explored_pairs(claim: Claim) -> list[tuple[Counts, Counts]]:
 
 
 def _near(claim: Claim, leaders: int, lead: int) -> Counts:
-    """Return counts where so many classes share the votes nearly equally, the first with a few more."""
+    """Return counts where ``leaders`` classes share the votes nearly equally, the first with a few more."""
     share, rest = divmod(claim.K, leaders)
     counts = [share] * leaders + [0] * (claim.classes - leaders)
     counts[0] += rest
@@ -117,25 +117,24 @@ def _near(claim: Claim, leaders: int, lead: int) -> Counts:
 def sampled_bound(
     draws: Draws, claim: Claim, pairs: Sequence[tuple[Any, Any]], samples: int, confidence: float
 ) -> tuple[SampledBound, Counterexample]:
-    """Return a lower bound of ε of all releases at the claimed δ, and the event that shows it.
+    """Return a lower bound on ε of all releases at the claimed δ, and the event that shows it.
 
-    ``pairs``: neighbouring inputs, (before, after). ``samples``: answers to draw in all.
+    ``pairs``: neighbouring inputs, (before, after). ``samples``: total number of answers.
 
-    Guarantees: True with chance ``confidence`` at least, if draws are independent and of one law for each input.
+    Guarantees: True with probability ≥ ``confidence`` if draws are independent and identically distributed per input.
     """
-    # Half of the answers choose the event: a bound from the same answers would hold for no event that was picked in
-    # their light.
+    # Half of the answers choose the event: a bound from the same answers would not hold for it.
     chosen = _explore(draws, claim, pairs, samples // 2)
     trials = max(FEWEST, (samples - samples // 2) // 2)
     event = set(chosen.answers)
     drawn = draws([chosen.before, chosen.after], trials)
     hits = [sum(answer in event for answer in answers) for answers in drawn]
-    # Two bounds, one for each side: both hold with the confidence.
+    # Two bounds, one per side: both hold with the confidence.
     wrong = (1 - confidence) / 2
     low = float(_at_least(np.array(hits[0]), trials, wrong))
     high = float(_at_most(np.array(hits[1]), trials, wrong))
     epsilon, least, on_data, on_neighbour = shown_epsilon(low, high, claim)
-    # What an audit that found nothing would have found tells how much that means.
+    # The detectable ε tells how much an audit that finds nothing means.
     detectable = _detectable(float(_at_most(np.array(chosen.hits), chosen.trials, 0.5)), trials, wrong, claim)
     bound = SampledBound(epsilon, confidence, detectable, POWER, chosen.drawn + 2 * trials)
     names = tuple(sorted(chosen.answers, key=str))
@@ -143,9 +142,9 @@ def sampled_bound(
 
 
 def shown_epsilon(low: float, high: float, claim: Claim) -> tuple[float, int, float, float]:
-    """Return ε that an event of chance ≥ low, and ≤ high on the neighbour, shows; at how many hits, and both chances.
+    """Return the ε shown by an event of probability ≥ low, and ≤ high on the neighbour; at k hits; both probabilities.
 
-    Both chances of k hits or more grow with the chance of one, so bounds of the one bound the other.
+    The probabilities of k hits or more grow with that of one hit, so bounds of the one bound the other.
     """
     ks = np.arange(1, claim.releases + 1)
     if claim.releases == 1:
@@ -182,23 +181,23 @@ def _explore(draws: Draws, claim: Claim, pairs: Sequence[tuple[Any, Any]], sampl
 def _scored(
     pairs: Sequence[tuple[Any, Any]], seen: dict[str, Counter[Hashable]], claim: Claim
 ) -> list[tuple[float, ChosenEvent]]:
-    """Return what the samples so far would show at each pair, and at which event."""
+    """Return the score of each pair from the samples so far, and its event."""
     orders = [_falling_answers(seen[repr(before)], seen[repr(after)]) for before, after in pairs]
     columns = []
     for side in (0, 1):
         of_pairs = [(seen[repr(pair[side])], answers) for pair, answers in zip(pairs, orders, strict=True)]
         hits = np.concatenate([np.cumsum([counts[answer] for answer in answers]) for counts, answers in of_pairs])
         columns.append((hits, np.concatenate([np.full(len(answers), counts.total()) for counts, answers in of_pairs])))
-    # The quantiles of all pairs in one call: of a thousand numbers it takes about as long as of one.
+    # The quantiles of all pairs in one call: a thousand numbers take about as long as one.
     low, high = _at_least(*columns[0], GIVEN_UP), _at_most(*columns[1], GIVEN_UP)
     with np.errstate(divide="ignore", invalid="ignore"):
         if claim.releases == 1:
             scores = np.log((low - claim.privacy.delta) / high)
-        else:  # of many releases: how many standard deviations apart the numbers of hits are
+        else:  # several releases: how many standard deviations apart the numbers of hits are
             scores = (low - high) / np.sqrt(high * (1 - high) / claim.releases)
     scores, found, start = np.nan_to_num(scores, nan=-math.inf), [], 0
     for pair, answers in zip(pairs, orders, strict=True):
-        # All answers together are no event.
+        # The event of all answers is trivial.
         best = start + int(np.argmax(scores[start : start + max(1, len(answers) - 1)]))
         event = ChosenEvent(*pair, answers[: best - start + 1], *(int(column[best]) for column in columns[1]))
         found.append((float(scores[best]), event))
@@ -207,7 +206,7 @@ def _scored(
 
 
 def _falling_answers(first: Counter[Hashable], second: Counter[Hashable]) -> tuple[Hashable, ...]:
-    """Return the answers in the order in which their chances fall from the first side to the second."""
+    """Return the answers by decreasing ratio of their probabilities on the two sides."""
     trials = first.total(), second.total()
     answers = (answer for answer, _ in (first + second).most_common(MAX_EVENTS))
     return tuple(
@@ -216,21 +215,21 @@ def _falling_answers(first: Counter[Hashable], second: Counter[Hashable]) -> tup
 
 
 def _at_least(hits: Any, trials: Any, wrong: float) -> Array:
-    """Return lower bounds of chances, each wrong with chance ``wrong`` at most (Clopper, Pearson 1934)."""
+    """Return lower bounds of probabilities, each wrong with probability ≤ ``wrong`` (Clopper, Pearson 1934)."""
     beta: Any = require("scipy.stats", "an audit by samples").beta
     bound = beta.ppf(wrong, hits, trials - hits + 1)
     return np.asarray(np.where(hits > 0, bound, 0.0) * (1 - OUTWARD))
 
 
 def _at_most(hits: Any, trials: Any, wrong: float) -> Array:
-    """Return upper bounds of chances, each wrong with chance ``wrong`` at most."""
+    """Return upper bounds of probabilities, each wrong with probability ≤ ``wrong``."""
     beta: Any = require("scipy.stats", "an audit by samples").beta
     bound = beta.isf(wrong, hits + 1, trials - hits)
     return np.minimum(1.0, np.where(hits < trials, bound, 1.0) * (1 + OUTWARD))
 
 
 def _detectable(chance: float, trials: int, wrong: float, claim: Claim) -> float | None:
-    """Return the least ε of all releases that would be refuted with chance `POWER` at this chance on the neighbour."""
+    """Return the least ε of all releases refuted with probability `POWER` at this probability on the neighbour."""
     binom: Any = require("scipy.stats", "an audit by samples").binom
     high = float(_at_most(binom.ppf((1 + POWER) / 2, trials, chance), trials, wrong))
 

@@ -1,4 +1,4 @@
-"""Claim of privacy of a vote, neighbouring vote counts, and what an audit finds."""
+"""Claims of privacy about a vote, neighbouring vote counts, and the findings of an audit."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from darrm_opt.mechanisms.base import checked_shape
 from darrm_opt.problem import Privacy
 
 Counts = tuple[int, ...]
-"""Votes for each class."""
+"""Votes per class."""
 
 Verdict = Literal["proved", "refuted", "not refuted"]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed of the releases of a vote."""
+    """Privacy claim about the releases of a vote."""
 
     privacy: Privacy  # (ε, δ) of all releases together, ε finite
-    K: int  # voters; with "add-remove" of the larger of two neighbours
+    K: int  # voters; for "add-remove" those of the larger neighbour
     classes: int  # C ≥ 2
-    releases: int = 1  # Q ≥ 1, each of the same votes, with randomness of its own
-    affected: int = 1  # votes that one record moves ("replace-one"), or that come or go with it ("add-remove")
-    neighbours: Neighbours = "replace-one"  # which vote counts are neighbours
+    releases: int = 1  # Q ≥ 1, all of the same votes, each with fresh randomness
+    affected: int = 1  # votes that one record changes ("replace-one"), adds or removes ("add-remove")
+    neighbours: Neighbours = "replace-one"
 
     def __post_init__(self) -> None:
         checked_shape(self.K, self.classes, self.affected)
@@ -57,44 +57,44 @@ class Claim:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Two neighbours and an event that is too likely on the first of them."""
+    """Two neighbours and an event that is too likely on the first."""
 
-    before: Any  # vote counts, or the inputs that were given as neighbours
+    before: Any  # vote counts, or a given input
     after: Any  # those of its neighbour
-    event: tuple[Any, ...]  # answers of one release that it counts: classes, -1 for ⊥, or what a black box answered
-    least: int  # the event is that at least so many of the releases have such an answer
-    chance_before: float  # of the event [probability]; from samples a lower bound
-    chance_after: float  # of the event on the neighbour [probability]; from samples an upper bound
+    event: tuple[Any, ...]  # answers of one release that count as hits: classes, -1 for ⊥, or a black box's answers
+    least: int  # the event is that at least this many releases hit
+    chance_before: float  # probability of the event; from samples a lower bound
+    chance_after: float  # its probability on the neighbour; from samples an upper bound
 
 
 @dataclass(frozen=True)
 class SampledBound:
-    """What samples of a black box show."""
+    """Result of sampling a black box."""
 
-    epsilon: float  # lower bound of ε of all releases at the claimed δ [nats]; 0 where nothing is shown
-    confidence: float  # chance that the bound is true, at least, over the samples
-    # ε [nats] that an event of the same chance on the neighbour would have had to have for the claim to be refuted with
-    # chance ``power``; None where no chance is enough
+    epsilon: float  # lower bound on ε of all releases at the claimed δ [nats]; 0 if nothing is shown
+    confidence: float  # probability, over the samples, that the bound is true, at least
+    # ε [nats] of an event with the same probability on the neighbour at which the claim would have been refuted with
+    # probability ``power``; None if there is none
     detectable: float | None
     power: float
-    samples: int  # answers drawn, those of the exploration among them
+    samples: int  # answers drawn, including the exploration
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit finds of a claim."""
+    """Result of auditing a claim."""
 
     claim: Claim
-    verdict: Verdict  # "not refuted": then nothing is proved, and nothing is shown against it
-    epsilon: float | None = None  # ε of all releases at the claimed δ that is proved [nats]; None where nothing is
-    account: str = ""  # what proves it; "" where nothing does
-    counterexample: Counterexample | None = None  # what refutes it, or the worst event; None where none was looked for
-    # whether the counterexample's chances were computed; from samples they hold with the confidence
+    verdict: Verdict  # "not refuted": neither proved nor refuted
+    epsilon: float | None = None  # proved ε of all releases at the claimed δ [nats]; None if there is none
+    account: str = ""  # its proof, by name
+    counterexample: Counterexample | None = None  # the refutation, or the worst event; None if none was searched
+    # whether the counterexample's probabilities were computed; from samples they hold with the confidence
     exact: bool = False
-    sampled: SampledBound | None = None  # what samples show; None where none were drawn
+    sampled: SampledBound | None = None  # None if no samples were drawn
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data; ``private`` is None where neither was shown."""
+        """Return the audit as plain data; ``private`` is None if neither was shown."""
         content = asdict(self)
         content["claim"] |= content["claim"].pop("privacy")
         private = {"proved": True, "refuted": False, "not refuted": None}[self.verdict]

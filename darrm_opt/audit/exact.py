@@ -1,8 +1,7 @@
-"""Audit by known chances: those of a mechanism, or of a table that anyone wrote.
+"""Audit by known probabilities: those of a mechanism, or of any table.
 
-What all neighbours can see are finitely many pairs of laws (`accounting.law_pairs`): the accounts of the house prove a
-claim from them, and the worst event of a pair refutes it. A table is read as fractions, and one release of it is
-decided in whole numbers.
+Neighbours give finitely many pairs of laws (`accounting.law_pairs`): this package's accounts prove a claim from them,
+and the worst event of a pair refutes it. A table is read as fractions, and one release of it is decided exactly.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 from darrm_opt.tables.problem import ABSTENTION, Index, has_table, partitions
 
 MAX_LISTED, MAX_PAIRS, BLOCK = 3000, 100_000, 300
-"""Most vote counts up to the names of the classes, and pairs of neighbours, that are listed; counts at a time."""
+"""Most vote counts up to class names and most pairs of neighbours that are listed; number of counts in a block."""
 
 MARGIN = 1e-6
-"""Relative margin by which computed chances must refute: sums of binomial chances are a thousand times as precise."""
+"""Relative margin by which computed probabilities must refute; sums of binomials are a thousand times as precise."""
 
 SUM_ERROR = Fraction(1, 10**9)
-"""How far the chances of a row may add up to another number than 1: the last one is what the others leave."""
+"""Largest difference from 1 of the sum of a row's probabilities; the last one is set to the remainder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +43,14 @@ class Laws:
 
     counts: Sequence[Counts]
     pairs: Index  # places of (before, after), shape (pairs, 2)
-    chances: Array  # of each answer, shape (counts, answers)
+    chances: Array  # probability of each answer, shape (counts, answers)
     outputs: tuple[int, ...]  # a class, or `ABSTENTION`
-    error: float = 0.0  # relative error of each chance, beside rounding
-    fractions: Sequence[Sequence[Fraction]] | None = None  # the chances exactly, where they are known
+    error: float = 0.0  # relative error of each probability, besides rounding
+    fractions: Sequence[Sequence[Fraction]] | None = None  # the exact probabilities, if known
 
     @property
     def law_pairs(self) -> LawPairs:
-        """The same, for the accounts."""
+        """The pairs of laws, for the accounts."""
         on_data, on_neighbour = (self.chances[self.pairs[:, side]] for side in (0, 1))
         return LawPairs(on_data, on_neighbour, error=self.error)
 
@@ -59,8 +58,8 @@ class Laws:
 def read_table(text: str) -> dict[Counts, list[Fraction]]:
     """Return the rows of a CSV table: columns votes_0, …, votes_{C−1}, then chance_0, …, and perhaps chance_none.
 
-    A chance is a decimal number or a fraction such as 1/3, read exactly. The last chance of a row is what the others
-    leave of 1, and is stated to 1e-9.
+    A probability is a decimal number or a fraction such as 1/3, read exactly. The last one of a row is the remainder to
+    1, and must be stated to 1e-9.
     """
     # Spreadsheets write a byte order mark before the first name.
     rows = list(csv.reader(text.removeprefix("\ufeff").splitlines()))
@@ -79,12 +78,12 @@ def read_table(text: str) -> dict[Counts, list[Fraction]]:
             chances = [Fraction(text.strip()) for text in row[classes:]]
         except (ValueError, ZeroDivisionError) as err:
             raise InvalidInput("table", f"row {number}", accepted) from err
-        # A law must add up to 1 exactly, and 0.333 three times does not: the last chance takes what is missing.
+        # A law must sum to exactly 1, and three times 0.333 does not: the last probability is the remainder.
         rest = 1 - sum(chances[:-1], Fraction())
         if len(row) != len(head) or min(counts) < 0 or counts in table or abs(rest - chances[-1]) > SUM_ERROR:
             raise InvalidInput("table", f"row {number}", "counts that no other row has, and chances that add up to 1")
         chances[-1] = rest
-        # Only now: the last one may have become negative by what it took.
+        # Checked last: the remainder may be negative.
         if min(chances) < 0:
             raise InvalidInput("table", f"row {number}", "chances in [0, 1] that add up to 1")
         table[counts] = chances
@@ -92,7 +91,7 @@ def read_table(text: str) -> dict[Counts, list[Fraction]]:
 
 
 def table_laws(table: dict[Counts, list[Fraction]], claim: Claim) -> Laws:
-    """Return the laws of a table, all of whose vote counts must be there."""
+    """Return the laws of a table, which must contain all vote counts of the claim."""
     places = {counts: place for place, counts in enumerate(table)}
     starts = compositions(claim.K, claim.classes)
     pairs = [(counts, other) for counts in starts for other in claim.neighbours_of(counts)]
@@ -113,11 +112,7 @@ def table_laws(table: dict[Counts, list[Fraction]], claim: Claim) -> Laws:
 
 
 def compositions(K: int, classes: int) -> list[Counts]:
-    """Return every way in which K votes fall; `InvalidInput` where there are more than `MAX_PAIRS`.
-
-    >>> compositions(2, 2)
-    [(0, 2), (1, 1), (2, 0)]
-    """
+    """Return every vector of K votes by class; `InvalidInput` if there are more than `MAX_PAIRS`."""
     if math.comb(K + classes - 1, classes - 1) > MAX_PAIRS:
         raise InvalidInput("K", K, f"at most {MAX_PAIRS:,} vote counts")
     if classes == 1:
@@ -126,31 +121,30 @@ def compositions(K: int, classes: int) -> list[Counts]:
 
 
 def mechanism_laws(mechanism: VoteMechanism, claim: Claim) -> Laws | None:
-    """Return the laws of a mechanism that treats classes alike; None where they are too many, or not known.
+    """Return the laws of a mechanism that treats classes alike; None if they are too many or unknown.
 
     One side of a pair has decreasing counts: relabelling the classes on both sides changes nothing.
     """
     if not has_table(claim.K, claim.classes, MAX_LISTED):
         return None
     found = ((counts, other) for counts in partitions(claim.K, claim.classes) for other in claim.neighbours_of(counts))
-    # One more than may be listed tells that they are too many, without listing them all.
+    # One more than allowed shows that there are too many, without listing them all.
     pairs = list(islice(found, MAX_PAIRS + 1))
     if len(pairs) > MAX_PAIRS:
         return None
-    # Replacing is symmetric: each pair occurs from both sides. A record that comes or goes has one side with fewer
-    # votes.
+    # Replacing is symmetric, so each pair occurs from both sides. Adding or removing has one side with fewer votes.
     both = pairs if claim.neighbours == "replace-one" else [*pairs, *((after, before) for before, after in pairs)]
     counts = list(dict.fromkeys(each for pair in both for each in pair))
     places = {each: place for place, each in enumerate(counts)}
     rows: dict[Counts, Array] = {}
-    # Under "add-remove" a neighbour has fewer votes, and then the mechanism is that for fewer voters.
+    # Under "add-remove" a neighbour has fewer votes, and the mechanism is the one for fewer voters.
     for K in sorted({sum(each) for each in counts}):
         ordered = np.array(sorted({tuple(sorted(each, reverse=True)) for each in counts if sum(each) == K}))
         chances = _chances(of_voters(mechanism, K), ordered)
         if chances is None:
             return None
         rows |= dict(zip(map(tuple, ordered.tolist()), chances, strict=True))
-    # Chances are computed for decreasing counts alone and renamed: a mechanism treats the classes alike.
+    # Probabilities are computed for decreasing counts and renamed: a mechanism treats the classes alike.
     laws = np.array([_unordered(each, rows) for each in counts])
     outputs = (*range(claim.classes), *((ABSTENTION,) if laws.shape[1] > claim.classes else ()))
     index = np.array([(places[a], places[b]) for a, b in both], dtype=np.intp)
@@ -158,7 +152,7 @@ def mechanism_laws(mechanism: VoteMechanism, claim: Claim) -> Laws | None:
 
 
 def of_voters(mechanism: VoteMechanism, K: int) -> VoteMechanism:
-    """Return the mechanism for so many voters, where one of them comes or goes."""
+    """Return the mechanism for K voters, for neighbours that add or remove one."""
     if mechanism.K == K:
         return mechanism
     if not mechanism.parameter:
@@ -190,7 +184,7 @@ def _unordered(counts: Counts, rows: dict[Counts, Array]) -> Array:
 
 
 def proved_epsilon(laws: Laws, claim: Claim) -> tuple[float, str]:
-    """Return ε of all releases at the claimed δ [nats], proved from the laws, and the account; inf where none does."""
+    """Return ε of all releases at the claimed δ [nats], proved from the laws, and the account; inf if unproved."""
     if not len(laws.pairs):
         return 0.0, "no neighbours"
     if claim.releases == 1 and laws.fractions is not None and _exact_excess(laws.fractions, laws, claim) <= 0:
@@ -201,7 +195,7 @@ def proved_epsilon(laws: Laws, claim: Claim) -> tuple[float, str]:
 
 
 def _exact_excess(rows: Sequence[Sequence[Fraction]], laws: Laws, claim: Claim) -> Fraction:
-    """Return the largest excess over e^ε and δ of one release, never below the exact value."""
+    """Return the excess of one release over e^ε and δ, maximised over pairs; never below the exact value."""
     slope = Fraction(exp_bounds(claim.privacy.epsilon)[0], 1 << EXPONENT_BITS)
     excesses = (
         sum((max(p - slope * q, Fraction()) for p, q in zip(rows[before], rows[after], strict=True)), Fraction())
@@ -213,18 +207,18 @@ def _exact_excess(rows: Sequence[Sequence[Fraction]], laws: Laws, claim: Claim) 
 def worst_event(laws: Laws, claim: Claim) -> tuple[Counterexample, bool] | None:
     """Return the event with the largest excess over e^ε and δ, and whether it refutes the claim; None without a pair.
 
-    The event is that at least k releases answer with one of the answers whose chances fall most: by Neyman and Pearson
-    the best one of a single release, and of several the best that counts such answers.
+    The event is that at least k releases give one of the answers whose probabilities fall most: by Neyman and Pearson
+    the best event of a single release, and for several releases the best that counts such answers.
 
-    Guarantees: What refutes is true, with a margin of `MARGIN` for the arithmetic, or in whole numbers.
+    Guarantees: A refutation is true, with a margin of `MARGIN` for the arithmetic, or by exact fractions.
     """
     if not len(laws.pairs):
         return None
     p, q = (laws.chances[laws.pairs[:, side]] for side in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Stable: answers with equal ratios keep their order, so that the same event is found everywhere.
+        # Stable, so that answers with equal ratios give the same event everywhere.
         order = np.argsort(-np.where(p > 0, p / q, -1.0), axis=1, kind="stable")
-    # Each prefix of the order is a candidate event: by Neyman and Pearson the best one of its size.
+    # Each prefix of the order is a candidate event: by Neyman and Pearson the best of its size.
     P, R = (np.minimum(np.cumsum(np.take_along_axis(side, order, axis=1), axis=1), 1.0) for side in (p, q))
     least, tail_p, tail_q = tails(P, R, claim.releases, claim.privacy.epsilon)
     excess = tail_p - math.exp(claim.privacy.epsilon) * tail_q
@@ -233,7 +227,7 @@ def worst_event(laws: Laws, claim: Claim) -> tuple[Counterexample, bool] | None:
     places = order[pair, : last + 1].tolist()
     if claim.releases == 1 and laws.fractions is not None:
         rows = laws.fractions[before], laws.fractions[after]
-        # An answer that never occurs on the data adds to the neighbour's side alone.
+        # An answer that never occurs on the data only adds to the neighbour's side.
         places = [place for place in places if rows[0][place] > 0]
         on_data, on_neighbour = (sum((row[place] for place in places), Fraction()) for row in rows)
         # Rounded up, against the refutation: a claim that holds with equality must not be refuted.
@@ -249,16 +243,16 @@ def worst_event(laws: Laws, claim: Claim) -> tuple[Counterexample, bool] | None:
 
 
 def tails(P: Array, R: Array, releases: int, epsilon: float) -> tuple[Array, Array, Array]:
-    """Return the number k of hits from which P's law is e^ε times as likely as R's, and both chances of ≥ k hits.
+    """Return the least k hits that are e^ε times as likely under P as under R, and both probabilities of ≥ k hits.
 
-    ``P``, ``R``: chance of a hit in one of the releases on the two sides, of any shape.
+    ``P``, ``R``: probability of a hit in one release on the two sides, of any shape.
     """
     if releases == 1:
         return np.ones(P.shape, dtype=np.intp), P, R
     stats: Any = require("scipy.stats", "an audit of several releases")
     with np.errstate(divide="ignore", invalid="ignore"):
         hit, miss = np.log(P) - np.log(R), np.log1p(-P) - np.log1p(-R)
-        # k·hit + (Q − k)·miss > ε; an answer that only one side can give decides with one hit, or with none missing
+        # k·hit + (Q − k)·miss > ε; an answer that only one side can give decides with one hit, or with all hits
         least = np.where(R <= 0, 1.0, np.where(P >= 1, releases, np.ceil((epsilon - releases * miss) / (hit - miss))))
     least = np.clip(np.nan_to_num(least, nan=releases, posinf=releases, neginf=1), 1, releases).astype(np.intp)
     return least, stats.binom.sf(least - 1, releases, P), stats.binom.sf(least - 1, releases, R)

@@ -1,7 +1,7 @@
-"""Certificate: the proof that a γ is private, from γ alone, and the repair that makes a solver's answer provable.
+"""Certificate: the proof from γ alone that it is private, and the repair that makes a solver's answer provable.
 
 f is linear in γ and γ = 0 is strictly private, so scaling repairs: if φ ≤ V everywhere for γ, then s·γ with
-s ≤ limit/V is private. The scaled γ is then verified from its stored bits, by a search that knows no solver.
+s ≤ limit/V is private. The scaled γ is then verified from its stored bits, by a search independent of any solver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Arithmetic = Literal["float", "ball"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """Why a γ is private: a bound on the privacy constraint over every admissible corner multiset.
+    """Proof that a γ is private: a bound on the privacy constraint over every admissible corner multiset.
 
     All numbers are of the constraint divided by e^(mε) (`PrivacyConstraint`), computed for the strictest reading of
     the problem.
@@ -34,14 +34,14 @@ class Certificate:
     Attributes:
         method: how the constraint set was covered: "complete", "first-order", "monotone" or "ball" (complete, in
             ball arithmetic).
-        bound: proven upper bound V on φ, rounding included. Where γ does not bind, a search stops at bounds below R,
-            and V is the largest of those: φ itself lies between ``worst_value`` and V.
+        bound: proven upper bound V on φ, rounding included. If γ is far from the limit, a search stops at bounds below
+            R, and V is the largest of those: φ itself lies between ``worst_value`` and V.
         limit: right-hand side R.
         margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ. The true slack
             lies between it and (R − ``worst_value`` + ``error_bound``)/2.
         error_bound: the part of V that is charged for rounding.
         worst_value: largest φ found, as computed.
-        worst_corners: the multiset where it was found, ``{corner: voters}``.
+        worst_corners: its multiset, ``{corner: voters}``.
         version: version of darrm-opt that made the certificate.
     """
 
@@ -59,13 +59,13 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
     """Prove that DaRRM with ``gamma`` is private, from ``gamma`` alone.
 
     Args:
-        problem: what must hold.
-        gamma: γ(0..K), shape (K+1,), each in [0, 1], exactly symmetric; any γ that anyone supplies.
+        problem: privacy to prove.
+        gamma: γ(0..K), shape (K+1,), each in [0, 1], exactly symmetric; from any source.
         arithmetic: "float" (doubles with a proven error bound) or "ball" (python-flint, slower, the independent
             check; the extra ``exact``).
 
     Returns:
-        The certificate, margin ≥ 0; of several targets, each of which is proved, that with the least margin.
+        The certificate, margin ≥ 0; with several targets each is proved, and the one with the least margin returned.
 
     Guarantees:
         If it returns, the release is (mε, δ)-DP for the doubles in ``gamma`` exactly as stored.
@@ -94,7 +94,7 @@ def _verified(problem: Problem, noise: NoiseFunction, arithmetic: str) -> Certif
         worst = ball_worst_case(noise, problem)
     else:
         raise InvalidInput("arithmetic", arithmetic, "'float' or 'ball'")
-    # Written so that a NaN is refused too.
+    # Written so that a NaN is rejected too.
     if not worst.bound <= constraint.limit:
         raise _refusal(worst, constraint, noise, problem)
     return certificate_of(worst, constraint)
@@ -108,9 +108,8 @@ def certificate_of(worst: WorstCase, constraint: PrivacyConstraint) -> Certifica
 
 
 def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFunction, problem: Problem) -> NotPrivate:
-    """Return the error for a γ not proved private: refuted if the numbers as asked are broken beyond rounding."""
-    # What breaks only the strictest reading (`Problem.strictest`), by input noise, is not refuted but not proved
-    # either.
+    """Return the error for a γ not proved private: refuted if the stated numbers are violated beyond rounding."""
+    # A violation of the strictest reading (`Problem.strictest`) alone, by input noise, is neither refuted nor proved.
     corners = constraint.corners.named(worst.counts)
     places = ", ".join(f"{count} at {label}" for label, count in corners.items())
     if isinstance(constraint.corners, ProfileVertices):
@@ -127,21 +126,21 @@ def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFuncti
         )
     return NotProven(
         f"gamma cannot be shown to be private in floating point: the constraint is met up to {excess:.3g} at voters "
-        f"{places}, within the noise of the numbers given. Use certify() to scale it down by that much.",
+        f"{places}, within the noise of the stated numbers. Use certify() to scale it down by that much.",
         corners,
         excess,
     )
 
 
 def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Certificate]:
-    """Scale γ down just enough that it is provably private, and prove it.
+    """Scale γ down just enough to be provably private, and prove it.
 
     Args:
-        problem: what must hold.
+        problem: privacy to prove.
         noise: any symmetric γ, such as an LP solver's answer.
 
     Returns:
-        The repaired γ (equal to ``noise`` where that is provable as it stands) and its certificate.
+        The repaired γ (equal to ``noise`` if that is provable as it is) and its certificate.
 
     Source: ours; linearity of f in γ.
     """
@@ -157,7 +156,7 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
 def repair_for_all(
     noise: NoiseFunction, constraints: list[PrivacyConstraint], deadline: float = math.inf
 ) -> tuple[NoiseFunction, Certificate]:
-    """Scale γ until the search of every target proves it; the certificate is that of the least margin."""
+    """Scale γ until every target is proved; return the certificate with the least margin."""
     step, scaled = 2.0**-44, noise
     while step < 1:
         pairs = [(worst_case(scaled, constraint, deadline=deadline), constraint) for constraint in constraints]
@@ -185,15 +184,12 @@ def repair(
     *,
     search_again: bool = True,
 ) -> tuple[NoiseFunction, Certificate]:
-    """Certify γ given what a search found for it.
-
-    ``search_again``: whether a scaled γ is searched even where the search of γ proves it (`scaled_worst_case`).
-    """
+    """Certify γ from the result of its search; ``search_again``: also if `scaled_worst_case` proves the scaled γ."""
     if worst.bound <= constraint.limit:
         return noise, certificate_of(worst, constraint)
-    # The scaled γ is searched again, which errs by up to ``error`` each way: leave room for both, so once is enough.
+    # The scaled γ is searched again, with an error of up to ``error`` in both: leave room for both, so once is enough.
     room = constraint.limit - 3 * search_error(constraint, float(noise.values.max()))
-    # A second attempt is smaller by 2^−44, some hundreds of roundings, and each further one by eight times as much.
+    # A second attempt is smaller by 2^−44, some hundreds of roundings; each further one by eight times as much.
     scale, step = max(0.0, room / worst.bound) * (1 - 4 * UNIT_ROUNDOFF), 2.0**-44
     while scale > 0 and step < 1:
         scaled_noise = NoiseFunction(noise.values * scale)
@@ -202,30 +198,28 @@ def repair(
             scaled_worst = worst_case(scaled_noise, constraint, deadline=deadline)
         if scaled_worst.bound <= constraint.limit:
             return scaled_noise, certificate_of(scaled_worst, constraint)
-        scale, step = scale * (1 - step), 8 * step  # not seen to happen; no proof rests on that
+        scale, step = scale * (1 - step), 8 * step  # never observed; no proof rests on that
     zero = NoiseFunction(noise.values * 0.0)
     return zero, certificate_of(worst_case(zero, constraint), constraint)
 
 
 MAX_LOOSENESS = 1e-11
-"""Largest distance beyond rounding between the value and the bound of a search whose outcome stands for
-that of the scaled γ."""
+"""Largest distance beyond rounding between value and bound of a search that may prove the scaled γ."""
 
 
 def scaled_worst_case(
     noise: NoiseFunction, worst: WorstCase, scaled_noise: NoiseFunction, scale: float, constraint: PrivacyConstraint
 ) -> WorstCase | None:
-    """Return the worst case of a scaled γ that the search of γ itself implies; None where a new search is needed.
+    """Return the worst case of a scaled γ implied by the search of γ itself; None if a new search is needed.
 
     Source: ours; "The repair, and rounding" of the documentation's proofs.
     """
     # With γ′ = ``scale``·γ rounded to doubles, φ(γ′) = scale·φ(γ) + φ(e), |e| ≤ u·scale·γ + 2^−1075, and |φ(e)| ≤
     # (1+q)·max|e|, since H is a mean of ±e. So the bound is scale·V plus that, each rounded up: a proof for the doubles
     # of γ′ as stored.
-    # What `verify` finds for γ′ must agree with it, so a new search is made where its result could be a finer one:
-    # where the bound found is loose; where γ′ lies so far below the limit that a search may leave the worst multiset
-    # out; and where it could be of another method (for K from `LARGE_K` on, and for a γ that is monotone only once
-    # it is rounded).
+    # The result must agree with that of `verify` for γ′, so a new search is made where it could be finer: if the bound
+    # is loose; if γ′ is so far below the limit that a search may skip the worst multiset; and if its method could
+    # differ (for K from `LARGE_K` on, and for a γ that is monotone only once it is rounded).
     is_exact = worst.method == "monotone" or (worst.method == "complete" and constraint.K < LARGE_K)
     is_tight = 0 <= worst.bound - worst.value <= min(worst.error + MAX_LOOSENESS, 1e-3 * constraint.limit)
     if not (is_exact and is_tight and noise.is_monotone == scaled_noise.is_monotone):

@@ -1,13 +1,12 @@
-"""Closed forms: the best certified of the noise functions in closed form, for a solve with little time.
+"""Closed forms: the best certified noise function in closed form, for a solve with little time.
 
-Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the
-target is (`certificate`):
+Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private for any target (`certificate`):
 
     1              the plain majority; scaled: randomised response with the best constant
-    |2l/K − 1|     one voter drawn at random; proved without a search, so it is there however little time there is
-    γ_DSub(⌊m⌋)    2⌊m⌋ − 1 voters drawn at random (`baselines`), private as it stands where Δ = δ = 0
+    |2l/K − 1|     one voter drawn at random; proved without a search, so always available
+    γ_DSub(⌊m⌋)    2⌊m⌋ − 1 voters drawn at random (`baselines`), private without scaling if Δ = δ = 0
 
-The best monotone γ is at least as good as all of them, and takes a linear program.
+The best monotone γ is at least as good as all of them, but takes a linear program.
 """
 
 from __future__ import annotations
@@ -30,24 +29,23 @@ from darrm_opt.problem import Problem
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 COMPILED_SECONDS_PER_TERM, COMPILED_SECONDS_PER_ENTRY = 2.5e-10, 1e-9
-"""Times in the compiled monotone search for one product of one mean, or one value compared, and for one entry of
-one of its steps, on a core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms,
-AMD EPYC, 2026-11-22."""
+"""Times of the compiled monotone search per product of one mean or comparison of a value, and per entry of a step, on a
+core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms, AMD EPYC, 2026-11-22."""
 
 SECONDS_PER_TERM = 5e-9
-"""Time for one product of one mean by NumPy, there [s]."""
+"""Time per product of one mean in NumPy, likewise [s]."""
 
 SECONDS_PER_PRODUCT = 1e-9
-"""The same within a product of matrices [s]."""
+"""Time per product within a matrix product [s]."""
 
 SECONDS_PER_STEP = 1e-5
-"""Time for what each of its steps costs beside that [s]."""
+"""Further time per step [s]."""
 
 ROUNDING = 256 * UNIT_ROUNDOFF
 """Bound on the rounding of φ for one voter drawn at random (`one_voter`)."""
 
 MAX_EXACT_K = 2001
-"""Most voters K for which γ_DSub is made: its binomials are exact, and have thousands of digits beyond."""
+"""Largest K for which γ_DSub is computed: its exact binomials have thousands of digits beyond it."""
 
 
 def monotone_search_seconds(problem: Problem) -> float:
@@ -64,7 +62,7 @@ def monotone_search_seconds(problem: Problem) -> float:
 
 
 def closed_forms(problem: Problem) -> Iterator[NoiseFunction]:
-    """Yield the closed forms worth a try, the cheapest first."""
+    """Yield the closed forms to try, the cheapest first."""
     K, m = problem.K, problem.m
     yield NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     if K > MAX_EXACT_K:
@@ -79,9 +77,9 @@ def closed_forms(problem: Problem) -> Iterator[NoiseFunction]:
 def best_closed_form(
     problem: Problem, constraint: PrivacyConstraint, utility: Callable[[Array], float], deadline: float = math.inf
 ) -> tuple[NoiseFunction, Certificate]:
-    """Return the closed form that has the largest utility once it is scaled until it is private, and its certificate.
+    """Return the closed form with the largest utility after scaling until it is private, and its certificate.
 
-    It is `one_voter` where nothing was proved by the deadline.
+    If nothing was proved by the deadline, it is `one_voter`.
     """
     best: tuple[float, NoiseFunction, WorstCase] | None = None
     try:
@@ -92,7 +90,7 @@ def best_closed_form(
             if best is None or value > best[0]:
                 best = (value, noise, worst)
             now = time.perf_counter()
-            if now + 3 * (now - start) > deadline:  # one search more, with room, and rarely another one as the proof
+            if now + 3 * (now - start) > deadline:  # room for one more search, and rarely another one as the proof
                 break
         if best is not None:
             return repair(best[1], best[2], constraint, deadline, search_again=False)
@@ -102,7 +100,7 @@ def best_closed_form(
 
 
 def one_voter(problem: Problem, constraint: PrivacyConstraint) -> tuple[NoiseFunction, Certificate]:
-    """Return s·|2l/K − 1| with its certificate, at once: its worst case is known without a search."""
+    """Return s·|2l/K − 1| with its certificate, immediately: its worst case is known without a search."""
     # g(l) = s(2l/K − 1) is linear, so H(p) = s·mean(2p_i − 1) and φ = s·mean(f_i), f = q(2p − 1) + 2(1 − p′) − 1: it is
     # largest with all r affected voters at the corner where f is, and the others at (0,0), where f = 1 − q. In doubles
     # p and 1 − p′ are good to 12u, q to 4u, so f to 60u and their mean to 70u; γ's entries carry 3u each, which moves φ

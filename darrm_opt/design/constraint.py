@@ -1,40 +1,39 @@
-"""Corners of the feasible region F with all their multisets, and the privacy constraint over them, as LP rows.
+"""Corners of the feasible region F, their multisets, and the privacy constraint over them as LP rows.
 
-One voter's answer is 1 with probability p on a dataset and p′ on its neighbour. (ε, Δ)-DP means that
-(p, p′) lies in
+One voter's answer is 1 with probability p on a dataset and p′ on its neighbour. (ε, Δ)-DP means that (p, p′) lies in
 
     F = {p ≤ e^ε p′ + Δ,  p′ ≤ e^ε p + Δ,  1−p ≤ e^ε(1−p′) + Δ,  1−p′ ≤ e^ε(1−p) + Δ} ∩ [0,1]².
 
-The privacy constraint f is affine in each voter's (p_i, p′_i), so its maximum over F^K is at corners
-(Lemma 3.4 of the paper), and since votes are counted, only *how many* voters sit at each corner
-matters. With x = (e^ε + Δ)/(e^ε + 1) and y = 1 − x the corners are
+The privacy constraint f is affine in each voter's (p_i, p′_i), so its maximum over F^K is at corners (Lemma 3.4 of the
+paper), and since votes are counted, only *how many* voters sit at each corner matters. With x = (e^ε + Δ)/(e^ε + 1) and
+y = 1 − x the corners are
 
     stationary  zero (0,0)   one (1,1)
     moving      xy (x,y)     yx (y,x)      and, for Δ > 0,
                 up (0,Δ)   down (Δ,0)   up_to_one (1−Δ,1)   down_from_one (1,1−Δ).
 
-The published scripts carry a typing slip in the last one; here they are derived, and tested against
-a dense sweep of F. For voters that are not private (ε = ∞), x = 1 and y = 0.
+The published scripts have a typing error in the last one; here they are derived, and tested against a dense sweep of F.
+For voters that are not private (ε = ∞), x = 1 and y = 0.
 
-*Affected voters.* If a record reaches at most r voters, the other K−r have p_i = p′_i = t, and f is
-affine in t, so they are stationary: the constraint set is the same, with at most r voters moving.
+*Affected voters.* If a record reaches at most r voters, the other K−r have p_i = p′_i = t, and f is affine in t, so
+they are stationary: the constraint set is the same, with at most r voters moving.
 
 *Constraint.* With c = e^(mε), DaRRM_γ is (mε, δ)-DP exactly when for every admissible pair (p, p′)
 
     f(p, p′) = H(p) − c·H(p′) ≤ c − 1 + 2δ                                  (Lemma 3.4 of the paper)
 
-Since g is antisymmetric and x + y = 1, −H(p′) = H(1−p′). Divided by c (q = e^(−mε) ≤ 1 never overflows,
-and rows are of order one whatever mε is) the constraint used everywhere in the design is
+Since g is antisymmetric and x + y = 1, −H(p′) = H(1−p′). Divided by c (q = e^(−mε) ≤ 1 never overflows, and rows are of
+order one for every mε) the constraint used everywhere in the design is
 
     φ(p, p′) = q·H(p) + H(1−p′) ≤ −expm1(−mε) + 2qδ =: limit.
 
 Half of (limit − φ) is the slack of q·Pr[b | D] ≤ Pr[b | D′] + qδ, a probability.
 
-Only q depends on the target: a row is q·P + R, where P and R are signed masses of a multiset. Along one line of a
-table, where ε, Δ and K stay and the target varies, every row is thus made once (`cached_rows`).
+Only q depends on the target: a row is q·P + R, where P and R are signed masses of a multiset. If ε, Δ and K stay and
+the target varies, every row is thus computed once (`cached_rows`).
 
 *Rounding.* H is computed by de Casteljau steps (`darrm_opt.design.polar_form`). Every step is a convex combination, so
-an error made once is never amplified. One computed step, with coefficients known to a few ulps, errs by at most
+errors are never amplified. One computed step, with coefficients known to a few ulps, errs by at most
 `STEP_ERROR`·max|a|; hence n steps err by at most n·`STEP_ERROR`·max|g| (`rounding_error`).
 """
 
@@ -62,20 +61,17 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 STEP_ERROR = 16 * UNIT_ROUNDOFF
 """Error of one computed de Casteljau step, relative to the largest entry of its input.
 
-With `exp` accurate to 4u relative, x and y (see `Corners.of`) carry at most 4u + 2u (product, sum) +
-5u (denominator) + u (quotient) ≤ 12u; Δ is exact and 1−Δ carries u. Each of the two products adds u
-and the sum adds u: s|a|(1+12u)(1+u)(1+u) …, so at most 14u + O(u²) of s|a_j| + t|a_{j+1}| ≤ max|a|. The
-remaining 2u absorb every O(u²) term for K ≤ 10⁶, as n·16u stays far below 1."""
+With `exp` accurate to 4u relative, x and y (see `Corners.of`) carry at most 4u + 2u (product, sum) + 5u (denominator) +
+u (quotient) ≤ 12u; Δ is exact and 1−Δ carries u. Each of the two products adds u and the sum adds u:
+s|a|(1+12u)(1+u)(1+u) …, so at most 14u + O(u²) of s|a_j| + t|a_{j+1}| ≤ max|a|. The remaining 2u absorb every O(u²)
+term for K ≤ 10⁶, as n·16u stays far below 1."""
 
 UNDERFLOW_SLACK = 2.0**-1060
-"""Absolute slack for products that underflow: each loses at most 2^−1074, and fewer than 2^14 are added up."""
+"""Absolute slack for products that underflow: each loses at most 2^−1074, and fewer than 2^14 are summed."""
 
 
 def rounding_error(steps: int, largest: float) -> float:
-    """Return a bound on |computed − exact| of H after ``steps`` de Casteljau steps.
-
-    Source: derivation at `STEP_ERROR`; tested against exact rationals.
-    """
+    """Return a bound on |computed − exact| of H after ``steps`` de Casteljau steps (see `STEP_ERROR`)."""
     return (steps * STEP_ERROR * largest + steps * UNDERFLOW_SLACK) if largest > 0 else 0.0
 
 
@@ -84,8 +80,8 @@ class PrivacyConstraint(NamedTuple):
 
     Attributes:
         K: number of voters.
-        affected: how many of them may move.
-        corners: where each of them may sit.
+        affected: number of voters that may move.
+        corners: the corners at which each may sit.
         q: e^(−target ε), in (0, 1].
         limit: right-hand side, rounded down; in [0, 1 + 2δ].
     """
@@ -101,14 +97,14 @@ class PrivacyConstraint(NamedTuple):
         """Return the constraint of a problem.
 
         Args:
-            problem: what must hold.
-            nominal: whether it is to prove the problem alone; else it proves every problem that rounds to it.
+            problem: privacy to prove.
+            nominal: whether to prove the problem itself alone, rather than every problem that rounds to it.
 
         Raises:
-            InvalidInput: its answer is a table, or it has several targets, each of which has a constraint.
+            InvalidInput: its answer is a table, or it has several targets, each with its own constraint.
         """
         if not problem.is_binary or len(problem.target.points) > 1:
-            raise InvalidInput("problem", problem, "two classes, voters that are alike, and one (epsilon, delta)")
+            raise InvalidInput("problem", problem, "two classes, voters that are alike and one (epsilon, delta)")
         strict = problem if nominal else problem.strictest
         q = math.exp(-strict.target.epsilon)
         limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta
@@ -117,18 +113,16 @@ class PrivacyConstraint(NamedTuple):
 
     @classmethod
     def loosest(cls, problem: Problem) -> PrivacyConstraint:
-        """Return the constraint that every γ meets that is private for any problem that rounds to this one.
+        """Return the constraint satisfied by every γ that is private for any problem that rounds to this one.
 
-        Its limit is rounded up: it is for upper bounds on what can be had, and proves no privacy.
+        Its limit is rounded up: it serves upper bounds on the optimum and proves no privacy.
         """
         constraint = cls.of(problem.loosest, nominal=True)
         return constraint._replace(limit=constraint.limit * (1.0 + 32 * UNIT_ROUNDOFF))
 
     def error(self, largest: float) -> float:
-        """Return a bound on |computed − exact| of φ where γ ≤ ``largest``.
-
-        K steps in each of the two blossoms, one more for the rounding of q, the product and the sum.
-        """
+        """Return a bound on |computed − exact| of φ for γ ≤ ``largest``."""
+        # K steps in each of the two blossoms, one more for the rounding of q, the product and the sum
         return (1.0 + self.q) * rounding_error(self.K + 1, largest)
 
     @property
@@ -137,19 +131,16 @@ class PrivacyConstraint(NamedTuple):
         return (self.K + 1) // 2
 
     def rows(self, counts: Counts) -> Array:
-        """Return φ as a linear function of γ(⌊K/2⌋+1..K), one row a multiset: shape (vectors, entries).
+        """Return φ as a linear function of γ(⌊K/2⌋+1..K), one row per multiset: shape (vectors, entries).
 
-        Each entry is within 2(1+q)·K·`STEP_ERROR` of exact. Nothing rests on that but speed and the
-        upper bound, which charges it.
+        Each entry is within 2(1+q)·K·`STEP_ERROR` of exact. That affects only speed and the upper bound, which charges
+        it.
         """
         on_data, on_neighbour = self.signed_masses(counts)
         return self.q * on_data + on_neighbour
 
     def signed_masses(self, counts: Counts) -> tuple[Array, Array]:
-        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset.
-
-        These parts of `rows` are the same for every target.
-        """
+        """Return H(p) and H(1−p′), the parts of `rows` that do not depend on the target."""
         return self._signed_mass(counts, self.corners.p), self._signed_mass(counts, self.corners.reflected)
 
     def values(self, signed: Array, counts: Counts) -> Array:
@@ -173,7 +164,7 @@ class PrivacyConstraint(NamedTuple):
 
     def _signed_mass(self, counts: Counts, chances: Array) -> Array:
         """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``chances[k]``."""
-        # Many multisets share the same answers (p does not see where p′ went), so each is computed once.
+        # Many multisets share the same probabilities (p does not depend on where p′ went): each is computed once.
         library = kernel()
         if library is not None:
             return _compiled_signed_mass(library, self.K, counts, chances)
@@ -189,7 +180,7 @@ class PrivacyConstraint(NamedTuple):
 
 
 def _compiled_signed_mass(library: ctypes.CDLL, K: int, counts: Counts, chances: Array) -> Array:
-    """Return the same by the kernel."""
+    """Return `_signed_mass` computed by the kernel."""
     counts = np.ascontiguousarray(counts, dtype=np.int64)
     signed = np.empty((counts.shape[0], (K + 1) // 2))
     stepwise = K <= MAX_STEPWISE_K
@@ -200,17 +191,17 @@ def _compiled_signed_mass(library: ctypes.CDLL, K: int, counts: Counts, chances:
 
 
 MAX_LINES = 16
-"""Voters whose rows are kept; each problem needs those of its strictest and of its loosest reading."""
+"""Number of voters whose rows are cached; each problem needs its strictest and its loosest reading."""
 
 MAX_FAMILIES = 64
-"""Read-only arrays of multisets whose keys are kept: solves start from the same ones again and again."""
+"""Number of read-only arrays of multisets whose keys are cached: solves often start from the same ones."""
 
 MAX_ENTRIES = 250_000
-"""Most doubles kept of each part for one kind of voters (2 MB); further rows are made each time."""
+"""Maximum cached doubles of each part per kind of voters (2 MB); further rows are computed each time."""
 
 
 def multiset_keys(counts: Counts) -> tuple[bytes, ...]:
-    """Return each multiset as bytes, which can be looked up."""
+    """Return each multiset as bytes, for look-up."""
     content = np.ascontiguousarray(counts).tobytes()
     return (_split if counts.flags.writeable else _family_keys)(content, counts.shape[1] * counts.itemsize)
 
@@ -223,7 +214,7 @@ _family_keys = functools.lru_cache(maxsize=MAX_FAMILIES)(_split)
 
 
 def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...] | None = None) -> Array:
-    """Return `PrivacyConstraint.rows`, bit for bit, from parts that are made once."""
+    """Return `PrivacyConstraint.rows`, bit for bit, from cached parts."""
     if not 0 < len(counts) * constraint.entries <= MAX_ENTRIES:
         return constraint.rows(counts)
     keys = multiset_keys(counts) if keys is None else keys
@@ -231,16 +222,18 @@ def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes
 
 
 @functools.lru_cache(maxsize=MAX_LINES)
-def _line(K: int, corners: AnyCorners) -> _Line:  # noqa: ARG001 — what the parts depend on
+def _line(K: int, corners: AnyCorners) -> _Line:  # noqa: ARG001 — the parts depend on them
     return _Line((K + 1) // 2)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_line.cache_clear)  # a lock that another thread held stays shut in the child
+    os.register_at_fork(
+        after_in_child=_line.cache_clear
+    )  # a lock held by another thread would stay locked in the child
 
 
 class _Line:
-    """Signed masses by multiset for one kind of voters; safe to share between threads."""
+    """Signed masses by multiset for one kind of voters; thread-safe."""
 
     def __init__(self, entries: int) -> None:
         self._lock = threading.Lock()
@@ -248,7 +241,7 @@ class _Line:
         self._parts = np.empty((0, 2, entries))  # on the data and on the neighbour
 
     def rows(self, constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...]) -> Array:
-        """Return the rows of some multisets."""
+        """Return the rows of multisets."""
         with self._lock:
             places = [self._place.get(key, -1) for key in keys]
             if -1 in places:
@@ -257,7 +250,7 @@ class _Line:
                 if (size + len(missing)) * constraint.entries > MAX_ENTRIES:
                     return constraint.rows(counts)
                 new_parts = np.stack(constraint.signed_masses(counts[missing]), axis=1)
-                # before the places: an interruption or want of memory leaves rows without a place at worst
+                # parts before places: an interruption or lack of memory leaves at worst parts without a place
                 self._parts = np.concatenate([self._parts, new_parts])
                 for place, i in enumerate(missing, size):
                     self._place.setdefault(keys[i], place)
@@ -268,27 +261,27 @@ class _Line:
 
 
 Counts = Integers
-"""Multisets of corners: shape (vectors, corners), each row sums to K. Columns in the order of `Corners.labels`."""
+"""Multisets of corners: shape (vectors, corners), rows sum to K, columns in the order of `Corners.labels`."""
 
 LABELS = ("zero", "one", "xy", "yx", "up", "down", "up_to_one", "down_from_one")
 ZERO, ONE, XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE = range(8)
 
 BLOCK_VECTORS = 65_536
-"""Vectors per block of the stream: a few tens of MB of rows at K = 101, and enough to hide NumPy's call overhead."""
+"""Vectors per block: a few tens of MB of rows at K = 101, and enough to hide NumPy's call overhead."""
 
 
 class Corners(NamedTuple):
-    """The corners of F for the voters of one problem."""
+    """The corners of F for a problem's voters."""
 
     x: float  # p of the corner (x, y) [probability]; 1 for voters that are not private
-    y: float  # 1 − x, computed as (1−Δ)/(e^ε+1) so that it keeps its relative accuracy
+    y: float  # 1 − x, computed as (1−Δ)/(e^ε+1) to keep its relative accuracy
     Delta: float
 
     @classmethod
     def of(cls, problem: Problem) -> Corners:
         """Return the corners for the voters of ``problem``."""
         voter = problem.voter
-        shrink = math.exp(-voter.epsilon)  # both fractions divided by e^ε: no overflow at any ε; 0 for ε = ∞
+        shrink = math.exp(-voter.epsilon)  # both fractions are divided by e^ε: no overflow; 0 for ε = ∞
         return cls(
             (1.0 + voter.delta * shrink) / (1.0 + shrink), (1.0 - voter.delta) * shrink / (1.0 + shrink), voter.delta
         )
@@ -300,24 +293,24 @@ class Corners(NamedTuple):
 
     @property
     def p(self) -> Array:
-        """Probability of a 1 on the dataset, one entry a corner."""
+        """Probability of a 1 on the dataset, per corner."""
         x, y, D = self.x, self.y, self.Delta
         return np.array([0.0, 1.0, x, y, 0.0, D, 1.0 - D, 1.0][: len(self.labels)])
 
     @property
     def p_prime(self) -> Array:
-        """Probability of a 1 on the neighbouring dataset, one entry a corner."""
+        """Probability of a 1 on the neighbouring dataset, per corner."""
         x, y, D = self.x, self.y, self.Delta
         return np.array([0.0, 1.0, y, x, D, 0.0, 1.0, 1.0 - D][: len(self.labels)])
 
     @property
     def reflected(self) -> Array:
-        """1 − p′ at each corner; written out, since 1 − (1−Δ) is not Δ in floating point."""
+        """1 − p′ per corner; written out, since 1 − (1−Δ) is not Δ in floating point."""
         x, y, D = self.x, self.y, self.Delta
         return np.array([1.0, 0.0, x, y, 1.0 - D, 1.0, 0.0, D][: len(self.labels)])
 
     def named(self, counts: Integers) -> dict[str, int]:
-        """Return one multiset as ``{label: count}`` without the empty corners."""
+        """Return one multiset as ``{label: count}`` without empty corners."""
         return {label: int(n) for label, n in zip(self.labels, counts, strict=True) if n}
 
 
@@ -325,15 +318,14 @@ AnyCorners = Corners | ProfileVertices
 
 
 def corners_of(problem: Problem) -> AnyCorners:
-    """Return where each voter may sit: the corners of one (ε, Δ), or the vertices of a profile."""
+    """Return the positions of a voter: the corners of one (ε, Δ), or the vertices of a profile."""
     return profile_vertices(problem.voter) or Corners.of(problem)
 
 
 class ConstraintGenerator:
     """Every permutation-reduced corner vector of a problem, as a stream of blocks.
 
-    The oracle that each faster search is tested against, and the rows of ``method="enumerate"``.
-    Memory is that of one block, however many vectors there are.
+    The oracle for all faster searches, and the rows of ``method="enumerate"``. Memory is that of one block.
 
     Args:
         problem: K voters, of which at most ``affected`` move.
@@ -364,7 +356,7 @@ class ConstraintGenerator:
         """Yield all vectors once, in blocks of at most ``most`` rows, fewest moving voters first.
 
         Raises:
-            InvalidInput: ``most`` is no number of rows, or there are 2^63 vectors or more.
+            InvalidInput: ``most`` is not a number of rows, or there are 2^63 vectors or more.
         """
         most = whole_number(most, "most", "a whole number of rows, at least 1")
         for moving in range(self.problem.affected + 1):
@@ -376,8 +368,8 @@ class ConstraintGenerator:
 
     def _unrank(self, moving: int, rank: Integers) -> Counts:
         """Return the vectors of the given ranks among those with ``moving`` moving voters."""
-        # A rank is (composition of ``moving`` into q parts, number of stationary ones). A composition is q−1 bars among
-        # moving+q−1 places, unranked in colexicographic order (combinadic).
+        # A rank is (composition of ``moving`` into q parts, number of ones). A composition is q−1 bars among moving+q−1
+        # places, unranked in colexicographic order (combinadic).
         q, K = self._moving, self.problem.K
         counts = np.zeros((rank.size, q + 2), dtype=np.int64)
         composition, counts[:, ONE] = np.divmod(rank, K - moving + 1)

@@ -1,11 +1,11 @@
-"""Cutting planes: solve the program, search the worst case of its answer, add what it violates, until none is left.
+"""Cutting planes: solve the program, search the worst case of its answer, add violated rows, until none is left.
 
-*One canonical answer.* What is maximised is the `CanonicalGoal`, whose optimum is unique in practice, at a cost in
-utility that `Solution.gap` accounts for.
+*One canonical answer.* The goal is the `CanonicalGoal`, whose optimum is unique in practice, at a cost in utility that
+`Solution.gap` includes.
 
-*Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
-that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
-answer (in-out separation), few and far apart.
+*Large K.* Rows of neighbouring multisets are nearly parallel there, and the program's vertices jump in directions that
+the objective ignores. So cuts are sought at a point between the best γ known to be private and the program's answer
+(in-out separation), and are few and far apart.
 
 The best γ so far is the `Incumbent`. Its privacy is proved once, at the end (`certificate`).
 """
@@ -29,48 +29,48 @@ from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, NoiseFunction
 
 MIN_DIVISOR = 1e-300
-"""Keeps a division from failing where both sides are 0."""
+"""Guards a division against 0/0."""
 
 CUT_TOLERANCE = 1e-12
-"""A multiset becomes a row when it is violated by more than this: above rounding, below every promised gap."""
+"""A multiset becomes a row if it is violated by more than this: above rounding, below every promised gap."""
 
 CUT_SHARE = 1e-6
-"""The same as a share of the limit, where that is less."""
+"""The same tolerance as a share of the limit, if that is smaller."""
 
 CANDIDATES_PER_CUT = 100
-"""How many violated multisets a search keeps for each cut, where cuts must keep their distance from each other."""
+"""Number of violated multisets that a search keeps per cut, if cuts must keep a distance from each other."""
 
 MIN_SPACED_CUTS = 8
-"""Fewest new rows for which a search of some columns of the faces is enough."""
+"""Fewest new rows at which searching some columns of the faces is enough."""
 
 KNOTS_SHARE = 0.25
-"""Share of the gap that knots may lose before there are more of them."""
+"""Share of the gap that knots may lose before they are refined."""
 
 INTERIOR_SHARE = 0.1
-"""Share of the gap to which a program is solved from inside."""
+"""Share of the gap to which an interior-point program is solved."""
 
 MAX_ROUNDS = 500
-"""More rounds than any stage has been seen to need by a factor of ten."""
+"""Ten times as many rounds as any stage was seen to need."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Incumbent:
-    """A γ that was searched, with the outcome of that search."""
+    """A γ that was searched, with the result of that search."""
 
-    searched: NoiseFunction  # γ as it was searched, before any scaling
-    worst: WorstCase  # what the search found for it
+    searched: NoiseFunction  # γ before any scaling
+    worst: WorstCase  # its worst case
     limit: float  # right-hand side of the privacy constraint
-    complete: bool  # whether the search covered every multiset; else it may have missed worse ones
-    partial: bool = False  # whether it may have missed worse ones that its stage's searches see
+    complete: bool  # whether the search covered every multiset
+    partial: bool = False  # whether it may have missed worse multisets that its stage's searches see
 
     @cached_property
     def noise(self) -> NoiseFunction:
-        """γ scaled until the search finds no violation, by linearity of the constraint; the proof comes at the end."""
+        """γ scaled until the search finds no violation, by linearity of the constraint; proved at the end."""
         return NoiseFunction(self.searched.values * (self.limit / max(self.worst.value, self.limit, MIN_DIVISOR)))
 
     def with_rows(self, rows: Array) -> Incumbent:
         """Return the incumbent held to the program's rows, shape (rows, entries), which its search may have missed."""
-        # It then meets every row, as the program's answer does, and so does whatever lies between the two.
+        # It then satisfies every row, like the program's answer, and so does every point between the two.
         if self.complete:
             return self
         value = float((rows @ self.searched.upper_half).max(initial=self.worst.value))
@@ -79,7 +79,7 @@ class Incumbent:
 
 @lru_cache(maxsize=32)
 def no_release(K: int) -> NoiseFunction:
-    """Return γ = 0, which is private whatever is asked: what stands in for an incumbent before there is one."""
+    """Return γ = 0, which is always private: the stand-in before there is an incumbent."""
     return NoiseFunction(np.zeros(K + 1))
 
 
@@ -98,10 +98,10 @@ class CuttingPlanes:
         self._clock, self._on_round = clock, on_round
         self.incumbent: Incumbent | None = None  # best γ so far; None before any
         self.bound = 1.0  # proven upper bound on the canonical value of every private γ
-        self.violation = 0.0  # by how much the last γ searched breaks the constraint; ≤ 0 where it does not
-        self.multipliers: Array = np.empty(0)  # those that prove the bound, shape (≤ rows,); empty before any
+        self.violation = 0.0  # excess of the last searched γ over the limit; ≤ 0 if it satisfies the constraint
+        self.multipliers: Array = np.empty(0)  # those that prove the bound, shape (≤ rows,)
         self.rounds = 0  # programs solved with rows still missing
-        # how far a multiset must be violated to become a row
+        # smallest violation of a new row
         smallest = max(CUT_SHARE * constraint.limit, 2 * search_error(constraint, 1.0))
         self._cut_tolerance = min(CUT_TOLERANCE, smallest)
 
@@ -112,11 +112,11 @@ class CuttingPlanes:
 
     @property
     def gap(self) -> float:
-        """Between the bound and the incumbent, by the canonical value."""
+        """Distance between the bound and the incumbent's canonical value."""
         return self.bound - self._goal.value(self.noise)
 
     def run(self, stage: Stage) -> Status:
-        """Run one stage: solve, separate, add, until its gap is reached, no cut is left, or time is up."""
+        """Run one stage: solve, separate, add, until its gap is reached, no cut is left, or the time is up."""
         try:
             return self._run(stage)
         except TimeLimitReached:
@@ -140,12 +140,11 @@ class CuttingPlanes:
             if self._reaches_gap(stage):
                 return Status.OPTIMAL
             if not len(cuts):
-                # The answer is optimal among those that the solver sees, at knots: the gap closes only with more of
-                # them.
+                # The answer is optimal among functions on knots: only more knots close the gap.
                 if stage.gap > 0 and self.program.refine(self._goal.weights, KNOTS_SHARE * stage.gap):
                     continue
                 return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
-            # A row that was far from binding is found again by the search, should it matter after all.
+            # A dropped row that matters after all is found again by the search.
             self.program.drop_slack_rows()
             self._add(cuts)
             if stage.later is not None and self.program.iterations > MAX_ITERATIONS_PER_VOTER * self._constraint.K:
@@ -153,20 +152,20 @@ class CuttingPlanes:
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT
 
     def _reaches_gap(self, stage: Stage) -> bool:
-        """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
+        """Whether the stage's gap is reached; a stage without one goes on until no cut is left."""
         if stage.gap > 0 and self.gap <= stage.gap and self.incumbent is not None and self.incumbent.partial:
-            self._search_incumbent(self.incumbent, stage, settle="always")  # what a whole search says of it counts
+            self._search_incumbent(self.incumbent, stage, settle="always")  # only a whole search counts
         return stage.gap > 0 and self.gap <= stage.gap
 
     def _keep_bound(self, bound: float | None) -> None:
-        """Keep a bound, with its multipliers, if it is the lowest; without one, the multipliers of the last program."""
+        """Keep the bound if it is the lowest, with its multipliers; without a bound, the last program's multipliers."""
         if bound is None or bound < self.bound:
             self.multipliers = self.program.multipliers
             self.bound = self.bound if bound is None else bound
 
     def _maximise(self, stage: Stage) -> tuple[Status, NoiseFunction, float | None]:
-        """Solve the program: its status, its answer, and a proven bound on the canonical value if one is needed."""
-        # Where the solver sees γ at knots only, these are refined until what they lose is a small part of the gap.
+        """Return the program's status and answer, and a proven bound on the canonical value if one is needed."""
+        # If the solver sees γ at knots only, they are refined until they lose a small part of the gap.
         while True:
             remaining = self._clock.remaining
             if remaining is not None and remaining <= 0:
@@ -185,10 +184,10 @@ class CuttingPlanes:
                     return status, answer, bound
 
     def _separate(self, answer: NoiseFunction, stage: Stage) -> Counts:
-        """Return cuts that take the program's answer away, improving the incumbent on the way."""
-        # The point searched lies between the incumbent and the answer. If it is private it becomes the incumbent, and
-        # the next lies closer to the answer: each time the gap shrinks by the stage's step. If nothing comes of that,
-        # the answer itself is searched.
+        """Return cuts that remove the program's answer, improving the incumbent on the way."""
+        # The searched point lies between the incumbent and the answer. If it is private it becomes the incumbent, and
+        # the next point lies closer to the answer: each time the gap shrinks by the stage's step. If that fails, the
+        # answer itself is searched.
         has_improved = self.incumbent is not None
         while True:
             point = self._point_between(answer, stage) if has_improved and stage.step < 1.0 else answer
@@ -201,14 +200,14 @@ class CuttingPlanes:
                 return cuts
 
     def _point_between(self, answer: NoiseFunction, stage: Stage) -> NoiseFunction:
-        """Return the point that lies the stage's step on the way from the incumbent to the answer."""
+        """Return the point at the stage's step from the incumbent to the answer."""
         start = self.noise.values
         values = np.clip(start + stage.step * (answer.values - start), 0.0, 1.0)
-        # exactly symmetric: both ends are, and the same operations act on both halves
+        # exactly symmetric, since both ends are and both halves undergo the same operations
         return NoiseFunction(values * (1.0 - stage.slack))
 
     def _search_cheaply_first(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
-        """Search what the stage does; where it says so, some columns of the faces first, then the faces."""
+        """Search as the stage demands; optionally some columns of the faces first, then the faces."""
         if stage.spacing > 1:
             cuts, worst = self._search(point, stage._replace(complete=False), spacing=stage.spacing)
             if len(cuts) >= MIN_SPACED_CUTS:
@@ -222,9 +221,9 @@ class CuttingPlanes:
     def _search(
         self, point: NoiseFunction, stage: Stage, *, settle: Settle = "until a cut", spacing: int = 1
     ) -> tuple[Counts, WorstCase]:
-        """Return new rows that cut the point off, and what the search found for it."""
+        """Return new rows that cut the point off, and its worst case."""
         above = self._constraint.limit + self._cut_tolerance
-        if stage.slack:  # so that a point without cuts is proved to be private at once
+        if stage.slack:  # so that a point without cuts is proved private at once
             above = self._constraint.limit - 2 * search_error(self._constraint, 1.0)
         most = stage.max_cuts if stage.min_distance == 0 else CANDIDATES_PER_CUT * stage.max_cuts
         with self._clock.measure("search"):
@@ -240,7 +239,7 @@ class CuttingPlanes:
     def _worst_case(
         self, point: NoiseFunction, stage: Stage, above: float, most: int, *, settle: Settle, spacing: int = 1
     ) -> WorstCase:
-        """Return what the stage's search finds; ``settle`` says when the complete one goes on beyond first order."""
+        """Return the result of the stage's search; ``settle``: when the complete one goes beyond first order."""
         deadline = self._clock.deadline
         known = self.program.multisets if isinstance(self._constraint.corners, ProfileVertices) else None
         if stage.complete:
@@ -252,7 +251,7 @@ class CuttingPlanes:
         )
 
     def _improve(self, candidate: Incumbent) -> bool:
-        """Make the candidate the incumbent if it is no worse; return whether it is better, as the first one is."""
+        """Make the candidate the incumbent if it is no worse; return whether it is better (or the first)."""
         if self.incumbent is None:
             self.incumbent = candidate
             return True
@@ -262,7 +261,7 @@ class CuttingPlanes:
         return value > incumbent_value
 
     def _search_incumbent(self, incumbent: Incumbent, stage: Stage, *, settle: Settle = "until a cut") -> None:
-        """Search the incumbent again as this stage does, which sees more than the last; what it finds becomes rows."""
+        """Search the incumbent again with this stage's finer search; violations become rows."""
         point = NoiseFunction(incumbent.noise.values * (1.0 - stage.slack))
         cuts, worst = self._search(point, stage, settle=settle)
         complete = stage.complete and (settle == "always" or not len(cuts))
@@ -270,21 +269,21 @@ class CuttingPlanes:
         self._add(cuts)
 
     def _add(self, cuts: Counts) -> None:
-        """Add rows, and hold the incumbent to them: a search near the faces may have missed them there."""
+        """Add rows and hold the incumbent to them, as a search near the faces may have missed them."""
         rows = self.program.add(cuts)
         if self.incumbent is not None:
             self.incumbent = self.incumbent.with_rows(rows)
 
 
 def select_cuts(cuts: Counts, stage: Stage) -> Counts:
-    """Return the worst cuts that keep the stage's distance from each other: neighbours are nearly the same row."""
+    """Return the worst cuts at the stage's distance from each other: neighbours are nearly the same row."""
     if stage.min_distance == 0:
         return cuts[: stage.max_cuts]
     remaining = np.arange(len(cuts))
     columns = np.ascontiguousarray(cuts.T, dtype=np.int32)
     indices: list[int] = []
     while remaining.size and len(indices) < stage.max_cuts:
-        # the worst one left is taken, and with it goes whatever lies too close to it
+        # take the worst remaining cut, and drop all that are too close to it
         indices.append(int(remaining[0]))
         distance = np.zeros(remaining.size, dtype=np.int32)
         for counts in columns:

@@ -1,11 +1,11 @@
-"""Linear goals: what a program maximises for an objective.
+"""Linear goals: the objective of a program.
 
     maximise    weights · (γ, u) + offset        γ: the upper half; u: auxiliary variables in [0, 1], often none
-    subject to  rows · (γ, u) ≤ limits           beside the privacy rows, which leave u alone
+    subject to  rows · (γ, u) ≤ limits           besides the privacy rows, which do not involve u
 
 An objective with weights needs no u; those of `darrm_opt.design.scenarios` do. Optima are not unique, and weights
-vanish near K/2, where a solver leaves γ as it likes. The *canonical* goal adds a small share κ of the plain mean of γ,
-and so makes the optimum unique in practice, and the same from every backend.
+vanish near K/2, where γ is undetermined. The *canonical* goal adds a small share κ of the plain mean of γ, which makes
+the optimum unique in practice and equal for every backend.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from darrm_opt.noise import Array, NoiseFunction
 
 KAPPA = 1e-6
 """Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far
-below what a user can see."""
+below what users notice."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,19 +26,19 @@ class LinearGoal:
 
     weights: Array  # shape (entries + auxiliaries,)
     utility: Callable[[Array], float]  # of a γ, from its upper half, shape (entries,)
-    offset: float  # what weights·(γ, u) lacks to the utility
+    offset: float  # utility − weights·(γ, u)
     rows: Array  # shape (many, entries + auxiliaries)
     limits: Array  # shape (many,)
 
 
 class CanonicalGoal:
-    """The goal (1−κ)·w + κ·(the plain mean of γ), and how its values and bounds relate to those of w."""
+    """The goal (1−κ)·w + κ·(the plain mean of γ), and the conversion of its values and bounds to those of w."""
 
     def __init__(self, goal: LinearGoal, entries: int) -> None:
         self.goal = goal  # w
         self.weights = (1 - KAPPA) * goal.weights  # of γ and the goal's own variables, shape (entries + auxiliaries,)
         self.weights[:entries] += KAPPA / entries
-        self.offset = (1 - KAPPA) * goal.offset  # what weights·(γ, u) lacks to the value
+        self.offset = (1 - KAPPA) * goal.offset  # value − weights·(γ, u)
 
     def value(self, noise: NoiseFunction) -> float:
         """Return the canonical value of γ."""
@@ -50,5 +50,5 @@ class CanonicalGoal:
 
     @staticmethod
     def utility_bound(bound: float) -> float:
-        """Return the bound on the utility that a bound on the canonical value implies: the mean is never negative."""
+        """Return the bound on the utility implied by a bound on the canonical value: the mean is never negative."""
         return bound / (1 - KAPPA) * (1 + 2.0**-50)

@@ -1,29 +1,28 @@
-"""Master program: the linear program of γ as it grows during one solve, with a proven upper bound on its optimum.
+"""Master program: the linear program of γ that grows during one solve, with a proven upper bound on its optimum.
 
     maximise    w · γ                        share of the noiseless utility kept
     over        γ(⌊K/2⌋+1..K) in [0, 1]      the upper half; symmetry gives the rest
-    subject to  φ_i · γ ≤ limit              one row a corner multiset (`PrivacyConstraint.rows`)
+    subject to  φ_i · γ ≤ limit              one row per corner multiset (`PrivacyConstraint.rows`)
 
-For shape = "monotone" the variables are the increments t ≥ 0 of γ instead: γ(l) = Σ_{k ≤ l} t_k and Σ t ≤ 1, so a row
-or weight of γ becomes its suffix sums (`in_increments`), and order holds by construction.
+For shape = "monotone" the variables are the increments t ≥ 0 of γ instead: γ(l) = Σ_{k ≤ l} t_k and Σ t ≤ 1. A row or
+weight of γ becomes its suffix sums (`in_increments`), and γ is monotone by construction.
 
-Every variable lies in a box, so any multipliers λ ≥ 0 prove a bound on the optimum, from whichever solver
-(`dual_bound`):
+Every variable lies in a box, so any multipliers λ ≥ 0, from any solver, prove a bound on the optimum (`dual_bound`):
 
     w·γ ≤ bᵀλ + (w − Aᵀλ)·γ ≤ bᵀλ + Σ_l max(0, w_l − (Aᵀλ)_l)           (weak duality)
 
-*Knots.* For thousands of voters γ has thousands of values, but privacy and utility see it only through binomial means,
-which do not resolve neighbours. So the solver is given γ at some coordinates, linear between them (`Knots`):
+*Knots.* For thousands of voters γ has thousands of values, but privacy and utility depend on it through binomial means,
+which do not resolve neighbours. So the solver gets γ at some coordinates, with linear interpolation (`Knots`):
 
     z = M·y        y: the solver's variables, in [0, 1]; z: the program's, γ itself or its increments
 
-M has no negative entry, and its rows sum to at most 1, so z lies in the box, too, and whatever holds for rows·M·y holds
-for rows·z: an answer of the smaller program is one of the whole. The bound is not that of the smaller program but weak
-duality over *all* coordinates with its multipliers. What lies between the two is, at each coordinate,
+M has no negative entry, and its rows sum to at most 1, so z lies in the box too, and what holds for rows·M·y holds for
+rows·z: an answer of the smaller program is one of the whole. The bound is weak duality over *all* coordinates, with the
+multipliers of the smaller program. The difference between the two is, at each coordinate,
 
     v_l = max(0, r_l)·(1 − z_l) + max(0, −r_l)·z_l,      r = w − Aᵀλ,
 
-what complementary slackness lacks there: 0 everywhere if every coordinate is a knot. New knots go where it is largest.
+the violation of complementary slackness: 0 everywhere if every coordinate is a knot. New knots go where it is largest.
 """
 
 from __future__ import annotations
@@ -45,47 +44,45 @@ if TYPE_CHECKING:
     from darrm_opt.design.backends.interior import InteriorPoint
 
 MAX_SMALL_ENTRY = 2.0**-20
-"""A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
+"""A row whose entries are all below this is scaled up, as the solver would ignore most of it."""
 
 MAX_EXPONENT = 1000
-"""Largest power of two for that: beyond some 2^1023 it is no double."""
+"""Largest exponent of that power of two: beyond 2^1023 it is no double."""
 
 MAX_ROWS_PER_COLUMN = 2.5
-"""With more rows than this for each variable, the solver gives up those that do not bind."""
+"""With more rows per variable than this, rows that do not bind are removed from the solver."""
 
 MIN_DROP_K = 200
-"""Least number of voters for which that pays; with fewer, only programs that are longer still give rows up."""
+"""Smallest K at which that pays; with fewer voters, only programs with still more rows are thinned."""
 
 MAX_ROWS_PER_COLUMN_BELOW, MIN_DROP_ROWS = 10.0, 500
-"""With so few voters, rows for each variable, and rows, from which it pays: the basis grows with every row."""
+"""Rows per variable, and rows, from which thinning pays below `MIN_DROP_K`, as the basis grows with the rows."""
 
 OFF_ENDS = 1e-9
-"""Distance from 0 and 1 at which a variable counts as off its ends."""
+"""Distance from 0 and 1 at which a variable counts as interior."""
 
 MAX_EQUATIONS = 100
-"""Largest system of equations that is solved in place of a program."""
+"""Largest system of equations that replaces a solve."""
 
 NEAR_SHARE = 1e-3
-"""Slack, as a share of the limit, up to which a row stays with the solver."""
-
+"""Slack, as a share of the limit, up to which a row is kept in the solver."""
 
 NEAR_INTERIOR_SHARE = 0.1
-"""The same where the program is solved from inside, which leaves each row some slack, and a multiplier."""
+"""The same for an interior-point program, which leaves each row some slack and a multiplier."""
 
 MIN_WEIGHT = 1e-10
-"""Coordinates whose weight is below this share of the largest get few knots to begin with, those
-above its root the most."""
+"""Coordinates with weights below this share of the largest get few initial knots, those above its root the most."""
 
 MAX_CLOSE_KNOTS = 200
-"""About how many knots the coordinates get that have the largest weights, to begin with."""
+"""Approximate number of initial knots on the coordinates with the largest weights."""
 
 MIN_NEW_KNOTS, MAX_NEW_KNOTS = 16, 60
-"""Coordinates that become knots at a time, with their neighbours."""
+"""Minimum and maximum number of coordinates that become knots at a time, with their neighbours."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Knots:
-    """Some coordinates of γ's upper half, the first and the last among them."""
+    """Some coordinates of γ's upper half, including the first and the last."""
 
     places: Integers  # their indices, increasing, shape (knots,)
     entries: int  # number of coordinates
@@ -93,7 +90,7 @@ class Knots:
 
     @classmethod
     def initial(cls, weights: Array, K: int, *, monotone: bool) -> Knots:
-        """Return knots close together where the objective lies, and far apart elsewhere; steps are shares of √K."""
+        """Return knots that are dense where the weights are large and sparse elsewhere; steps are shares of √K."""
         entries, largest = weights.size, weights.max()
         relevant, heaviest = (np.flatnonzero(weights > share * largest) for share in (MIN_WEIGHT, MIN_WEIGHT**0.5))
         step = max(K**0.5 / 4, heaviest.size / MAX_CLOSE_KNOTS)
@@ -110,7 +107,7 @@ class Knots:
     def reduce(self, rows: Array) -> Array:
         """Return rows (or weights) of z as rows of y: rows·M, shape (…, knots)."""
         lengths = np.diff(self.places)
-        if self.monotone:  # each increment is spread evenly over its segment
+        if self.monotone:  # each increment spreads evenly over its segment
             means = np.add.reduceat(rows[..., 1:], self.places[:-1], axis=-1) / lengths
             return np.concatenate([rows[..., :1], means], axis=-1)
         segment = np.repeat(np.arange(lengths.size), lengths)
@@ -125,30 +122,30 @@ class Knots:
         return result
 
     def expand(self, values: Array) -> Array:
-        """Return z of y: M·y, shape (entries,)."""
+        """Return z = M·y, shape (entries,)."""
         lengths = np.diff(self.places)
         if self.monotone:
             return np.concatenate([values[:1], np.repeat(values[1:] / lengths, lengths)])
         return np.interp(np.arange(self.entries), self.places, values)
 
     def refine(self, reduced_costs: Array, z: Array, loss_limit: float) -> Knots | None:
-        """Return more knots, where most is lost, until about ``loss_limit`` is left to lose; None: nothing to add."""
+        """Return more knots where the loss is largest, until about ``loss_limit`` remains; None: nothing to add."""
         loss = np.maximum(reduced_costs, 0.0) * (1.0 - z) + np.maximum(-reduced_costs, 0.0) * z
         if loss.sum() <= loss_limit:
             return None
         order = np.argsort(-loss, kind="stable")
         remaining = loss.sum() - np.cumsum(loss[order])
-        # beside the worst, what else loses: elsewhere the loss returns as soon as it is mended here
+        # include coordinates with smaller losses: elsewhere the loss returns as soon as it is mended here
         count = max(int(np.searchsorted(-remaining, -loss_limit)) + 1, MIN_NEW_KNOTS)
         places = order[: min(count, MAX_NEW_KNOTS, int(np.count_nonzero(loss)))]
-        # what a knot loses is its neighbours' doing: with them as knots, too, its variable is that coordinate alone
+        # neighbours cause a knot's loss: if they are knots too, its variable is that coordinate alone
         new = np.clip(np.concatenate([places - 1, places, places + 1]), 0, self.entries - 1)
         knots = Knots(np.union1d(self.places, new), self.entries, self.monotone)
         return knots if knots.size > self.size else None
 
 
 class MasterProgram:
-    """Maximise weights·γ over a set of corner multisets that grows."""
+    """Maximise weights·γ over a growing set of corner multisets."""
 
     def __init__(
         self,
@@ -167,21 +164,21 @@ class MasterProgram:
         if by_knots:
             weights = goal.weights[: constraint.entries]
             self.knots = Knots.initial(weights, constraint.K, monotone=self._monotone)
-        self.is_interior = interior  # whether the program is solved from inside, with slack in every row
+        self.is_interior = interior  # solved by an interior-point method, with slack in every row
         self._program = self._open(backend, tolerance)
         self._rows: list[Array] = []
         self._limits: list[Array] = []
-        self._scales: list[Array] = []  # by how much larger the solver sees a row
+        self._scales: list[Array] = []  # factor of each row in the solver
         self._multisets: list[Counts] = []
-        self._place: dict[bytes, int] = {}  # of a multiset among those that are rows
-        self._active: Integers = np.empty(0, dtype=np.int64)  # rows that the solver has, in its order
-        self.rows = self.iterations = 0  # number of rows
-        self.multipliers: Array = np.empty(0)  # of the last solve, one a row, shape (rows,)
+        self._place: dict[bytes, int] = {}  # index of each multiset among the rows
+        self._active: Integers = np.empty(0, dtype=np.int64)  # rows in the solver, in its order
+        self.rows = self.iterations = 0
+        self.multipliers: Array = np.empty(0)  # of the last solve, one per row, shape (rows,)
         self._answer: Array = np.empty(0)
         if self._monotone:
             self._append(self._widen(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
         self._append(self._to_variables(goal.rows), goal.limits)
-        self._goal_rows = self.rows  # rows that stand for no multiset: the first
+        self._goal_rows = self.rows  # the first rows, which stand for no multiset
 
     def _open(self, backend: str, tolerance: float) -> Backend:
         """Return an empty program."""
@@ -192,7 +189,7 @@ class MasterProgram:
         return InteriorPoint(self._solver_columns, tolerance)
 
     def add(self, multisets: Counts) -> Array:
-        """Add a row for each multiset; return them, shape (multisets, entries)."""
+        """Add a row per multiset; return the rows, shape (multisets, entries)."""
         keys = multiset_keys(multisets)
         rows = new_rows = cached_rows(self._constraint, multisets, keys)
         if not self._place.keys().isdisjoint(keys):
@@ -208,7 +205,7 @@ class MasterProgram:
         return rows
 
     def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
-        """Add the rows of a further constraint on the same γ, which `bound_for` does not know; return them."""
+        """Add and return the rows of another constraint on the same γ, which `bound_for` does not cover."""
         rows = cached_rows(constraint, multisets)
         self._add(rows, constraint.limit)
         return rows
@@ -221,15 +218,15 @@ class MasterProgram:
 
     @property
     def near_multisets(self) -> Counts:
-        """The multisets whose rows are near to binding at the last answer; all before there is one."""
+        """The multisets whose rows nearly bind at the last answer; all multisets before there is one."""
         if not self._multisets or not self._answer.size:
             return self.multisets
         multisets: Counts = self._join(self._multisets)
         return multisets[self._near()[self._goal_rows :]]
 
     def worst_row(self, noise: NoiseFunction, worst: WorstCase) -> WorstCase:
-        """Return the worst case of a search of γ, or the worst of this program's rows where that is worse."""
-        # A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
+        """Return a worst case of γ, or the worst of this program's rows if that is worse."""
+        # A search for cuts skips multisets that it proves near the limit, including those of binding rows.
         if self._monotone or not self._multisets:
             return worst
         entries = self._constraint.entries
@@ -240,7 +237,7 @@ class MasterProgram:
         return replace(worst, value=float(values[row]), counts=self._join(self._multisets)[row])
 
     def new_multisets(self, multisets: Counts) -> Counts:
-        """Return the multisets that the solver has no rows for; it leaves those it has violated up to its tolerance."""
+        """Return the multisets without a row in the solver, which may violate its rows by its tolerance."""
         if not len(multisets):
             return multisets
         places = [self._place.get(key) for key in multiset_keys(multisets)]
@@ -250,7 +247,7 @@ class MasterProgram:
         return multisets[[place not in active for place in places]]
 
     def maximise(self, weights: Array, seconds: float | None, gap: float = 0.0) -> tuple[Status, NoiseFunction]:
-        """Return how the solve ended, and its answer as a noise function; an interior point is good to ``gap``."""
+        """Return the status and answer of a solve; an interior-point solve stops at ``gap``."""
         if self.is_interior:
             cast("InteriorPoint", self._program).gap = gap
         outcome = self._program.solve(self._to_solver(self._to_variables(weights)), seconds)
@@ -261,13 +258,13 @@ class MasterProgram:
         return outcome.status, self._noise(self._answer)
 
     def bound(self, weights: Array) -> float:
-        """Return the proven bound on weights·γ that the multipliers of the last solve imply."""
+        """Return the proven bound on weights·γ from the multipliers of the last solve."""
         support = np.flatnonzero(self.multipliers > 0)
         rows, limits = self._join(self._rows)[support], self._join(self._limits)[support]
         return dual_bound(self._to_variables(weights), rows, limits, self.multipliers[support], self._constraint.K)
 
     def refine(self, weights: Array, loss_limit: float) -> bool:
-        """Add knots where the last answer's bound loses most, until about ``loss_limit`` is left."""
+        """Add knots where the last answer's bound loses most, until about ``loss_limit`` remains; return if any."""
         if self.knots is None:
             return False
         entries = self._constraint.entries
@@ -280,7 +277,7 @@ class MasterProgram:
         return True
 
     def drop_slack_rows(self) -> None:
-        """Take rows that are far from binding at the last answer away from the solver, where it has many."""
+        """Remove rows that are far from binding at the last answer from the solver, if it has many."""
         if self._constraint.K >= MIN_DROP_K:
             most_rows = MAX_ROWS_PER_COLUMN * self._solver_columns
         else:
@@ -292,19 +289,19 @@ class MasterProgram:
         self._active = self._active[~is_far]
 
     def _near(self) -> np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]:
-        """Return which rows are near to binding at the last answer, or stand for no multiset."""
+        """Return a mask of the rows that nearly bind at the last answer, or stand for no multiset."""
         rows, limits = self._join(self._rows), self._join(self._limits)
         slack = limits - rows @ self._answer
         share = NEAR_INTERIOR_SHARE if self.is_interior else NEAR_SHARE
         near: np.ndarray[tuple[Any, ...], np.dtype[np.bool_]] = slack <= share * np.abs(limits)
         solved_rows = self.multipliers.size
-        if not self.is_interior:  # there every row has a multiplier
+        if not self.is_interior:  # otherwise every row has a multiplier
             near[:solved_rows] |= self.multipliers > 0
         near[solved_rows:] = near[: self._goal_rows] = True  # rows since the last solve, and those of no multiset
         return near
 
     def _continue_with(self, knots: Knots) -> None:
-        """Give the solver more knots, with the rows near to binding at the last answer; old ones keep their state."""
+        """Give the solver more knots and the nearly binding rows; old ones keep their state."""
         old_columns = {int(place): column for column, place in enumerate(self.knots.places)} if self.knots else {}
         goal_columns = self._columns - self._constraint.entries
         sources = np.array([old_columns.get(int(place), -1) for place in knots.places])
@@ -319,15 +316,14 @@ class MasterProgram:
         self._program = self._program.continued(self._to_solver(rows) * scales[:, np.newaxis], limits * scales, start)
 
     def _activate(self, indices: Integers) -> None:
-        """Give the solver rows that it does not have."""
+        """Return rows to the solver."""
         rows, limits, scales = (self._join(part)[indices] for part in (self._rows, self._limits, self._scales))
         self._program.add(self._to_solver(rows) * scales[:, np.newaxis], limits * scales)
         self._active = np.concatenate([self._active, indices])
 
     def multipliers_for(self, weights: Array) -> Array | None:
-        """Return the multipliers of other weights if the same rows and variables bind; None where that is not clear."""
-        # With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ is, its bound is
-        # proved.
+        """Return the multipliers of other weights if the same rows and variables bind; None if that is unclear."""
+        # With T the binding rows and F the interior variables, A[T, F]ᵀλ = w[F]. Any λ proves its bound.
         binding = np.flatnonzero(self.multipliers > 0)
         interior = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))
         if self.knots is not None or binding.size != interior.size or binding.size > MAX_EQUATIONS:
@@ -344,11 +340,11 @@ class MasterProgram:
     def bound_for(self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exact: bool = True) -> float:
         """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
 
-        ``exact`` makes the rows again.
+        ``exact`` recomputes the rows.
         """
-        # A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or,
-        # where that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L
-        # moves by at most 2Σ|p_i − p′_i| in the sum.
+        # A multiset stands for a row of either constraint. Rows with multipliers are recomputed for ``loosest``; or, if
+        # that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L moves
+        # by at most 2Σ|p_i − p′_i| in the sum.
         support = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
         positive, multiset_rows = multipliers[support], slice(support.searchsorted(self._goal_rows), None)
         rows, limits = self._join(self._rows)[support], self._join(self._limits)[support]
@@ -362,7 +358,7 @@ class MasterProgram:
             chances = ((corners.p, loosest_corners.p), (corners.reflected, loosest_corners.reflected))
             shift = max(np.abs(one - other).max() for one, other in chances) + STEP_ERROR
             distance = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * shift
-            # γ ≤ 1 in every entry, so a row that moves by a vector changes its sum by the 1-norm at most: |q − q′| for
+            # γ ≤ 1 in every entry, so moving a row changes its product by at most the 1-norm of the move: |q − q′| for
             # the factor of the first mass, and 2K times the shift of the positions for each of the two masses.
             extra = float(positive[multiset_rows].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + distance)
         return dual_bound(self._to_variables(weights), rows, limits, positive, self._constraint.K) + extra * (
@@ -370,17 +366,17 @@ class MasterProgram:
         )
 
     def close(self) -> None:
-        """Give back what the solver holds; the rows stay, and nothing more is solved."""
+        """Release the solver; no further solve is allowed."""
         self._program.close()
 
     def _widen(self, rows: Array) -> Array:
-        """Return rows of γ alone as rows of all variables."""
+        """Return rows of γ as rows of all variables."""
         if rows.shape[1] == self._columns:
             return rows
         return np.pad(rows, ((0, 0), (0, self._columns - rows.shape[1])))
 
     def _to_variables(self, rows: Array) -> Array:
-        """Return rows (or weights) of γ as rows of the program's variables, which are increments if monotone."""
+        """Return rows (or weights) of γ as rows of the program's variables (increments if monotone)."""
         if not self._monotone:
             return rows
         entries = self._constraint.entries
@@ -399,14 +395,14 @@ class MasterProgram:
         return np.concatenate([self.knots.reduce(rows[..., :entries]), rows[..., entries:]], axis=-1)
 
     def _all_coordinates(self, values: Array) -> Array:
-        """Return the solver's variables as the program's."""
+        """Return the program's variables from the solver's."""
         if self.knots is None:
             return values
         size = self.knots.size
         return np.concatenate([self.knots.expand(values[:size]), values[size:]])
 
     def _add(self, rows: Array, limit: float) -> None:
-        """Add rows of γ alone."""
+        """Add rows of γ."""
         self._append(self._to_variables(self._widen(rows)), np.full(len(rows), limit))
 
     def _append(self, rows: Array, limits: Array) -> None:
@@ -420,7 +416,7 @@ class MasterProgram:
             self.rows += limits.size
 
     def _join(self, parts: list[Any]) -> Any:
-        """Return what was added in parts as one array, and keep it so."""
+        """Return parts as one array, and store it."""
         if len(parts) > 1:
             parts[:] = [np.concatenate(parts)]
         return parts[0] if parts else np.empty((0, self._columns) if parts is self._rows else 0)
@@ -434,7 +430,7 @@ class MasterProgram:
 
 
 def _scales(rows: Array) -> Array:
-    """Return powers of two that bring the largest entry of a `MAX_SMALL_ENTRY` to [1/2, 1); 1 for other rows."""
+    """Return powers of two that scale the largest entry of a `MAX_SMALL_ENTRY` row to [1/2, 1); 1 for others."""
     largest = np.abs(rows).max(axis=1)
     if largest.min() >= MAX_SMALL_ENTRY:
         return np.ones(len(rows))
@@ -450,17 +446,17 @@ def in_increments(rows: Array) -> Array:
 
 
 def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K: int) -> float:
-    """Return a proven upper bound on w·γ over everything private, from any multipliers.
+    """Return a proven upper bound on w·γ over all private γ, from any multipliers.
 
-    Guarantees: Never below the true optimum: the error of the rows (2·(1+q)·K·`STEP_ERROR` an entry in the sum over
-    entries), of every product and of every sum is added, and γ ≤ 1 charges it.
+    Guarantees: Never below the true optimum: the error of the rows (2·(1+q)·K·`STEP_ERROR` per entry in the sum over
+    entries), of every product and of every sum is added, charged at γ ≤ 1.
     Source: weak duality, with the box's multipliers eliminated.
     """
     nonnegative = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)  # NaN is neither
-    # suffix sums of weights (and of rows) add up to one rounding an entry: inside the slack below
+    # suffix sums of weights (and of rows) add one rounding per entry: inside the slack below
     reduced_costs = weights - rows.T @ nonnegative
     bound = float(limits @ nonnegative + np.maximum(reduced_costs, 0.0).sum())
-    # rows: 4K steps of error each (q ≤ 1, two blossoms, differences of two masses); sums: their length in ulps
+    # rows: error of 4K steps each (q ≤ 1, two blossoms, differences of two masses); sums: their length in ulps
     slack = float(nonnegative.sum()) * (
         4 * (K + 1) * STEP_ERROR + 4 * (nonnegative.size + weights.size) * UNIT_ROUNDOFF * 2.0
     )

@@ -1,8 +1,7 @@
-"""Objectives: how much each margin of the vote is worth, and the linear goal that a program maximises for it.
+"""Objectives: the value of each margin of the vote, and the linear goal that a program maximises for it.
 
-The design maximises Σ_{l>K/2} w_l·γ(l). The weights are normalised to sum to 1, so the value reads
-"share of the noiseless utility kept". They come from a prior over the voters' answers and from one of
-two measures of error (masses as in `darrm_opt.priors`):
+The design maximises Σ_{l>K/2} w_l·γ(l). The weights sum to 1, so the value is the share of the noiseless utility kept.
+They come from a prior over the voters' answers and one of two measures of error (masses as in `darrm_opt.priors`):
 
     tv         the paper's: E|Pr[release = 1] − Pr[majority = 1]|    w_l ∝ gap(l) = E|α_l − α_{K−l}|
     agreement  Pr[release ≠ majority that was voted]                 w_l ∝ folded(l) = E(α_l + α_{K−l})
@@ -12,15 +11,14 @@ two measures of error (masses as in `darrm_opt.priors`):
     shared(a,b)                      all voters share p ~ Beta(a, b)                        agreement
     histogram(n_0,…,n_K)             n_l votes had l ones                                   agreement
 
-The last column is the measure where none is named. All pairs have a meaning, with these limits:
+The last column is the default measure. All pairs are defined, with these limits:
 
-- `rectangular`, `uniform` under tv need lower ≥ 1/2. There 1 leads at each l and for each p, and the
-  absolute value comes off. Below 1/2 it does not, and E(α_l − α_{K−l}), which is 0 at lower = 0, is
-  not the error.
-- `histogram` under tv is about the released bit over *all* the counted votes together: ½Σ gap(l)(1−γ(l))
-  bounds |Pr[release = 1] − Pr[majority = 1]|, with equality if the same answer leads at every margin.
-  The counts must therefore be those of one fixed answer. Counts that treat both answers alike have no
-  gap, and are refused; agreement needs no such care (it folds the counts: l and K−l weigh the same).
+- `rectangular` and `uniform` under tv need lower ≥ 1/2. There 1 leads at each l and for each p, so the absolute value
+  can be dropped. Below 1/2 it cannot: E(α_l − α_{K−l}), which is 0 at lower = 0, is not the error.
+- `histogram` under tv is about the released bit over *all* the counted votes together: ½Σ gap(l)(1−γ(l)) bounds
+  |Pr[release = 1] − Pr[majority = 1]|, with equality if the same answer leads at every margin. The counts must
+  therefore be those of one fixed answer. Counts that treat both answers alike have no gap and are rejected; agreement
+  has no such limit (it folds the counts: l and K−l weigh the same).
 
 A solver takes an objective as a linear goal (`darrm_opt.design.goal`).
 """
@@ -52,7 +50,7 @@ _VOTERS = "a whole number of voters, at least 1"
 
 
 class ObjectiveFamily(NamedTuple):
-    """One family of objectives: its prior, parameters (with any defaults), usual measure, and a sentence."""
+    """A family of objectives: prior, parameters with any defaults, default measure, and a description."""
 
     prior: Callable[..., Prior]
     parameters: tuple[str, ...]
@@ -63,10 +61,10 @@ class ObjectiveFamily(NamedTuple):
 
 FAMILIES: dict[str, ObjectiveFamily] = {
     "rectangular": ObjectiveFamily(
-        IndependentVoters, ("lower", "tau"), (0.5, 50), "tv", "Voters independent, on the paper's grid of [lower, 1)."
+        IndependentVoters, ("lower", "tau"), (0.5, 50), "tv", "Independent voters, on the paper's grid of [lower, 1)."
     ),
     "uniform": ObjectiveFamily(
-        IndependentVoters, ("lower",), (0.5,), "tv", "Voters independent, uniform on [lower, 1)."
+        IndependentVoters, ("lower",), (0.5,), "tv", "Independent voters, uniform on [lower, 1)."
     ),
     "shared": ObjectiveFamily(SharedBeta, ("a", "b"), (), "agreement", "All voters share one p ~ Beta(a, b)."),
     "histogram": ObjectiveFamily(
@@ -84,24 +82,21 @@ def _form(name: str, kind: ObjectiveFamily) -> str:
 
 
 def forms() -> str:
-    """Return how each objective with weights is written, for messages."""
+    """Return the text forms of objectives with weights, for messages."""
     *others, last = (_form(name, kind) for name, kind in FAMILIES.items())
     return f"{', '.join(others)} or {last}"
 
 
 def accepted_objectives() -> str:
-    """Return how every objective is written, for messages."""
-    return f"{forms()}, followed by tv or agreement if not the usual measure; expected_error or minimax"
+    """Return the text forms of all objectives, for messages."""
+    return f"{forms()}, followed by tv or agreement if not the default measure; expected_error or minimax"
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What the design maximises, before K is known.
+    """The maximised quantity, independent of K.
 
-    Guarantees: Frozen, hashable, equal when equal; ``parse_objective(str(objective)) == objective``.
-
-    >>> str(rectangular(lower=0.7)), str(shared(2, 5))
-    ('rectangular(lower=0.7)', 'shared(2,5) agreement')
+    Guarantees: Frozen and hashable; ``parse_objective(str(objective)) == objective``.
     """
 
     name: str  # one of `FAMILIES`
@@ -117,20 +112,20 @@ class Objective:
             raise InvalidInput("parameters", self.parameters, accepted)
         for name, value in zip(kind.parameters, self.parameters, strict=False):
             real_number(value, name, "a number")
-        # As the prior takes them: equal objectives must have one text, since it is part of the content key.
+        # As canonicalised by the prior: equal objectives must have one text, which is part of the content key.
         prior = kind.prior(*self.parameters)
         parameters = (
             prior.counts if isinstance(prior, Histogram) else tuple(getattr(prior, name) for name in kind.parameters)
         )
         object.__setattr__(self, "parameters", parameters)
-        # Every γ would have the same utility: an optimum that means nothing.
+        # Otherwise every γ would have the same utility.
         if self.measure == "tv" and not prior.gap(len(parameters) - 1 if isinstance(prior, Histogram) else 1).any():
             advice = "No answer leads at any margin there, so every tv weight would be 0."
             raise InvalidInput("measure", self.measure, f"agreement for {self}", advice)
 
     @property
     def prior(self) -> Prior:
-        """How the voters' answers are drawn."""
+        """Prior of the voters' answers."""
         return _family_of(self.name).prior(*self.parameters)
 
     def weights(self, K: int) -> Array:
@@ -139,19 +134,16 @@ class Objective:
         Guarantees: Non-negative, sums to 1 up to rounding; relative error of an entry below 1e-12 for K ≤ 5001 down to
         1e-290 (smaller ones may be stored as 0).
         Source: Algorithm 5 of the paper for `rectangular`, in closed form.
-
-        >>> shared(1, 1).weights(3).tolist()
-        [0.5, 0.5]
         """
         return _weights(self, whole_number(K, "K", _VOTERS))
 
     def check_voters(self, K: int) -> None:
-        """Refuse K voters if the votes that a histogram counts were those of another number of them."""
+        """Reject a K that is not the number of voters of a histogram."""
         if self.name == "histogram":
             self.weights(K)
 
     def linear_goal(self, K: int) -> LinearGoal:
-        """Return the goal of the design for K voters: Σ w_l·γ(l)."""
+        """Return the goal Σ w_l·γ(l) for K voters."""
         weights = self.weights(K)
         return LinearGoal(weights, lambda upper: float(weights @ upper), 0.0, np.empty((0, weights.size)), np.empty(0))
 
@@ -172,7 +164,7 @@ class Objective:
 
 @functools.lru_cache(maxsize=64)
 def _weights(objective: Objective, K: int) -> Array:
-    """Return `Objective.weights`, remembered: of many problems most differ in other things."""
+    """Return `Objective.weights`, cached."""
     mass = objective.prior.gap(K) if objective.measure == "tv" else objective.prior.folded(K)
     weights: Array = mass / mass.sum()
     weights.setflags(write=False)
@@ -180,11 +172,11 @@ def _weights(objective: Objective, K: int) -> Array:
 
 
 AnyObjective: TypeAlias = "Objective | ScenarioObjective"
-"""Everything that `solve` can maximise."""
+"""All objectives of `solve`."""
 
 
 def rectangular(lower: float = 0.5, tau: int = 50, measure: Measure = "tv") -> Objective:
-    """Return the paper's surrogate: each p_i on a grid of ``tau`` points of [lower, 1). The default objective.
+    """Return the paper's surrogate, the default objective: each p_i on a grid of ``tau`` points of [lower, 1).
 
     Args:
         lower: a [probability], in [0, 1); for tv in [0.5, 1).
@@ -207,7 +199,7 @@ def uniform(lower: float = 0.5, measure: Measure = "tv") -> Objective:
 
 
 def shared(a: float, b: float, measure: Measure = "agreement") -> Objective:
-    """Return the objective for voters that share one p ~ Beta(a, b), as they do on inputs that are easy for all.
+    """Return the objective for voters that share one p ~ Beta(a, b), as on inputs that are easy for all.
 
     Args:
         a: first parameter of the Beta distribution, in [1e-3, 1e4].
@@ -218,16 +210,14 @@ def shared(a: float, b: float, measure: Measure = "agreement") -> Objective:
 
 
 def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
-    """Return the objective for counts of past or public votes.
-
-    The counts must not depend on the private data that the release protects.
+    """Return the objective for counts of past or public votes, independent of the protected data.
 
     Args:
-        counts: how many votes had l ones, l = 0..K, shape (K+1,), each ≥ 0, not all 0.
+        counts: number of votes with l ones, l = 0..K, shape (K+1,), each ≥ 0, not all 0.
         measure: ``tv`` or ``agreement``.
 
     Raises:
-        InvalidInput: they are no such counts.
+        InvalidInput: other counts.
     """
     try:
         values = tuple(counts)
@@ -237,13 +227,13 @@ def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
 
 
 def as_objective(objective: AnyObjective | str) -> AnyObjective:
-    """Return the objective itself, or the one that the text names (`parse_objective`, `parse_scenarios`)."""
+    """Return an objective from itself or from its text (`parse_objective`, `parse_scenarios`)."""
     if isinstance(objective, Objective):
         return objective
     value: Any = objective  # callers without a type checker may pass anything
     if isinstance(value, str) and value in FAMILIES:
         return parse_objective(value)
-    from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios  # the usual objectives do without
+    from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios  # the usual objectives do not need it
 
     if isinstance(value, ScenarioObjective):
         return value
@@ -264,9 +254,9 @@ def parse_objective(text: str) -> Objective:
 
 @functools.lru_cache(maxsize=64)
 def _parse(text: str) -> Objective:
-    """Return `parse_objective`, remembered."""
+    """Return `parse_objective`, cached."""
     name, inside, measure = text, None, ""
-    # a bare name needs no regular expression, which takes a process some milliseconds to compile
+    # a bare name needs no regular expression, which takes some milliseconds to compile
     if text not in FAMILIES:
         if not (match := re.fullmatch(_FORM, text)):
             raise InvalidInput("objective", text, accepted_objectives())
@@ -276,7 +266,7 @@ def _parse(text: str) -> Objective:
     values_by_name: dict[str, float] = {}
     for part in inside.split(",") if inside and inside.strip() else ():
         key, equals, number = part.rpartition("=")
-        # By place first, then by name, as a call in Python: what follows a name has one.
+        # By place first, then by name, as in a Python call.
         if not equals and not values_by_name:
             values.append(_number(number, text))
         elif (key := key.strip()) in kind.parameters[len(values) :] and key not in values_by_name:
@@ -307,7 +297,7 @@ def _number(text: str, whole: str) -> float:
 
 
 def _text(value: float) -> str:
-    """Return the shortest text that reads back as the same number."""
+    """Return the shortest text that reads back as the same number; integers without a point."""
     return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 

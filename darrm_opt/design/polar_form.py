@@ -1,9 +1,9 @@
 """Blossom: H on whole families of multisets at once.
 
-H(p) = E[g(L)], L ~ PoissonBinomial(p), is the *blossom* (polar form) of the Bernstein polynomial with
-coefficients g(0..K): symmetric, and affine in each p_i. Fixing one voter at probability t maps the
-coefficients a₀..a_n to (1−t)a_j + t·a_{j+1}, one de Casteljau step. After i steps with x and s−i with y,
-entry j of what remains is H at {x^i, y^(s−i), 1^j, 0^(K−s−j)}: every multiset of one layer s in one array.
+H(p) = E[g(L)], L ~ PoissonBinomial(p), is the *blossom* (polar form) of the Bernstein polynomial with coefficients
+g(0..K): symmetric, and affine in each p_i. Fixing one voter at probability t maps the coefficients a₀..a_n to
+(1−t)a_j + t·a_{j+1}, one de Casteljau step. After i steps with x and s−i with y, entry j of the result is H at
+{x^i, y^(s−i), 1^j, 0^(K−s−j)}: every multiset of one layer s in one array.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def step(coefficients: Array, t: float, complement: float) -> Array:
 def layers(signed: Array, x: float, y: float, most: int, width: int | None = None) -> Iterator[tuple[int, int, Array]]:
     """Yield (s, first, A) for s = 0..most: A[i, j] = H at {x^nx, y^(s−nx), 1^j, 0^(K−s−j)} with nx = first + i.
 
-    ``width`` leaves only the rows with s − nx ≤ width: those near a face, in O(K²·width).
+    ``width`` keeps only the rows with s − nx ≤ width: those near a face, in O(K²·width).
     """
     # Only nx ≥ s − nx is computed: as x + y = 1, H at the mirrored multiset (nx and ny, ones and zeros exchanged) is
-    # −H. All multisets of {0, 1, x, y} in O(K³) time and O(K²) memory, a layer from the one before. The arrays are
-    # reused: each is valid until the next is asked for (fresh memory for every layer takes four times as long).
+    # −H. All multisets of {0, 1, x, y} take O(K³) time and O(K²) memory, each layer from the one before. The arrays are
+    # reused: each is valid until the next is requested (fresh memory for every layer takes four times as long).
     K = signed.size - 1
     width = most if width is None else width
     size = max((min(s // 2, width) + 1) * (K - s + 1) for s in range(most + 1))
@@ -48,7 +48,7 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
 
 
 CACHE_ENTRIES = 32_768
-"""Doubles worked on at a time: what stays in a core's own cache between one operation and the next."""
+"""Doubles processed at a time, so that they stay in a core's own cache between operations."""
 
 
 def _step_into(out: Array, coefficients: Array, t: float, complement: float, product: Array) -> None:
@@ -60,14 +60,14 @@ def _step_into(out: Array, coefficients: Array, t: float, complement: float, pro
 
 
 def at_ends(rows: Array, q: float) -> Array:
-    """Return φ = q·A[n₁] + A[n − n₁] of rows A of a layer, by n₁: nobody near 0 or 1 is off it."""
+    """Return φ = q·A[n₁] + A[n − n₁] of rows A of a layer, by n₁, without voters off 0 or 1 by Δ."""
     values = q * rows
     values += rows[:, ::-1]
     return values
 
 
 def extremes(layer: Array, q: float) -> tuple[Array, Array]:
-    """Return the largest and the least φ of each row (`at_ends`), shape (rows,), without keeping the rest."""
+    """Return the largest and the smallest φ of each row (`at_ends`), shape (rows,), without storing the others."""
     rows, batch = layer.shape[0], max(1, CACHE_ENTRIES // layer.shape[1])
     most, least = np.empty(rows), np.empty(rows)
     for row in range(0, rows, batch):
@@ -79,11 +79,11 @@ def extremes(layer: Array, q: float) -> tuple[Array, Array]:
 
 
 MAX_STORED_ENTRIES = 16_000_000
-"""Most doubles that `stored_layers` keeps (128 MB): all layers up to K of about 570."""
+"""Maximum number of doubles in `stored_layers` (128 MB): all layers up to K of about 570."""
 
 
 def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[int, int, Array]] | None:
-    """Return all `layers` at once, for many searches of one γ; None where they would take too much memory."""
+    """Return all `layers` at once, for many searches of one γ; None if they would take too much memory."""
     K = signed.size - 1
     if sum((s // 2 + 1) * (K - s + 1) for s in range(most + 1)) > MAX_STORED_ENTRIES:
         return None
@@ -93,8 +93,8 @@ def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[in
 def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Array:
     """Return the probability mass functions of L for many multisets: shape (vectors, K+1).
 
-    ``counts`` voters, shape (vectors, kinds), have each of the distinct probabilities; ``ones`` answer 1 for certain,
-    the rest 0.
+    ``counts`` voters, shape (vectors, kinds), have each of the distinct probabilities; ``ones`` always answer 1, the
+    rest 0.
 
     Guarantees: Each row within K·`STEP_ERROR` of exact, in the sum over its entries (a convolution step is a de
     Casteljau step's transpose: the same convex weights, so the same bound; for `_mass_by_convolution` see there).
@@ -117,11 +117,11 @@ def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Arra
 
 
 MAX_STEPWISE_K = 200
-"""Beyond this K a row is made from binomial masses by convolution, not voter by voter."""
+"""Beyond this K a row is a convolution of binomial masses instead of voter-by-voter steps."""
 
 
 def _mass_by_convolution(probabilities: Array, counts: Integers, ones: int, K: int) -> Array:
-    """Return one row of `mass`. Ratios from the mode outward carry 4u a step and matter over fewer than K/2 steps."""
+    """Return one row of `mass`. Ratios from the mode outward err by 4u a step and matter over fewer than K/2 steps."""
     mass = np.ones(1)
     for t, count in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):
         mass = np.convolve(mass, _binomial(float(t), int(count)))
@@ -131,7 +131,7 @@ def _mass_by_convolution(probabilities: Array, counts: Integers, ones: int, K: i
 
 
 def _binomial(t: float, trials: int) -> Array:
-    """Return Pr[Bin(trials, t) = k], shape (trials+1,), cut to zero where it underflows."""
+    """Return Pr[Bin(trials, t) = k], shape (trials+1,), with underflow to zero."""
     mode = min(int((trials + 1) * t), trials)
     k = np.arange(trials)
     ratio = (trials - k) / (k + 1) * (t / (1.0 - t))

@@ -1,15 +1,15 @@
-"""Privacy profile of one release: the least δ at every ε.
+"""Privacy profile of one release: the smallest δ at every ε.
 
 With P = Pr[1 | D] and Q = Pr[1 | D′] over all admissible pairs of datasets,
 
     δ(ε) = max (P − c·Q, 0) = max over corners of ½·(H(p) + c·H(1−p′) − (c − 1)),   c = e^ε:
 
-the worst-case search of the design at another c. Negative ε need no search: the answer 0 to the question with D and D′
-exchanged gives δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
+the worst-case search of the design at another c. Negative ε need no search: exchanging D and D′ in the answer 0 gives
+δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
 
-A maximiser (P, Q) found at one ε is a line P − c·Q under δ at every other, so each search starts from what the others
-found, and from pairs that are likely, and leaves out what stays below the known lines (`ProfileSearch`). That makes
-most searches cheap, and all of them share the blossom's layers.
+A maximiser (P, Q) at one ε is a line P − c·Q below δ at every other ε. So each search starts from the maximisers of the
+others and from likely pairs, and skips what stays below the known lines (`ProfileSearch`). That makes most searches
+cheap, and all of them share the blossom's layers.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Problem
 
 MIN_IMPROVEMENT = 2.0**-42
-"""By how much a pair of datasets must beat the known ones to justify a search (2e-13); below it, bounds suffice."""
+"""Amount by which a pair of datasets must beat the known ones to justify a search (2e-13); below it, bounds suffice."""
 
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """δ of one release, for a grid of ε.
+    """δ of one release on a grid of ε.
 
     Attributes:
         epsilons: ε′ [nats], shape (many,).
         deltas: proven upper bound on δ(ε′) [probability], shape (many,).
-        attained: δ that some pair of datasets attains, as computed (no proof): ``deltas`` less it is the looseness.
+        attained: δ attained by some pair of datasets, as computed (no proof): ``deltas`` minus it is the looseness.
         pairs: (Pr[1|D], Pr[1|D′]) of that pair, shape (many, 2).
     """
 
@@ -55,22 +55,22 @@ class PrivacyProfile:
 def privacy_profile(
     gamma: ArrayLike | NoiseFunction, problem: Problem, epsilons: Sequence[float] | Array
 ) -> PrivacyProfile:
-    """Return the privacy profile of one release with ``gamma``: the least δ at each ε.
+    """Return the privacy profile of one release with ``gamma``: the smallest δ at each ε.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: its voters count (K, voter, affected); its target does not.
-        epsilons: where the profile is wanted [nats], any sign, |ε| ≤ 500, shape (many,).
+        problem: its voters (K, voter, affected) are used; its target is not.
+        epsilons: ε of the profile's points [nats], any sign, |ε| ≤ 500, shape (many,).
 
     Returns:
-        The profile, in the order asked.
+        The profile, in the given order.
 
     Guarantees:
         ``deltas`` is never below the true δ: the release is (ε′, δ)-DP at every point returned, rounding included
         (also at the double nearest e^ε′), for every problem that rounds to ``problem``.
 
     Raises:
-        InvalidInput: a γ that is none, or an ε that is no number or too large.
+        InvalidInput: an invalid γ, or an ε that is not a number or too large.
 
     Source: design of the worst case (Lemma 3.4 of the paper at another c); the profile is ours.
 
@@ -94,12 +94,12 @@ def privacy_profile(
 
 
 class ProfileSearch:
-    """The profile of one γ, asked at one ε after another, where the next may depend on the last answer."""
+    """Profile of one γ, queried at one ε after another, where the next may depend on the last answer."""
 
     def __init__(self, noise: NoiseFunction, problem: Problem) -> None:
         self._noise, self._base = noise, PrivacyConstraint.of(problem.each_target[0])
         corners = self._base.corners
-        # the compiled search makes a layer again in less time than it takes to read one
+        # the compiled search recomputes a layer faster than memory can be read
         layers = stored_layers if kernel() is None else None
         self._layers = layers and layers(noise.signed, corners.x, corners.y, self._base.affected)
         family_pairs = self._base.pair(noise.signed, binding_family(self._base))
@@ -108,12 +108,12 @@ class ProfileSearch:
     def at(self, epsilon: float) -> tuple[float, float, float]:
         """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats].
 
-        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best pair known:
-        (0, 0), that of equal datasets, where no pair found attains a δ above 0.
+        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best known pair, or
+        (0, 0) of equal datasets if no pair found attains a δ above 0.
         """
         q, gap = math.exp(-epsilon), -math.expm1(-epsilon)
         best_known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ
-        above = 2 * best_known + gap + MIN_IMPROVEMENT  # the level of φ where δ grows beyond that
+        above = 2 * best_known + gap + MIN_IMPROVEMENT  # the φ at which δ exceeds that
         worst = worst_case(self._noise, self._base._replace(q=q, limit=1.0), above=above, stored=self._layers)
         pair = [float(side[0]) for side in self._base.pair(self._noise.signed, worst.counts[np.newaxis])]
         self._pairs = np.concatenate([self._pairs, [pair]])
@@ -123,23 +123,23 @@ class ProfileSearch:
 
     @property
     def jointly(self) -> bool:
-        """Whether `at_each` is there: for voters that state a profile, where the kernel is."""
+        """Whether `at_each` is available: for voters with a privacy profile, with the kernel."""
         return isinstance(self._base.corners, ProfileVertices) and kernel() is not None
 
     def known(self, epsilon: float) -> tuple[float, float, float]:
-        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats] by the best pair known: no proof, and no search."""
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats] from the best known pair: no proof, no search."""
         c = math.exp(epsilon)
         P, Q = self._pairs[(self._pairs[:, 0] - c * self._pairs[:, 1]).argmax()].tolist()
         return max(0.0, P - c * Q), P, Q
 
     def at_each(self, epsilons: Sequence[float]) -> dict[float, tuple[float, float, float]]:
-        """Return what `at` does at each of several ε ≥ 0 [nats], by searches that share most of their work."""
+        """Return the results of `at` at several ε ≥ 0 [nats], by searches that share most of their work."""
         grid = np.array(sorted(epsilons))
         q, gap = np.exp(-grid), -np.expm1(-grid)
         best_known = (np.outer(q, self._pairs[:, 0]) - self._pairs[:, 1]).max(axis=1)
         above = 2 * best_known + gap + MIN_IMPROVEMENT
         bounds, counts = search_jointly(self._noise, self._base, q, above)
-        # of what is no better than known, only rounding would differ
+        # pairs no better than known would differ only by rounding
         if (better := counts[counts.any(axis=1)]).size:
             pairs = np.stack(self._base.pair(self._noise.signed, better), axis=1)
             self._pairs = np.concatenate([self._pairs, pairs])
@@ -152,9 +152,9 @@ class ProfileSearch:
 
 
 def _ends_first(values: Array) -> Array:
-    """Return sorted values in an order that halves the gaps: each new one lies between two that are known."""
+    """Return sorted values in an order that halves the gaps, so that each new one lies between two known ones."""
     order, gaps = [0, values.size - 1], [(0, values.size - 1)]
-    for low, high in gaps:  # grows while it is walked
+    for low, high in gaps:  # grows during iteration
         if high - low > 1:
             middle = (low + high) // 2
             order.append(middle)

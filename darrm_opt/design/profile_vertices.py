@@ -1,6 +1,6 @@
-"""Vertices of the region of a voter that states a privacy profile, in the place of the corners of one (ε, Δ).
+"""Vertices of the region of a voter with a privacy profile, in place of the corners of one (ε, Δ).
 
-The region F (`darrm_opt.voters`) is a polygon about the diagonal, symmetric under (p, p′) → (p′, p). Its vertices are
+The region F (`darrm_opt.voters`) is a polygon around the diagonal, symmetric under (p, p′) → (p′, p). Its vertices are
 (0, 0), (1, 1), those of the upper chain, where p > p′, and their mirror images:
 
     zero (0,0)    one (1,1)    upper_i (p_i, p′_i)    lower_i (p′_i, p_i)        i = 1, 2, … from (0,0) to (1,1).
@@ -21,9 +21,9 @@ from darrm_opt.voters import PrivacyProfile
 
 
 class ProfileVertices:
-    """The vertices of one profile, by columns of `constraint.Counts`; equal when the profiles are."""
+    """The vertices of one profile, by columns of `constraint.Counts`."""
 
-    # What a search for four corners would read: those of a voter that is not private, whose region contains this one.
+    # For searches over four corners: those of a voter that is not private, whose region contains this one.
     x, y, Delta = 1.0, 0.0, 0.0
 
     def __init__(self, profile: PrivacyProfile) -> None:
@@ -37,31 +37,31 @@ class ProfileVertices:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Names of the vertices, in the order of columns."""
+        """Names of the vertices, by column."""
         pairs = range(1, len(self.p) // 2)
         return ("zero", "one", *(f"upper_{i}" for i in pairs), *(f"lower_{i}" for i in pairs))
 
     @cached_property
     def p(self) -> Array:
-        """Probability of a 1 on the dataset, one entry a vertex."""
+        """Probability of a 1 on the dataset, per vertex."""
         inner = [(float(p_prime), float(p)) for p_prime, p in self.profile.chain()[1:-1]]
         return _read_only([0.0, 1.0, *(p for _, p in inner), *(p_prime for p_prime, _ in inner)])
 
     @cached_property
     def reflected(self) -> Array:
-        """1 − p′ at each vertex."""
+        """1 − p′ per vertex."""
         inner = [(float(1 - p_prime), float(1 - p)) for p_prime, p in self.profile.chain()[1:-1]]
         return _read_only([1.0, 0.0, *(reflected for reflected, _ in inner), *(reflected for _, reflected in inner)])
 
     @property
     def p_prime(self) -> Array:
-        """Probability of a 1 on the neighbouring dataset, one entry a vertex, for display."""
+        """Probability of a 1 on the neighbouring dataset, per vertex, for display."""
         half = len(self.p) // 2 - 1
         return np.concatenate([self.p[:2], self.p[2 + half :], self.p[2 : 2 + half]])
 
     @property
     def upper(self) -> Integers:
-        """Columns of the upper chain from (0, 0) on, without its ends."""
+        """Columns of the upper chain, in order, without its ends."""
         return np.arange(2, 1 + len(self.p) // 2)
 
     @property
@@ -80,11 +80,11 @@ class ProfileVertices:
         return column if column < 2 else column + half if column < 2 + half else column - half
 
     def named(self, counts: Integers) -> dict[str, int]:
-        """Return one multiset as ``{label: count}`` without the empty vertices."""
+        """Return one multiset as ``{label: count}`` without empty vertices."""
         return {label: int(n) for label, n in zip(self.labels, counts, strict=True) if n}
 
     def text(self, counts: Mapping[str, int]) -> str:
-        """Return a multiset with the two probabilities of each voter: "3 at upper_1 (0.02, 0.01)"."""
+        """Return a multiset with the two probabilities of its vertices: "3 at upper_1 (0.02, 0.01)"."""
         pairs = dict(zip(self.labels, zip(self.p.tolist(), self.p_prime.tolist(), strict=True), strict=True))
         return ", ".join(
             f"{n} at {label} ({pairs[label][0]:.6g}, {pairs[label][1]:.6g})" for label, n in counts.items()
@@ -103,5 +103,5 @@ def _vertices(profile: PrivacyProfile) -> ProfileVertices:
 
 
 def profile_vertices(voter: Privacy) -> ProfileVertices | None:
-    """Return the vertices of a voter that states several points; None of one (ε, Δ)."""
+    """Return the vertices of a voter with several points; None for a single (ε, Δ)."""
     return _vertices(voter) if isinstance(voter, PrivacyProfile) and len(voter.points) > 1 else None

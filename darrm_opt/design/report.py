@@ -1,4 +1,4 @@
-"""Text of a solution: γ, its proof and its problem in words and columns, as the command line prints them."""
+"""Text of a solution: its γ, proof and problem in words and columns, as printed by the command line."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CORNERS = {
     "up_to_one": "(1−Δ, 1)",
     "down_from_one": "(1, 1−Δ)",
 }
-"""Corners as people write them: the pair (p, p′) of a voter's probabilities on the two neighbouring datasets."""
+"""Corners in text: the pair (p, p′) of a voter's probabilities on the two neighbouring datasets."""
 
 VISIBLE = 1e-6
-"""Least fall of γ that is worth a word: less is the noise of an optimum that is not unique."""
+"""Smallest fall of γ that is reported; smaller ones are noise of an optimum that is not unique."""
 
 _COVERED = {
     "complete": "every way in which a record can move the voters was searched",
@@ -38,13 +38,7 @@ _COVERED = {
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return lines with right-aligned columns.
-
-    >>> print(columns(["l", "γ(l)"], [["0", "1.0"], ["10", "0.5"]]))
-       l  γ(l)
-       0   1.0
-      10   0.5
-    """
+    """Return lines with right-aligned columns."""
     table = [heads, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
     return "\n".join(
@@ -53,7 +47,7 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def problem_text(problem: Problem) -> str:
-    """Return what is asked, in a sentence.
+    """Return the problem as a sentence.
 
     >>> from darrm_opt import Problem
     >>> print(problem_text(Problem.from_allowance(K=11, m=3, epsilon=0.1)))
@@ -64,8 +58,8 @@ def problem_text(problem: Problem) -> str:
 
 
 def voters_text(problem: Problem, stated: object = None) -> str:
-    """Return who votes, and what one record can change of it; ``stated``: the curve of their profile, if one was."""
-    voter = problem.voter  # an assumption: with all its digits, since rounded up it would be a weaker one
+    """Return the voters in words, and the influence of one record; ``stated``: the curve of their profile, if any."""
+    voter = problem.voter  # an assumption, so with all digits: rounding up would weaken it
     exact = f"({voter.epsilon:.12g}, {voter.delta:.12g})-DP" if voter.delta else f"{voter.epsilon:.12g}-DP"
     kind = "not private" if voter.epsilon == math.inf else exact
     if len(voter.points) > 1:
@@ -99,7 +93,7 @@ def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str
 
 
 def text_above(value: float, form: str = ".6g") -> str:
-    """Return a proved bound as people read it, in fewer digits and never below the number as written.
+    """Return a proved bound in fewer digits, never below the number as written.
 
     >>> text_above(2.0954840001), text_above(0.12344, ".4g"), text_above(0.1), text_above(3.98844929, ".4f")
     ('2.09549', '0.1235', '0.1', '3.9885')
@@ -110,7 +104,7 @@ def text_above(value: float, form: str = ".6g") -> str:
 
 
 def guarantee(privacy: Privacy, form: str = ".6g") -> str:
-    """Return (ε, δ)-DP as people write it, never less than it is; ``form`` as in `text_above`."""
+    """Return (ε, δ)-DP as text, never rounded down; ``form`` as in `text_above`."""
     if isinstance(privacy, TargetProfile):
         return " and ".join(guarantee(Privacy(*point), form) for point in privacy.points)
     epsilon = text_above(privacy.epsilon, form)
@@ -118,32 +112,32 @@ def guarantee(privacy: Privacy, form: str = ".6g") -> str:
 
 
 def certificate_text(certificate: Certificate, problem: Problem | None = None) -> str:
-    """Return why γ is private, in plain words; ``problem`` says where the vertices of a profile lie."""
+    """Return the proof that γ is private, in words; ``problem`` gives the positions of a profile's vertices."""
     vertices = None if problem is None else profile_vertices(problem.strictest.voter)
     if vertices is None:
         worst = ", ".join(f"{count} at {_corner(label)}" for label, count in certificate.worst_corners.items())
         where = "           x = (e^ε + Δ)/(e^ε + 1), y = (1 − Δ)/(e^ε + 1)"
     else:
         worst = vertices.text(certificate.worst_corners)
-        where = "           upper and lower vertices of the profile's region are counted from (0, 0)"
+        where = "           upper and lower vertices of the profile's region are numbered from (0, 0)"
     return "\n".join(
         [
             f"private    proved for these exact numbers: {_COVERED.get(certificate.method, certificate.method)};",
             f"           {slack_text(certificate.margin, certificate.error_bound)}",
-            f"tightest   {worst}: (p, p′) is a voter's chance to say 1 on the data and on its neighbour;",
+            f"tightest   {worst}: (p, p′) is a voter's probability of voting 1 on the data and on its neighbour;",
             where,
         ]
     )
 
 
 def slack_text(margin: float, error_bound: float | None = None) -> str:
-    """Return how much probability a certificate leaves, in words."""
+    """Return the slack of a certificate in words."""
     charged = "after rounding" if error_bound is None else f"after charging up to {error_bound:.1e} for rounding"
     return f"worst-case slack: {margin:.1e} of probability, {charged}"
 
 
 def _corner(label: str) -> str:
-    """Return a corner's name, as in JSON and in docs/certificate.md, and its pair."""
+    """Return a corner's name, as in JSON and in docs/certificate.md, with its pair."""
     return f"{label} {CORNERS[label]}" if label in CORNERS else label
 
 

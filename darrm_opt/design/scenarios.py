@@ -1,18 +1,18 @@
-"""Objectives that weigh the true tv error over scenarios of voter probabilities: its mean, or the worst.
+"""Objectives from the true tv error over scenarios of voter probabilities: its mean or its worst value.
 
     expected_error(lower=0, upper=1, scenarios=200, seed=0)   p_i independent, uniform on [lower, upper]: mean error
     minimax(lower=0.5, upper=1, points=101)                   all voters share p on a grid: worst error
 
-Like every objective they have a text that reads back, and so a key and a record. `over_scenarios` takes scenarios at
-hand; its text names them by their digest and does not read back.
+Like all objectives they have a text that reads back, and so a key and a record. `over_scenarios` takes given scenarios;
+its text names them by their digest and does not read back.
 
-The true error (Definition 2.4 of the paper) is a mean of absolute values, one for each scenario: with
-a_s = ½(α_l − α_{K−l}) at scenario s,
+The true error (Definition 2.4 of the paper) is a mean of absolute values, one per scenario: with a_s = ½(α_l − α_{K−l})
+at scenario s,
 
     error_s(γ) = |a_s · (1 − γ)| ≤ 1 − u_s   ⇔   u_s − a_s·γ ≤ 1 − Σa_s   and   u_s + a_s·γ ≤ 1 + Σa_s,
 
-so the least mean error is the largest mean of u_s, and the least worst error the largest common u. Utility is the share
-of the error of γ = 0 that is saved, 1 − error(γ)/error(0), as it is w·γ for an objective with weights.
+so the smallest mean error is the largest mean of u_s, and the smallest worst error the largest common u. Utility is the
+share of the error of γ = 0 that is saved, 1 − error(γ)/error(0), as w·γ is for an objective with weights.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import poisson_binomial
 
 MAX_SCENARIOS = 10_000
-"""Each scenario is a variable and two rows of the program."""
+"""Maximum number of scenarios: each is a variable and two rows of the program."""
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "expected_error": {"lower": 0.0, "upper": 1.0, "scenarios": 200, "seed": 0},
@@ -41,11 +41,11 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class ScenarioObjective:
-    """The true tv error (Definition 2.4 of the paper), exactly over scenarios."""
+    """The true tv error (Definition 2.4 of the paper), exact over scenarios."""
 
-    name: str  # "expected_error" (the mean counts) or "minimax" (the worst counts)
-    parameters: tuple[tuple[str, float], ...]  # as in the text form, defaults filled in; empty for scenarios at hand
-    digest: str = ""  # of scenarios at hand
+    name: str  # "expected_error" (mean) or "minimax" (worst)
+    parameters: tuple[tuple[str, float], ...]  # as in the text form, defaults filled in; empty for given scenarios
+    digest: str = ""  # of given scenarios
     _scenarios: tuple[Array, Array | None] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -54,7 +54,7 @@ class ScenarioObjective:
         return "tv"
 
     def check_voters(self, K: int) -> None:
-        """Refuse scenarios at hand that are not for K voters; those that are to be drawn fit any K, and take long."""
+        """Reject given scenarios that are not for K voters; others are drawn for any K."""
         if self.digest:
             self.linear_goal(K)
 
@@ -87,10 +87,9 @@ class ScenarioObjective:
 
 
 def _least_error(gaps: Array, masses: Array | None) -> LinearGoal:
-    """Return the goal of the least tv error over scenarios.
+    """Return the goal of the smallest tv error over scenarios.
 
-    ``gaps``: a_s = ½(α_l − α_{K−l}), shape (scenarios, entries). ``masses``: their weights; None for the worst
-    scenario.
+    ``gaps``: a_s = ½(α_l − α_{K−l}), shape (scenarios, entries). ``masses``: their weights; None: the worst scenario.
     """
     scenarios, entries = gaps.shape
     zero_errors = np.abs(gaps.sum(axis=1))
@@ -108,13 +107,13 @@ def _least_error(gaps: Array, masses: Array | None) -> LinearGoal:
 
 
 def expected_error(lower: float = 0.0, upper: float = 1.0, scenarios: int = 200, seed: int = 0) -> ScenarioObjective:
-    """Return the objective of the least mean tv error for p_i independent and uniform on [lower, upper].
+    """Return the objective of the smallest mean tv error for p_i independent and uniform on [lower, upper].
 
     Args:
-        lower: least p_i [probability].
+        lower: smallest p_i [probability].
         upper: largest p_i [probability], above ``lower``.
-        scenarios: how many draws of (p_1, …, p_K), 1..10,000.
-        seed: of the draws, ≥ 0: the same seed gives the same objective.
+        scenarios: number of draws of (p_1, …, p_K), 1..10,000.
+        seed: of the draws, ≥ 0: equal seeds give equal objectives.
 
     Source: Definition 2.4 of the paper, exact on the drawn scenarios.
 
@@ -125,10 +124,10 @@ def expected_error(lower: float = 0.0, upper: float = 1.0, scenarios: int = 200,
 
 
 def minimax(lower: float = 0.5, upper: float = 1.0, points: int = 101) -> ScenarioObjective:
-    """Return the objective of the least worst tv error where all voters share p, over a grid of p.
+    """Return the objective of the smallest worst tv error if all voters share p, over a grid of p.
 
     Args:
-        lower: least p [probability]; p and 1−p have the same error, so half of [0, 1] is all of it.
+        lower: smallest p [probability]; p and 1−p have the same error, so half of [0, 1] suffices.
         upper: largest p [probability], above ``lower``.
         points: of the grid, 2..10,000.
     """
@@ -136,12 +135,12 @@ def minimax(lower: float = 0.5, upper: float = 1.0, points: int = 101) -> Scenar
 
 
 def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, worst: bool = False) -> ScenarioObjective:
-    """Return the objective of the least tv error over scenarios at hand.
+    """Return the objective of the smallest tv error over given scenarios.
 
     Args:
         scenarios: probabilities of a 1 [probability], shape (S,) (all voters share p) or (S, K).
         masses: weights of the scenarios, ≥ 0, not all 0, shape (S,); default equal. Not with ``worst``.
-        worst: weigh the worst scenario alone.
+        worst: whether only the worst scenario counts.
 
     Raises:
         InvalidInput: shapes that disagree or numbers out of range.
@@ -159,18 +158,14 @@ def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, wor
         if shares.shape != p.shape[:1] or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
             raise InvalidInput("masses", shares.tolist(), f"{p.shape[0]} numbers ≥ 0, not all 0")
         shares = shares / shares.sum()
-    import hashlib  # 4 ms that only this needs
+    import hashlib  # takes 4 ms
 
     digest = hashlib.sha256(p.tobytes() + (b"" if shares is None else shares.tobytes())).hexdigest()[:16]
     return ScenarioObjective("minimax" if worst else "expected_error", (), digest, (p, shares))
 
 
 def parse_scenarios(text: str) -> ScenarioObjective | None:
-    """Return the scenario objective that ``text`` names, or None if it names another kind of objective.
-
-    >>> parse_scenarios("minimax(points=11)") == minimax(points=11)
-    True
-    """
+    """Return the scenario objective that ``text`` names; None for another kind of objective."""
     if not text.strip().startswith(tuple(_DEFAULTS)):
         return None
     match = re.fullmatch(r"\s*(expected_error|minimax)\s*(?:\(([^()]*)\))?\s*", text)

@@ -1,8 +1,8 @@
-"""Schedule of a solve: the rows that it starts from, the stages of its search for cuts, and its clock.
+"""Schedule of a solve: its initial rows, the stages of its search for cuts, and its clock.
 
-Small problems are searched whole after every program, until no cut is left; if that takes many simplex iterations, cuts
-are then sought as in larger ones. From `LARGE_K` voters on (`is_expensive`) the best monotone γ comes first, then cuts
-near the faces of the constraint set, then the search that proves, each ending at the tolerance.
+Small problems are searched completely after every program, until no cut is left; if that takes many simplex iterations,
+cuts are then sought as in larger ones. From `LARGE_K` voters on (`is_expensive`) the best monotone γ comes first, then
+cuts near the faces of the constraint set, then the search that proves, each ending at the tolerance.
 """
 
 from __future__ import annotations
@@ -24,75 +24,74 @@ from darrm_opt.design.separation.result import MAX_EVALUATED_MEAN, TimeLimitReac
 from darrm_opt.problem import Problem
 
 LARGE_K = 121
-"""From this K on, γ is designed in stages that end at the tolerance; below, complete search is affordable for any Δ."""
+"""From this K on, γ is designed in stages that end at the tolerance; below, complete searches are affordable."""
 
 MAX_PASSED_K = 600
-"""Up to this K every search affords a pass over the blossoms of a row in each column (`separable`), whatever Δ is."""
+"""Up to this K a search can afford a pass over the blossoms of a row in each column (`separable`), for any Δ."""
 
 MAX_ITERATIONS_PER_VOTER = 10
-"""Simplex iterations for each voter after which an exact stage gives way to one with few cuts, far apart: with hundreds
-of nearly parallel rows a round, programs of large ε take hundreds of iterations each."""
+"""Simplex iterations per voter after which an exact stage gives way to one with few cuts, far apart: with hundreds of
+nearly parallel rows a round, programs of large ε take hundreds of iterations each."""
 
 FACE_SPACING = 8
-"""How far apart columns of the faces are searched first where each takes passes: less than cuts are anyway."""
+"""Spacing of the columns of the faces that are searched first, if each takes passes: less than that of cuts."""
 
 MAX_QUICK_K, MAX_QUICK_MEAN = 60, 4.0
-"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless more
-voters than this are off their ends in the mean."""
+"""Up to this K a whole solve takes about as long as finding a fallback γ, unless on average more voters than this are
+off their ends."""
 
 MAX_FAMILY = 250
-"""Most multisets of `binding_family`."""
+"""Maximum size of `binding_family`."""
 
 
 class Stage(NamedTuple):
-    """How cuts are sought for a while."""
+    """A phase of the search for cuts."""
 
     gap: float  # gap between bound and incumbent at which the stage ends
     max_cuts: int  # most rows added in a round
-    min_distance: float  # least distance between two of them [voters moved from corner to corner]
-    complete: bool  # whether cuts come from the complete search, which can prove a γ; else from the one near the faces
-    step: float  # where cuts are sought, as a share of the way from the incumbent to the program's answer
-    # share by which the point searched is scaled down first, so that what binds clears rounding and the looseness of
-    # the search's sieves
+    min_distance: float  # smallest distance between two of them [voters moved from corner to corner]
+    complete: bool  # whether cuts come from the complete search, which can prove a γ, or from that near the faces
+    step: float  # position of the searched point, as a share of the way from the incumbent to the program's answer
+    # share by which the searched point is scaled down first, so that binding multisets clear rounding and the
+    # looseness of the search's sieves
     slack: float = 0.0
     # whether only the bound is lowered: the incumbent stays, as no search here could prove a better one
     bounding: bool = False
-    later: Stage | None = None  # what takes over after `MAX_ITERATIONS_PER_VOTER`
-    # whether the faces are searched first, and the rest only where that gives no cut
+    later: Stage | None = None  # successor after `MAX_ITERATIONS_PER_VOTER`
+    # whether the faces are searched first, and the rest only if they give no cut
     faces_first: bool = False
-    # columns of the faces are first searched so far apart, and all where that gives few cuts; 1: all at once
+    # spacing of the columns of the faces that are searched first; all follow if these give few cuts
     spacing: int = 1
 
 
 MAX_QUICK_PROFILE_SIZE = 200
-"""Up to this K·n², with n points of a voter's profile, a whole solve takes a fraction of a second."""
+"""Up to this K·n², for n points of a voter's profile, a whole solve takes a fraction of a second."""
 
 MAX_EXACT_PROFILE_SIZE = 900
-"""Up to this K·n² a search over arcs takes a second or so, and γ is solved until no cut is left."""
+"""Up to this K·n² a search over arcs takes about a second, and γ is solved until no cut is left."""
 
 MAX_PROFILE_SIZE = 1300
-"""Up to this K·n² it takes some seconds or a minute."""
+"""Up to this K·n² it takes seconds to a minute."""
 
 
 def is_expensive(problem: Problem) -> bool:
-    """Whether solving until no cut is left may take seconds: then the best monotone γ comes first."""
-    # It is often optimal, certainly cheap, a good start, and what is left if time runs out.
+    """Whether solving until no cut is left may take seconds, so that the best monotone γ comes first."""
+    # That is often optimal, cheap, a good start, and the fallback if time runs out.
     if len(problem.voter.points) > 1:
         return problem.K * len(problem.voter.points) ** 2 > MAX_PROFILE_SIZE
     return problem.K >= LARGE_K
 
 
 def is_quick(problem: Problem) -> bool:
-    """Whether a solve is over so soon that a γ to fall back on need not be found before time runs out."""
+    """Whether a solve is so short that it needs no fallback γ."""
     if len(problem.voter.points) > 1:
         return problem.K * len(problem.voter.points) ** 2 <= MAX_QUICK_PROFILE_SIZE
     return problem.K <= MAX_QUICK_K and problem.affected * problem.voter.delta <= MAX_QUICK_MEAN
 
 
 def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
-    """Return the stages for a problem: one exact stage, or a few that end at the tolerance."""
-    # Problems that are `is_expensive` have the latter. Where a search would prove next to nothing, the monotone answer
-    # must do, and a single stage bounds what is lost.
+    """Return the stages for a problem: one exact stage, or, if it `is_expensive`, a few that end at the tolerance."""
+    # If a search would prove next to nothing, the monotone answer must do, and a single stage bounds the loss.
     has_profile = len(problem.voter.points) > 1
     if not is_expensive(problem):
         later = None
@@ -136,7 +135,7 @@ def _binding_family(K: int, r: int, off_their_ends: bool) -> Counts:  # noqa: FB
     if r > MAX_FAMILY:
         counts = counts[np.linspace(0, r, MAX_FAMILY).astype(int)]
     if off_their_ends and not stationary:
-        # with Δ > 0 a vote split in the middle binds too: each half at its end or off it
+        # with Δ > 0 an evenly split vote binds too: each half at its end or off it
         middle = np.zeros((3, counts.shape[1]), dtype=np.int64)
         middle[:, DOWN] = (r + 1) // 2
         middle[np.arange(3), [ONE, UP_TO_ONE, DOWN_FROM_ONE]] = r // 2
@@ -146,25 +145,25 @@ def _binding_family(K: int, r: int, off_their_ends: bool) -> Counts:  # noqa: FB
 
 
 GRACE = 0.2
-"""Share of the time limit, at least `MIN_GRACE` seconds, that proving the best γ so far may take beyond it."""
+"""Share of the time limit, at least `MIN_GRACE` seconds, by which proving the best γ may exceed it."""
 
 MIN_GRACE = 0.8
 
 
 class SolveClock:
-    """Deadlines of one solve and a stopwatch for its phases; all times in seconds, by `time.perf_counter`."""
+    """Deadlines of one solve and a stopwatch for its phases, in seconds by `time.perf_counter`."""
 
     def __init__(self, limit: float | None, parent: SolveClock | None = None) -> None:
-        self.limit = limit  # seconds from now after which searches stop
+        self.limit = limit  # time after which searches stop, from now
         self._start = time.perf_counter()
-        self.deadline = math.inf if limit is None else self._start + limit  # when searches stop; inf without a limit
-        # when the last proof stops; inf until that has begun
+        self.deadline = math.inf if limit is None else self._start + limit
+        # end of the last proof; inf until it has begun
         self.proof_deadline: float = math.inf if parent is None else parent.proof_deadline
         self.seconds = {"program": 0.0, "search": 0.0, "certify": 0.0, "total": 0.0}
 
     @property
     def grace(self) -> float:
-        """How long the last proof may take beyond the limit."""
+        """Time by which the last proof may exceed the limit."""
         return math.inf if self.limit is None else max(MIN_GRACE, GRACE * self.limit)
 
     @property
@@ -174,29 +173,29 @@ class SolveClock:
 
     @property
     def remaining(self) -> float | None:
-        """Time until the deadline, negative once it has passed; None without a limit."""
+        """Time until the deadline, negative after it; None without a limit."""
         return None if self.limit is None else self.limit - self.elapsed
 
     @property
     def remaining_for_fallback(self) -> float | None:
-        """Time that looking for a γ to fall back on may take: half of what is left once the last proof has begun."""
+        """Time for finding a fallback γ: half of the remaining time once the last proof has begun."""
         if self.proof_deadline < math.inf:
             return (self.proof_deadline - time.perf_counter()) / 2
         return self.remaining
 
     def begin_proof(self) -> None:
-        """Start the time of the last proof, unless the parent has."""
+        """Start the time of the last proof, unless the parent has started it."""
         if self.proof_deadline == math.inf:
             self.proof_deadline = time.perf_counter() + self.grace
 
     def check(self) -> None:
-        """Give up if it is time."""
+        """Raise `TimeLimitReached` after the deadline."""
         if time.perf_counter() > self.deadline:
             raise TimeLimitReached
 
     @contextmanager
     def measure(self, phase: str) -> Iterator[None]:
-        """Add the time of the block to a phase."""
+        """Add the duration of the block to a phase."""
         start = time.perf_counter()
         try:
             yield

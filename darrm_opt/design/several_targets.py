@@ -2,9 +2,9 @@
 
     maximise w·γ   over γ(⌊K/2⌋+1..K) in [0, 1]   subject to  φ_j ≤ limit_j for each target j and every corner multiset.
 
-The targets share one program; each has its own worst-case search. A multiset that breaks one target is a row of that
+The targets share one program; each has its own worst-case search. A multiset that violates a target is a row of that
 target. γ is scaled until the search of every target proves it, and the bound is weak duality over the rows of all
-targets, in the loosest reading of each.
+targets, each in its loosest reading.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
 MAX_CUTS = 60
-"""Most rows that one target adds in a round."""
+"""Maximum number of rows that one target adds in a round."""
 
 
 class TargetsSolver:
-    """One solve for all targets of a problem: the program, its rows by target, and the searches."""
+    """One solve for all targets of a problem."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class TargetsSolver:
         self._constraints = [PrivacyConstraint.of(one) for one in problem.each_target]
         self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraints[0].entries)
         if self._goal.goal.rows.size:
-            accepted = "an objective whose utility is linear in γ, where there are several targets"
+            accepted = "an objective whose utility is linear in γ, for several targets"
             raise InvalidInput("objective", str(objective), accepted)
         self._program = MasterProgram(self._constraints[0], self._goal.goal, shape, backend)
         self._multisets: list[tuple[int, Counts]] = []
@@ -54,7 +54,7 @@ class TargetsSolver:
         self._rounds = 0
 
     def solve(self) -> Solution:
-        """Solve, search every target, add what is violated, until nothing is; then scale, prove and bound."""
+        """Solve, search every target, add violated rows, until none is left; then scale, prove and bound."""
         family = binding_family(self._constraints[0])
         for place in range(len(self._constraints)):
             self._add(place, family)
@@ -108,7 +108,7 @@ class TargetsSolver:
         )
 
     def _closed_form(self) -> NoiseFunction:
-        """Return the closed form of the target that allows least, where no round came to an end."""
+        """Return the closed form of the strictest target, if no round was completed."""
         from darrm_opt.design.closed_forms import best_closed_form
 
         utility, deadline = self._goal.goal.utility, self._clock.proof_deadline
@@ -122,7 +122,7 @@ class TargetsSolver:
             self._watcher(Progress(self._rounds, rows, utility, 1.0, violation, self._clock.elapsed, best))
 
     def _add(self, place: int, multisets: Counts) -> bool:
-        """Add the rows of a target that are new; return whether there are any."""
+        """Add the new rows of a target; return whether there are any."""
         keys = [(place, np.ascontiguousarray(counts).tobytes()) for counts in multisets]
         new = multisets[[key not in self._seen for key in keys]] if keys else multisets
         if not len(new):
@@ -134,7 +134,7 @@ class TargetsSolver:
 
     def _upper_bound(self) -> float:
         """Return the bound by the last multipliers, with every row and limit in its target's loosest reading."""
-        # The loop maximises the canonical goal; the multipliers for the utility itself prove the closer bound.
+        # The loop maximises the canonical goal; the multipliers for the utility itself prove a closer bound.
         left = self._clock.remaining
         if left is None or left > 0:
             self._program.maximise(self._goal.goal.weights, None if left is None else min(left, 1.0))
@@ -147,7 +147,7 @@ class TargetsSolver:
             weights, matrix = in_increments(weights), in_increments(matrix)
             matrix = np.concatenate([np.ones((1, matrix.shape[1])), matrix])
             bounds = np.concatenate([np.ones(1), bounds])
-        if multipliers.size != len(bounds):  # rows that the last solve had not
+        if multipliers.size != len(bounds):  # rows added after the last solve
             multipliers = np.concatenate([multipliers, np.zeros(max(0, len(bounds) - multipliers.size))])
         found = dual_bound(weights, matrix, bounds, multipliers, self._problem.K)
         return min(1.0, found + self._goal.goal.offset)

@@ -1,4 +1,4 @@
-"""Solution of a design: γ, its utility and bound, its certificate, and the effort it took."""
+"""Solution of a design: γ, its utility and bound, its certificate, and the effort of finding it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Status(enum.Enum):
-    """How a solve ended; `advice` says what the reader can do about it."""
+    """Outcome of a solve; `advice` says what to do about it."""
 
     OPTIMAL = "optimal"
     TIME_LIMIT = "time limit"
@@ -39,27 +39,27 @@ class Status(enum.Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether solving again, with more time or another backend, would change nothing: such answers are stored."""
+        """Whether solving again, with more time or another backend, changes nothing; such answers are stored."""
         return self in {Status.OPTIMAL, Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT}
 
 
 _ADVICE = {
     Status.OPTIMAL: "The answer is optimal up to its gap.",
-    Status.TIME_LIMIT: "The time limit came first: the answer is private, and its gap says how far from optimal it "
-    "may be.",
-    Status.ITERATION_LIMIT: "The solver gave up before the optimum: allow more rounds, or try another backend.",
-    Status.INFEASIBLE: "The solver calls the program infeasible, which it never is (γ = 0 is private): try another "
+    Status.TIME_LIMIT: "The time limit was reached: the answer is private, and its gap bounds the distance to the "
+    "optimum.",
+    Status.ITERATION_LIMIT: "The solver stopped before the optimum: allow more rounds, or try another backend.",
+    Status.INFEASIBLE: "The solver calls the program infeasible, which is impossible (γ = 0 is private): try another "
     "backend.",
-    Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
-    Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
-    Status.INTERRUPTED: "Stopped on request, or at the gap that was asked for: the answer is private, and its gap "
-    "says how far from optimal it may be.",
+    Status.UNBOUNDED: "The solver calls the program unbounded, which is impossible (γ ≤ 1): try another backend.",
+    Status.NUMERICAL: "The solver lost its accuracy: try another backend, or less extreme parameters.",
+    Status.INTERRUPTED: "Stopped on request, or at the requested gap: the answer is private, and its gap bounds the "
+    "distance to the optimum.",
     Status.SEARCH_LIMIT: "The best monotone γ: with so many voters off their ends no other γ is searched for a proof, "
-    "and the gap says how much better one could be at most.",
+    "and the gap bounds how much better one could be.",
     Status.ROUNDING_LIMIT: "The constraint is so small that rounding hides the optimum: the answer is private, and "
-    "its gap says how far from optimal it may be.",
-    Status.PLANNED: "Chosen by a plan for a total over many releases: private for the stated problem, and nothing is "
-    "claimed of the optimum of that problem.",
+    "its gap bounds the distance to the optimum.",
+    Status.PLANNED: "Chosen by a plan for a total over many releases: private for the stated problem, without a claim "
+    "about the optimum of that problem.",
     Status.NEAREST: "Designed for a stricter problem and private for this one too; nothing was solved for it.",
 }
 
@@ -71,11 +71,11 @@ class Progress:
     Attributes:
         round: rounds done, from 1.
         rows: rows in the program.
-        utility: best utility whose privacy can be proved so far.
+        utility: best utility so far whose privacy can be proved.
         upper_bound: proven bound on the best possible utility.
-        violation: how far the program's present answer breaks the constraint; ≤ 0 when it does not.
+        violation: excess of the program's present answer over the constraint; ≤ 0 if it satisfies it.
         seconds: time since the start [s].
-        noise: the γ of that utility, not proved yet (`darrm_opt.certify` proves it); None where there is none to show.
+        noise: the γ of that utility, not proved yet (`darrm_opt.certify` proves it); None if there is none yet.
     """
 
     round: int
@@ -97,7 +97,7 @@ class Statistics:
     Attributes:
         rows: rows of the final program.
         rounds: programs solved with rows still missing.
-        iterations: simplex iterations in all.
+        iterations: total number of simplex iterations.
         seconds: time by phase [s]: "program" (the LP solver), "search" (worst cases), "certify", "total".
     """
 
@@ -112,17 +112,17 @@ class Solution:
     """A certified noise function.
 
     Attributes:
-        problem: what was asked.
-        objective: what was maximised.
+        problem: the problem solved.
+        objective: the maximised objective.
         shape: "free" or "monotone".
-        noise: γ as a noun; `gamma` is its array.
+        noise: γ as a `NoiseFunction`; `gamma` is its array.
         utility: the share of the noiseless utility kept (w·γ, or the share of the error of γ = 0 saved); at most 1.
         upper_bound: proven bound on the utility of any private γ of that shape.
-        status: how the solve ended.
-        certificate: why γ is private.
+        status: outcome of the solve.
+        certificate: proof that γ is private.
         method: "enumerate" or "cuts".
         backend: the LP solver.
-        statistics: the effort it took.
+        statistics: effort of the solve.
     """
 
     problem: Problem
@@ -144,12 +144,12 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How much utility the best private γ could have beyond this one, at most; ≥ 0."""
+        """Upper bound on the utility that the best private γ has beyond this one; ≥ 0."""
         return max(0.0, self.upper_bound - self.utility)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about what the user should reconsider; usually empty."""
+        """Sentences about what to reconsider; usually empty."""
         return self.problem.warnings(self.gamma)
 
     def __str__(self) -> str:
@@ -159,7 +159,7 @@ class Solution:
         return solution_html(self)
 
     def plot(self) -> Figure:
-        """Return γ and its error beside the baselines at the same privacy, as a figure that a notebook shows.
+        """Return a figure, for display in a notebook, of γ and its error with the baselines at the same privacy.
 
         Raises:
             BackendUnavailable: matplotlib is not installed.
@@ -168,10 +168,10 @@ class Solution:
         return figure
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the solution to a file, whole or not at all, as the JSON that `load` and ``darrm verify`` read.
+        """Write the solution to a file, atomically, as the JSON that `load` and ``darrm verify`` read.
 
         Args:
-            path: the file; one that is there is replaced.
+            path: the file; an existing one is replaced.
 
         Raises:
             OSError: it cannot be written.
@@ -180,9 +180,9 @@ class Solution:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Solution:
-        """Return the solution in a file of `save` or ``darrm solve``, proved private again.
+        """Return the solution in a file of `save` or ``darrm solve``, with its privacy proved again.
 
-        The proof of privacy and the utility are computed anew. Two claims do not follow from γ and are taken from the
+        The proof of privacy and the utility are recomputed. Two claims do not follow from γ and are taken from the
         file: `upper_bound`, of which only utility ≤ upper bound ≤ 1 is checked, and `status`. Solve again for those.
 
         Args:
@@ -193,7 +193,7 @@ class Solution:
 
         Raises:
             OSError: the file cannot be read.
-            InvalidSolution: it holds no solution, or one that does not keep what it claims.
+            InvalidSolution: it contains no solution, or one with false claims.
             NotPrivate: its γ is not private for its problem.
         """
         solution: Solution = CONVENIENCES["load"](path)
@@ -201,12 +201,12 @@ class Solution:
 
 
 CONVENIENCES: dict[str, Callable[..., Any]] = {}
-"""What `Solution.plot`, `Solution.save` and `Solution.load` do, as the package provides it: records and figures are
-made of solutions, and a design knows nothing of them."""
+"""Implementations of `Solution.plot`, `Solution.save` and `Solution.load`, set by the package: figures and records
+depend on solutions, not the reverse."""
 
 
 def solution_text(solution: Solution) -> str:
-    """Return γ and what is known of it."""
+    """Return a solution as text."""
     from darrm_opt.design.report import certificate_text, columns, count_text, problem_text
 
     K, gamma = solution.problem.K, solution.gamma
@@ -216,7 +216,7 @@ def solution_text(solution: Solution) -> str:
     kind = "private" if solution.shape == "free" else f"private {solution.shape}"
     bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
     notes = [
-        f"utility    {solution.utility:.9f} of the plain majority's, as weighed by {solution.objective}",
+        f"utility    {solution.utility:.9f} of the plain majority's, under {solution.objective}",
         f"optimal    no {kind} γ has more than {bound}",
         certificate_text(solution.certificate, solution.problem),
         f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
@@ -228,11 +228,11 @@ def solution_text(solution: Solution) -> str:
             f"shape      γ falls at l = {at} although the majority grows: the best γ need not be monotone;\n"
             "           --shape monotone asks for one that is, at a small loss of utility",
         )
-    # First, as it qualifies every line below it.
+    # First, as it qualifies all following lines.
     if solution.status.value != "optimal":
         notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
     rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
-    # At a tie there is no majority to keep: the bit is a fair coin whatever γ is.
+    # At a tie the bit is a fair coin whatever γ is.
     right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
     table = columns(
         ["l", "γ(l)", "Pr[bit = majority]"], [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)]
@@ -241,7 +241,7 @@ def solution_text(solution: Solution) -> str:
 
 
 def _dips(gamma: Array) -> list[int]:
-    """Return the majorities l > K/2 at which γ is visibly less than at l − 1, the next smaller one."""
+    """Return the majorities l > K/2 at which γ is visibly smaller than at l − 1."""
     from darrm_opt.design.report import VISIBLE
 
     K = len(gamma) - 1
@@ -249,7 +249,7 @@ def _dips(gamma: Array) -> list[int]:
 
 
 def solution_html(solution: Solution) -> str:
-    """Return γ and what is known of it as HTML, for a notebook."""
+    """Return a solution as HTML for a notebook."""
     from html import escape
 
     from darrm_opt.design.report import problem_text, slack_text

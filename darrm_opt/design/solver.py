@@ -1,12 +1,12 @@
 """Solver: from a problem to a certified γ_opt, by cutting planes or by enumeration.
 
-Start the program with rows that almost always bind, run the stages of the schedule (`cutting_planes`), prove the best γ
-found (`certificate`), and bound what any other could reach.
+The program starts with rows that almost always bind, the stages of the schedule add cuts (`cutting_planes`), the best γ
+is proved (`certificate`), and a bound on every other γ is computed.
 
-*Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of
-the best monotone γ. Every search stops at the deadline; what may follow is one proof, within `SolveClock.grace`.
+*Time.* A solve with a time limit always has a fallback: the best certified γ among the closed forms and the best
+monotone γ. Every search stops at the deadline; only one proof may follow, within `SolveClock.grace`.
 
-*The bound* that is returned is for the problem as it was asked, in its loosest reading, by the same multipliers
+*Bound.* The returned bound is for the stated problem in its loosest reading, by the same multipliers
 (`MasterProgram.bound_for`).
 """
 
@@ -34,23 +34,23 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, check_binary
 
 MAX_ENUMERATED_ROWS = 2_000_000
-"""Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
+"""Largest constraint set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
 
 Shape = Literal["free", "monotone"]
 Method = Literal["auto", "enumerate", "cuts"]
 
 SHAPES: dict[Shape, str] = {
     "free": "Any γ: the largest utility.",
-    "monotone": "γ does not decrease with the majority: a little less utility, and easier to explain.",
+    "monotone": "γ does not decrease with the majority: slightly less utility, and easier to explain.",
 }
-"""Shapes that γ may be asked to have, each with a sentence for the reader who chooses."""
+"""Shapes of γ, each with a description."""
 
 METHODS: dict[Method, str] = {
-    "auto": "The program chooses; today always cuts.",
+    "auto": "The program chooses; at present always cuts.",
     "enumerate": f"The whole reduced constraint set as rows: for small K, at most {MAX_ENUMERATED_ROWS:,} rows.",
     "cuts": "Rows are added where the answer violates the constraint, until none is left.",
 }
-"""Ways to solve, each with a sentence; all give the same answer."""
+"""Solution methods, each with a description; all give the same answer."""
 
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
@@ -59,20 +59,20 @@ START_TOLERANCE = 1e-5
 """Gap at which the monotone γ is good enough to start from."""
 
 OPTIMAL_GAP = 1e-6
-"""Largest gap that is called optimal whatever the tolerance is: small problems are solved until no cut is left."""
+"""Largest gap that is called optimal for any tolerance: small problems are solved until no cut is left."""
 
 GOOD_BOUND = 1e-10
-"""Gap at which no lower bound is looked for; a solve that ends where no cut is left comes to some 1e-11."""
+"""Gap at which no lower bound is sought; a solve that ends without cuts reaches about 1e-11."""
 
 FEASIBILITY_SHARE, MAX_FEASIBILITY = 1e-3, 1e-8
-"""The program's feasibility as a share of the tolerance, and at most, for `LARGE_K` voters or more."""
+"""The program's feasibility tolerance as a share of the solve's tolerance, and its maximum, for K ≥ `LARGE_K`."""
 
 MIN_INTERIOR_K = 1200
-"""From this K on, programs of free γ go to an interior point method (`backends.interior`) in HiGHS's place; with fewer
+"""From this K on, programs of free γ use an interior-point method (`backends.interior`) instead of HiGHS; with fewer
 voters the simplex method is as fast."""
 
 ROWS_BETWEEN_CHECKS = 128
-"""Rows made before the clock is looked at."""
+"""Rows made between checks of the clock."""
 
 
 def solve(
@@ -90,13 +90,13 @@ def solve(
 
     Args:
         problem: K voters, their privacy, the privacy of the release.
-        objective: what "utility" weighs; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
-        shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
+        objective: the utility to maximise; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
+        shape: "free", or "monotone" (γ non-decreasing in |l − K/2|, at a small loss of utility).
         method: "cuts", "enumerate" (the whole reduced constraint set as rows) or "auto".
         backend: name of the LP solver, one of `BACKENDS`.
-        tolerance: gap at which to stop where solving further is expensive (`schedule.is_expensive`), in (0, 1).
+        tolerance: gap at which to stop if solving further is expensive (`schedule.is_expensive`), in (0, 1).
         time_limit: seconds after which the best certified γ so far is returned; None: no limit.
-        progress: called after every round; it ends the solve, as a time limit does, by raising `TimeLimitReached`.
+        progress: called after every round; raising `TimeLimitReached` ends the solve like a time limit.
 
     Returns:
         A `Solution`, whose ``status`` is "optimal" unless something stopped it (`Status.advice`).
@@ -112,13 +112,13 @@ def solve(
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
     asked = check_binary(problem)
-    # All of it before any work: a solve may take minutes.
+    # Before any work: a solve may take minutes.
     check_choices(asked, shape, method, backend, tolerance, time_limit)
     if len(asked.target.points) > 1:
         from darrm_opt.design.several_targets import TargetsSolver
 
         if method == "enumerate":
-            raise InvalidInput("method", method, "'auto' or 'cuts', where there are several targets")
+            raise InvalidInput("method", method, "'auto' or 'cuts', for several targets")
         clock = SolveClock(time_limit)
         for one in asked.each_target:
             check_time_limit(one, clock)
@@ -136,9 +136,8 @@ def solve_warm(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> tuple[Solution, Counts]:
-    """Solve by cuts from the multisets that were rows for a similar problem; return the solution and its own rows."""
-    # The problems may differ in their target, and in the ε of the voters: a multiset stands for a constraint of each of
-    # them.
+    """Solve by cuts, starting from the row multisets of a similar problem; return the solution and its multisets."""
+    # The problems may differ in target and in the voters' ε: a multiset stands for a constraint of each of them.
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)
     return solver.solve(rows=rows), solver.program.multisets
@@ -152,26 +151,26 @@ def check_choices(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> None:
-    """Refuse choices that `solve` does not accept, before any work."""
+    """Reject choices that `solve` does not accept, before any work."""
     check_choice("shape", shape, SHAPES)
     check_choice("method", method, METHODS)
     check_backend(backend, time_limit)
     real_number(tolerance, "tolerance", "a gap in (0, 1)", above=0, below=1)
-    # The count has a closed form: refused without listing anything.
+    # The count has a closed form, so nothing is listed.
     if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
         advice = f"This one has {ConstraintGenerator(problem).size:,}; method = 'cuts' gives the same answer."
         raise InvalidInput("method", method, f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors", advice)
 
 
 def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
-    """Refuse a value that is not one of several texts."""
-    if value not in tuple(choices):  # also what has no hash
+    """Reject a value that is not one of several texts."""
+    if value not in tuple(choices):  # a tuple, as the value may be unhashable
         *others, last = (f"'{choice}'" for choice in choices)
         raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
 
 
 def check_backend(backend: str, time_limit: float | None) -> None:
-    """Refuse a backend or a time limit that `solve` does not accept for any problem."""
+    """Reject a backend or a time limit that `solve` accepts for no problem."""
     if backend not in tuple(BACKENDS):
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     if time_limit is not None:
@@ -179,7 +178,7 @@ def check_backend(backend: str, time_limit: float | None) -> None:
 
 
 class Solver:
-    """One solve: its program, the loop over it, a γ to fall back on, and the clock."""
+    """One solve: its program, its cutting-plane loop, its fallback γ, and its clock."""
 
     def __init__(
         self,
@@ -203,10 +202,10 @@ class Solver:
         else:
             self.constraint, self.goal, self.fallback = parent.constraint, parent.goal, parent.fallback
         self._stages = schedule(problem, shape, tolerance)
-        self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first, and counts
+        self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first
         self._has_tried_monotone = shape == "monotone"
         by_knots = problem.K >= LARGE_K
-        # rows of many voters are nearly parallel: a feasibility much finer than the gap is out of reach, or takes long
+        # rows of many voters are nearly parallel: a feasibility much finer than the gap is unreachable or slow
         feasibility = min(max(FEASIBILITY_SHARE * tolerance, MIN_TOLERANCE), MAX_FEASIBILITY)
         self.program = MasterProgram(
             self.constraint,
@@ -221,12 +220,12 @@ class Solver:
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
 
     def _has_interior(self, backend: str) -> bool:
-        """Tell whether the program is solved from inside: a limit of 0 leaves nothing strictly inside."""
+        """Whether an interior-point method solves the program; with a limit of 0 nothing is strictly inside."""
         is_long = self._shape == "free" and self._problem.K >= MIN_INTERIOR_K
         return is_long and backend == "highs" and self.constraint.limit > 0
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
-        """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any can reach."""
+        """Run the stages as far as time and LP solver allow, prove the best γ, and bound every other."""
         try:
             status = self._add_all_rows() if method == "enumerate" else self._start()
             if rows is not None and status is Status.OPTIMAL:
@@ -237,7 +236,7 @@ class Solver:
             if status is not Status.OPTIMAL:
                 break
             status = self.loop.run(stage)
-        # From here on only the grace counts: what the search has found by its deadline is still proved and bounded.
+        # From here on only the grace counts: whatever the search found by its deadline is proved and bounded.
         self.clock.begin_proof()
         with self.clock.measure("certify"):
             noise, certificate, status = self._best(status)
@@ -245,7 +244,7 @@ class Solver:
             utility = self.goal.utility(noise)
             upper_bound = self._upper_bound(status, utility)
             self.program.close()
-        # No cut was left, and yet the bound stays above: rounding hides the rest, and more rounds would not help.
+        # No cut is left, but the bound stays above: rounding hides the rest, and more rounds would not help.
         if status is Status.OPTIMAL and upper_bound - utility > max(self._tolerance, OPTIMAL_GAP):
             status = Status.ROUNDING_LIMIT
         self.clock.seconds["total"] = self.clock.elapsed
@@ -273,7 +272,7 @@ class Solver:
         return Status.OPTIMAL
 
     def _start(self) -> Status:
-        """Start with multisets that almost always bind, or, where a search is expensive, with the best monotone γ."""
+        """Start with multisets that almost always bind, or, if searches are expensive, with the best monotone γ."""
         if self.clock.limit is not None and not is_quick(self._problem):
             self._secure_fallback(monotone=not self._expensive)
         if self._expensive:
@@ -285,25 +284,25 @@ class Solver:
         return Status.OPTIMAL
 
     def _start_from_monotone(self) -> Status:
-        """Make the best monotone γ the incumbent and the fallback, and start from its rows."""
+        """Make the best monotone γ the incumbent and the fallback, and start with its rows."""
         monotone_solver, solution = self._solve_monotone(self.clock.remaining, self._watcher)
         self.fallback = (solution.noise, solution.certificate)
         found = monotone_solver.program
         self.program.add(found.near_multisets if self.program.is_interior else found.multisets)
-        # what the inner solve took counts as a part of this one
+        # the effort of the inner solve is part of this one
         self.loop.rounds, self.program.iterations = monotone_solver.loop.rounds, monotone_solver.program.iterations
         self.clock.seconds = monotone_solver.clock.seconds
         if solution.status is Status.TIME_LIMIT:
             return Status.TIME_LIMIT
         worst = worst_case(solution.noise, self.constraint, deadline=self.clock.deadline)
         self.loop.incumbent = Incumbent(solution.noise, worst, self.constraint.limit, complete=True)
-        # if no stage improves on it, how its own solve ended is how this one ends
+        # if no stage improves on it, this solve has its status
         return solution.status if all(stage.bounding for stage in self._stages) else Status.OPTIMAL
 
     # --------------------------------------------------------------------------------------------------- fallback
 
     def _secure_fallback(self, *, monotone: bool = True) -> None:
-        """Make sure of a certified γ to fall back on: the best closed form, and a better monotone γ if wanted."""
+        """Find a certified fallback: the best closed form, or, if ``monotone``, a better monotone γ."""
         from darrm_opt.design.closed_forms import best_closed_form
 
         if self.fallback is None:
@@ -318,26 +317,26 @@ class Solver:
                 self.fallback = (solution.noise, solution.certificate)
 
     def _solve_monotone(self, seconds: float | None, watcher: Watcher | None) -> tuple[Solver, Solution]:
-        """Look for the best monotone γ."""
+        """Search for the best monotone γ."""
         self._has_tried_monotone = True
-        # where free cuts follow, the monotone γ is a start, and need not be the best to the last digit
+        # before free cuts, the monotone γ is only a start and need not be the best to the last digit
         is_final = not self._expensive or all(stage.bounding for stage in self._stages)
         tolerance = self._tolerance if is_final else max(self._tolerance, START_TOLERANCE)
-        # A free γ may do better than the bound of the monotone ones.
+        # A free γ may exceed the bound of monotone ones.
         told = None if watcher is None else lambda progress: watcher(replace(progress, upper_bound=1.0))
         asked = (self._problem, self._objective, "monotone", self._backend, tolerance)
         monotone_solver = Solver(*asked, seconds, told, parent=self)
         solution = monotone_solver.solve()
         if solution.status is Status.TIME_LIMIT:
-            self.clock.proof_deadline = monotone_solver.clock.proof_deadline  # the time of the last proof has begun
+            self.clock.proof_deadline = monotone_solver.clock.proof_deadline  # the last proof has begun
         return monotone_solver, solution
 
     # ------------------------------------------------------------------------------------------------------ proof
 
     def _best(self, status: Status) -> tuple[NoiseFunction, Certificate, Status]:
         """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status."""
-        # Where the end was reached without a monotone γ first, none counts: a solve gives the same γ with and without a
-        # limit.
+        # If the end was reached without a monotone γ first, the fallback is ignored: with and without a limit a solve
+        # gives the same γ.
         if status is Status.OPTIMAL and not self._expensive:
             try:
                 return *self._prove_incumbent(), status
@@ -357,7 +356,7 @@ class Solver:
         return *(proof if self.goal.utility(proof[0]) >= fallback_utility else self.fallback), status
 
     def _prove_incumbent(self) -> tuple[NoiseFunction, Certificate]:
-        """Return the incumbent, scaled until its privacy is proved."""
+        """Return the incumbent, scaled until its privacy is proved, and its certificate."""
         incumbent, deadline = self.loop.incumbent, self.clock.proof_deadline
         if incumbent is None or not incumbent.complete:
             noise = self.loop.noise
@@ -368,15 +367,14 @@ class Solver:
 
     def _upper_bound(self, status: Status, utility: float) -> float:
         """Return a proven upper bound on the utility of every γ that is private in the problem's loosest reading."""
-        # The multipliers are those for the utility itself, where the loop came to an end: from what binds for the
-        # canonical goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor,
-        # they are the loop's own, if their bound is lower.
+        # If the loop came to its end, the multipliers are those for the utility itself: from the rows that bind for the
+        # canonical goal or, if that is not good enough, from one more, warm, solve. Else, or if these are poor, the
+        # loop's own multipliers are used, if their bound is lower.
         loosest, exact = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
-            # Usually the same rows and variables bind for the utility as for the canonical goal; then a system of
-            # equations gives its multipliers without another solve. Any multipliers prove a bound; these prove a close
-            # one.
+            # Usually the same rows and variables bind for the utility as for the canonical goal, so a system of
+            # equations gives its multipliers without another solve. Any multipliers prove a bound; these a close one.
             multipliers = program.multipliers_for(goal.weights)
             if multipliers is not None:
                 bound = program.bound_for(loosest, goal.weights, multipliers, exact=exact) + goal.offset
@@ -400,7 +398,7 @@ class Solver:
                 return bound
 
     def _progress(self) -> Progress:
-        """Return where the solve stands after a round."""
+        """Return the progress after a round."""
         noise = self.loop.noise
         if self.fallback is not None:
             noise = max(noise, self.fallback[0], key=self.goal.utility)
@@ -410,13 +408,13 @@ class Solver:
 
 
 def check_time_limit(problem: Problem, clock: SolveClock) -> None:
-    """Refuse, before any work, a problem for which not even a closed form could be proved within the limit."""
+    """Reject, before any work, a problem for which even a closed form cannot be proved within the limit."""
     if clock.limit is None:
         return
-    from darrm_opt.design.closed_forms import monotone_search_seconds  # solves without a limit do without
+    from darrm_opt.design.closed_forms import monotone_search_seconds  # solves without a limit do not need it
 
-    least = 2 * monotone_search_seconds(problem)  # one search finds how private a γ is, one proves it
+    least = 2 * monotone_search_seconds(problem)  # one search measures a γ, another proves it
     if least > clock.limit + clock.grace:
         accepted = f"at least {math.ceil(least)} seconds for K = {problem.K:,}"
-        advice = "Proving any noise function of so many voters takes about that long."
+        advice = "Proving any noise function for so many voters takes about that long."
         raise InvalidInput("time_limit", clock.limit, accepted, advice)

@@ -1,15 +1,15 @@
-"""Sweep over privacy, γ_opt for many allowances m; and its inverse, the least number that gives a wanted utility.
+"""Sweep: γ_opt for many allowances m; and its inverse, the smallest parameter at which γ_opt reaches a given utility.
 
 A multiset that binds at one m nearly binds at the next, so each solve starts from the rows of the last.
 
-The inverse finds the least m, target ε or voter's ε at which γ_opt reaches a utility or an agreement, by bisection over
-decimal numbers of a few digits, so that what it returns is a number people write down. Both numbers at its end were
-solved: the one that reaches what is wanted, and the one below it, which does not. The guarantee of the γ that is
-returned does not rest on the search, and neither does what is said of the two numbers.
+The inverse finds the smallest m, target ε or voter's ε at which γ_opt reaches a utility or an agreement, by bisection
+over decimal numbers of a few digits. Both numbers at its end were solved: the one that reaches the goal, and the one
+below it, which does not. Neither the guarantee of the returned γ nor the statements about the two numbers rest on the
+search.
 
-For m and for the target ε the utility never falls (what is private at one target is private at any weaker one), so the
-bound of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes the voters and
-the release more private at once: there the answer is a crossing, and usually the only one, but that is not proved.
+For m and for the target ε the utility never falls (a γ private at one target is private at any weaker one), so the
+bound of the number below is a proof for every smaller one. With m fixed, a smaller ε of the voters makes both the
+voters and the release more private: there the answer is a crossing, usually the only one, but that is not proved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from darrm_opt.rounding import up
 from darrm_opt.search import largest_count_between
 
 MIN_SOLVE_SECONDS = 1e-3
-"""Time limit of a solve for which nothing of the total is left."""
+"""Time limit of a solve once the total is used up [s]."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Tradeoff:
     """γ_opt at many target ε.
 
     Attributes:
-        target_epsilons: [nats], as asked, shape (many,).
-        solutions: one for each.
+        target_epsilons: [nats], in the given order, shape (many,).
+        solutions: one per target.
     """
 
     target_epsilons: tuple[float, ...]
@@ -69,21 +69,21 @@ def tradeoff(
     """Return γ_opt for many allowances m of the same voters.
 
     Args:
-        problem: gives K, the voters and how many are affected; its own target does not count.
-        ms: allowances, each > 0; target ε themselves [nats] where the voters' ε is 0 or inf and m has no meaning.
+        problem: its K, voters and affected voters are used; its target is not.
+        ms: allowances, each > 0; the target ε themselves [nats] if the voters' ε is 0 or inf, for which m is undefined.
         objective: as in `solve`.
         shape: as in `solve`.
         delta: δ of every release [probability]; default 1 − (1−Δ)^m for each m.
-        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve) as in `solve`.
+        options: ``backend``, ``tolerance``, ``time_limit`` (per solve) as in `solve`.
 
     Returns:
-        Solutions in the order asked, each certified.
+        Certified solutions in the given order.
 
     Guarantees:
-        The same solutions as one `solve` after another; only faster.
+        The same solutions as separate calls of `solve`; only faster.
 
     Raises:
-        InvalidInput: an m out of range, or no m at all.
+        InvalidInput: an m out of range, or no m.
     """
     if len(ms) == 0:
         raise InvalidInput("ms", list(ms), "at least one allowance")
@@ -101,11 +101,9 @@ def solve_sweep(
     total_time_limit: float | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, Solution]]:
-    """Yield the place of each problem and its γ_opt, the strictest target first.
+    """Yield the index of each problem and its γ_opt, the strictest target first.
 
-    Each solve starts from the rows of the last.
-
-    Guarantees: The same solutions as one `solve` after another; only faster.
+    Guarantees: The same solutions as separate calls of `solve`; only faster, as each starts from the rows of the last.
     """
     deadline = None if total_time_limit is None else time.monotonic() + total_time_limit
     rows: Counts | None = None
@@ -117,20 +115,19 @@ def solve_sweep(
 
 
 Parameter = Literal["m", "target_epsilon", "epsilon"]
-"""What is searched for: the allowance, the target ε, or the voters' ε."""
+"""The parameter to find: the allowance, the target ε, or the voters' ε."""
 
 UtilityMeasure = Literal["utility", "agreement"]
-"""What must be reached: the share of the noiseless utility, or the chance that the bit is the
-majority that was voted."""
+"""The measure to reach: the share of the noiseless utility, or the probability that the bit is the majority."""
 
 MIN_EXPONENT = {"m": -3, "target_epsilon": -6, "epsilon": -4}
-"""Powers of ten at which the searched numbers begin."""
+"""Powers of ten at which the grid of each parameter begins."""
 
 MAX_SEARCHED_EPSILON = 100.0
 """Largest target ε that is tried [nats]."""
 
 DIGITS = 3
-"""Significant digits of the searched numbers, by default."""
+"""Default number of significant digits."""
 
 FULL_SLACK = 1e-12
 """A utility or agreement of 1 is reached up to the repair's scaling, which costs about this much."""
@@ -138,7 +135,7 @@ FULL_SLACK = 1e-12
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The searched number next below the answer, which does not reach what is wanted.
+    """The grid number next below the answer, which does not reach the goal.
 
     Attributes:
         value: the number.
@@ -155,16 +152,16 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class LeastParameter:
-    """The least value of a privacy parameter with which the certified γ_opt reaches what is wanted.
+    """The smallest value of a privacy parameter at which the certified γ_opt reaches a goal.
 
     Attributes:
         parameter: "m", "target_epsilon" or "epsilon" (of one voter, with m fixed).
         value: of the parameter.
         measure: "utility" or "agreement".
-        wanted: how much of it was wanted.
-        reached: how much the γ of ``solution`` has.
+        wanted: the goal in that measure.
+        reached: the measure of the γ of ``solution``.
         solution: γ_opt at that value, certified for exactly that problem.
-        below: the number next below, and what it reaches; None if the smallest number that is tried reaches it.
+        below: the grid number next below, and what it reaches; None if the smallest number reaches the goal.
     """
 
     parameter: Parameter
@@ -177,7 +174,7 @@ class LeastParameter:
 
     @property
     def is_least(self) -> bool:
-        """Whether it is proved that no smaller number of so many digits would do; of the smallest tried, only 0 is."""
+        """Whether it is proved that no smaller number with these digits suffices; of the smallest tried, only 0 is."""
         if self.below is None:
             return self.value == 0
         return self.parameter != "epsilon" and self.below.bound < _threshold(self.wanted)
@@ -201,37 +198,37 @@ def least_parameter(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> LeastParameter:
-    """Return the least m, target ε or voter's ε whose certified γ_opt reaches a utility or an agreement.
+    """Return the smallest m, target ε or voter's ε whose certified γ_opt reaches a utility or an agreement.
 
     Args:
         K: number of voters, ≥ 1.
-        parameter: what is searched for. "m", up to K; "target_epsilon", up to 100 nats, also where m has no meaning;
+        parameter: the parameter to find. "m", up to K; "target_epsilon", up to 100 nats, also if m is undefined;
             "epsilon", the ε of one voter at a given m.
-        utility: wanted share of the noiseless utility, in (0, 1]; give this or ``agreement``.
-        agreement: wanted chance that the released bit is the majority that was voted, under the objective's prior, in
-            (0.5, 1]; the objective is then taken with that measure.
+        utility: target share of the noiseless utility, in (0, 1]; give this or ``agreement``.
+        agreement: target probability that the released bit is the majority, under the objective's prior, in (0.5, 1];
+            the objective then uses that measure.
         m: allowance; with "epsilon" only.
         epsilon: ε of one voter [nats], ≥ 0 or ``inf``; not with "epsilon".
         Delta: Δ of one voter [probability], in [0, 1).
-        delta: δ of the release [probability]; default 1 − (1−Δ)^m at each m, or Δ where there is no m.
+        delta: δ of the release [probability]; default 1 − (1−Δ)^m at each m, or Δ without m.
         affected: voters that one record can influence, 1..K; default K.
-        profile: what a voter states of its privacy, in place of epsilon and Delta; with "target_epsilon" only.
+        profile: privacy profile of a voter instead of epsilon and Delta; with "target_epsilon" only.
         objective: as in `solve`.
         shape: as in `solve`.
         digits: significant digits of the answer, 2 to 10.
-        progress: called with the number of solves done, and of those expected in all.
-        options: ``backend``, ``tolerance``, ``time_limit`` (for each solve) as in `solve`.
+        progress: called with the number of solves done and the expected total.
+        options: ``backend``, ``tolerance``, ``time_limit`` (per solve) as in `solve`.
 
     Returns:
-        The number, its γ_opt, and the number next below it with what that reaches.
+        The number, its γ_opt, and the grid number next below it with what that reaches.
 
     Guarantees:
-        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to
-        `FULL_SLACK`). `LeastParameter.is_least` says whether it is proved that no smaller number of so many digits is
-        enough: for m and the target ε nearly always, unless 0.001 or 1e-6, the smallest that is tried, reaches it.
+        The γ is private for the problem at exactly the returned number, and reaches the goal (1 up to `FULL_SLACK`).
+        `LeastParameter.is_least` says whether it is proved that no smaller number with these digits suffices: for m and
+        the target ε nearly always, unless 0.001 or 1e-6, the smallest number tried, reaches it.
 
     Raises:
-        InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.
+        InvalidInput: an argument is out of range, or no number that is tried reaches the goal.
 
     Source: ours.
 
@@ -243,8 +240,8 @@ def least_parameter(
     measure, wanted = _requested_measure(utility, agreement)
     if measure == "agreement":
         goal = with_agreement(goal)
-    problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected, profile)  # refuses what is wrong with these
-    check_digits(digits)
+    problem_at(parameter, 1.0, K, m, epsilon, Delta, delta, affected, profile)  # rejects invalid arguments
+    field_number(digits, "digits")
     grid = _Grid(MIN_EXPONENT[parameter], digits, parameter)
     solutions: dict[int, Solution] = {}
     rows: Counts | None = None
@@ -258,8 +255,8 @@ def least_parameter(
         solutions[index], rows = solve_warm(problem, goal, shape, rows=rows, **options)
         return utility_of(solutions[index].noise, goal, measure) < _threshold(wanted)
 
-    # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and
-    # so was what follows it
+    # −1 stands for "none falls short", and `steps` for "all do": every other index that is returned was solved, and so
+    # was its successor
     last = largest_count_between(falls_short, -1, steps)
     if last == steps - 1:
         largest = utility_of(solutions[last].noise, goal, measure)
@@ -280,19 +277,19 @@ def least_m(
     delta: float | None = None,
     **options: Any,
 ) -> Solution:
-    """Return γ_opt at the least allowance whose certified utility reaches ``utility``, at a fixed δ.
+    """Return γ_opt at the smallest allowance whose certified utility reaches ``utility``, at a fixed δ.
 
     Args:
-        problem: gives K, the voters, how many are affected, and δ; its target ε does not count.
-        utility: wanted share of the noiseless utility, in (0, 1].
+        problem: its K, voters, affected voters and δ are used; its target ε is not.
+        utility: target share of the noiseless utility, in (0, 1].
         objective: as in `solve`.
         shape: as in `solve`.
         delta: δ of the release [probability]; default that of ``problem``.
-        options: as in `least_parameter`, which also tells the number next below, and lets δ follow m.
+        options: as in `least_parameter`, which also reports the number next below, and lets δ follow m.
 
     Returns:
-        A solution with utility ≥ ``utility`` (within its tolerance) at a target ε within 1e-9 (relative) of the least;
-        its ``problem`` says which m and target ε that is.
+        A solution with utility ≥ ``utility`` (within its tolerance) at a target ε within 1e-9 (relative) of the
+        smallest; its ``problem`` contains that m and target ε.
 
     Raises:
         InvalidInput: a utility out of range, or one that no target ε up to 100 nats reaches.
@@ -312,13 +309,8 @@ def least_m(
     ).solution
 
 
-def check_digits(digits: int) -> None:
-    """Refuse a number of digits that `least_parameter` does not search."""
-    field_number(digits, "digits")
-
-
 class _Grid:
-    """Decimal numbers of so many digits, in order: from a power of ten on, with 0 before them for a target ε."""
+    """Ascending decimal numbers with a fixed number of digits, from a power of ten on; 0 before them for a target ε."""
 
     def __init__(self, exponent: int, digits: int, parameter: Parameter) -> None:
         self._exponent, self._digits = exponent, digits
@@ -348,12 +340,12 @@ def _requested_measure(utility: float | None, agreement: float | None) -> tuple[
 
 
 def _threshold(wanted: float) -> float:
-    """Return the utility or agreement that counts as what is wanted."""
+    """Return the utility or agreement at which the goal counts as reached."""
     return min(wanted, 1.0 - FULL_SLACK)
 
 
 def with_agreement(goal: AnyObjective) -> Objective:
-    """Return an objective of the same prior that weighs agreement; raises InvalidInput where it has no prior."""
+    """Return the objective with the same prior and the measure agreement; `InvalidInput` if it has no prior."""
     if not isinstance(goal, Objective):
         accepted = "an objective with a prior, such as rectangular or shared(2,5)"
         raise InvalidInput("objective", str(goal), accepted, "Agreement is an average over a prior.")
@@ -371,7 +363,7 @@ def problem_at(
     affected: int | None = None,
     profile: Privacy | None = None,
 ) -> Problem:
-    """Return the problem of a question of `least_parameter` at a value of its parameter; the others are as there."""
+    """Return the problem of `least_parameter` at a value of its parameter."""
     if parameter not in get_args(Parameter):
         raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
     if profile is not None:
@@ -385,9 +377,9 @@ def problem_at(
     if m is not None:
         raise InvalidInput("m", m, Rule(f"cannot be given: the search is for {parameter}"))
     if parameter == "m" and epsilon in (0.0, math.inf):
-        accepted = f"'target_epsilon' for epsilon = {epsilon:g}, where m has no meaning"
+        accepted = f"'target_epsilon' for epsilon = {epsilon:g}, for which m is undefined"
         raise InvalidInput("parameter", parameter, accepted)
-    voters: Any = epsilon  # refused by its own name where it is missing
+    voters: Any = epsilon  # `from_allowance` rejects a missing one
     if parameter == "m":
         return Problem.from_allowance(K, value, voters, Delta, delta, affected)
     return Problem.from_allowance(K, None, voters, Delta, delta, affected, target_epsilon=value)
@@ -398,7 +390,7 @@ def _refuse_beside_profile(parameter: Parameter, m: float | None, epsilon: float
         if typed != default:
             raise InvalidInput(name, typed, Rule("cannot be combined with a profile"))
     if parameter != "target_epsilon":
-        accepted = "'target_epsilon' where voters state a profile, with which m has no meaning"
+        accepted = "'target_epsilon' for voters with a profile, for which m is undefined"
         raise InvalidInput("parameter", parameter, accepted)
 
 
@@ -421,7 +413,7 @@ def _largest_value(parameter: Parameter, K: int, m: float | None, epsilon: float
 
 def _neighbour(value: float, solution: Solution, measure: UtilityMeasure) -> Neighbour:
     bound, K = solution.upper_bound, solution.problem.K
-    if measure == "agreement":  # a utility of 1 saves all that a fair coin disagrees
+    if measure == "agreement":  # a utility of 1 saves all disagreement of a fair coin
         coin = NoiseFunction(np.zeros(K + 1), K)
         bound = 1.0 - (1.0 - utility_of(coin, solution.objective, measure)) * (1.0 - bound)
         bound = min(1.0, up(bound, 2 * K + 8))  # means of K + 1 terms, and these four operations

@@ -32,7 +32,7 @@ def test_invalid_or_inexact_numbers_are_not_read(text: str) -> None:
 
 @for_each("text", ["1e-400", "-1e-400", "0.0001e-399", "1E-400"])
 def test_a_number_that_would_become_0_is_told(text: str) -> None:
-    assert out_of_range(text) == "It is not 0, and closer to 0 than every other double."
+    assert out_of_range(text) == "It is not 0, but closer to 0 than any other double."
     with pytest.raises(ValueError, match=f"^{text} cannot be read. It is not 0"):
         double_in(text)
 

@@ -101,7 +101,7 @@ def proofs() -> dict[str, Callable[[], object]]:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_proved_in_another_mode(control: Any, mode: str, path: str) -> None:
-    said = "subnormal numbers count as zero" if MODES[mode] in (0x8000, 0x0040) else "not rounded to nearest"
+    said = "subnormal numbers are treated as zero" if MODES[mode] in (0x8000, 0x0040) else "not rounded to nearest"
     with searched_by(path):
         for name, prove in proofs().items():
             refused: Exception | None = None
@@ -112,7 +112,7 @@ def test_nothing_is_proved_in_another_mode(control: Any, mode: str, path: str) -
                     refused = err
             assert isinstance(refused, UnsafeArithmetic), (name, refused)
             assert said in str(refused)
-            assert "Restore the default, or call from another process" in str(refused)
+            assert "Restore the default, or use another process" in str(refused)
 
 
 @ON_X86

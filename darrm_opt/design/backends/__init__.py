@@ -1,6 +1,6 @@
 """Backends: linear-programming solvers, one file each, and their registry; no other file imports a solver.
 
-A backend holds one growing program in a box [0, 1]^n: rows are added, weights are set at each solve.
+A backend holds one linear program in a box [0, 1]^n that grows row by row; weights are set at each solve.
 """
 
 from __future__ import annotations
@@ -16,80 +16,80 @@ from darrm_opt.noise import Array, Integers
 
 
 class Outcome(NamedTuple):
-    """Answer of a backend to a linear program; no guarantee rests on it."""
+    """Answer of a backend to a linear program, without any guarantee."""
 
     status: Status
-    upper_half: Array  # γ(⌊K/2⌋+1..K) as the solver has it, shape (entries,)
-    multipliers: Array  # one a row in order of addition, ≥ 0 up to the solver's tolerance, shape (rows,)
+    upper_half: Array  # γ(⌊K/2⌋+1..K), shape (entries,)
+    multipliers: Array  # one per row in order of addition, ≥ 0 up to the solver's tolerance, shape (rows,)
     iterations: int  # simplex (or other) iterations of this solve
 
 
 class BackendEntry(NamedTuple):
-    """One solver in the registry."""
+    """One solver of the registry."""
 
     class_name: str  # the class that implements `Backend`, in the module of the backend's name
-    package: str  # the package that it imports
-    requirement: str  # what to give ``pip install`` if that is missing
-    description: str  # one sentence for the reader who chooses
+    package: str  # the imported package
+    requirement: str  # argument of ``pip install`` if the package is missing
+    description: str  # one sentence that helps to choose
 
 
 BACKENDS: dict[str, BackendEntry] = {
-    "highs": BackendEntry("Highs", "highspy", "highspy", "HiGHS: the default, free, and warm between rounds."),
+    "highs": BackendEntry("Highs", "highspy", "highspy", "HiGHS: the default, free, warm starts between rounds."),
     "gurobi": BackendEntry(
-        "Gurobi", "gurobipy", "'darrm-opt[gurobi]'", "Gurobi: warm too; more than 2000 rows need a licence of your own."
+        "Gurobi", "gurobipy", "'darrm-opt[gurobi]'", "Gurobi: warm starts; more than 2000 rows need a full licence."
     ),
     "cvxpy": BackendEntry(
-        "Cvxpy", "cvxpy", "'darrm-opt[cvxpy]'", "CVXPY: any solver that it finds; every round starts cold."
+        "Cvxpy", "cvxpy", "'darrm-opt[cvxpy]'", "CVXPY: any solver that it finds; cold starts in every round."
     ),
 }
-"""The backends by name: the one list of the product."""
+"""All backends by name."""
 
 MAX_SCALED_COLUMNS = 200
-"""Largest number of variables for which a program is solved to more than a solver's own tolerance."""
+"""Largest number of variables of a program that is solved beyond a solver's own tolerance."""
 
 
 def row_scale(columns: int) -> float:
-    """Return what rows, limits and weights are multiplied by before a solver sees them."""
-    # A solver's tolerances are absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9): a factor of 1024 makes them 1e-13
-    # and 1e-12 on our scale, and a power of two changes no digit. Large programs are too nearly parallel for that.
+    """Return the factor by which rows, limits and weights are multiplied for the solver."""
+    # Solvers have absolute tolerances (at least 1e-10 in HiGHS, 1e-9 in Gurobi): a factor of 1024 makes them 1e-13 and
+    # 1e-12 on our scale, and a power of two is exact. Rows of large programs are too nearly parallel for that.
     return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
 class WarmStart(NamedTuple):
-    """Where a program starts that continues another one with other variables and rows."""
+    """Starting point of a program that continues another one with other variables and rows."""
 
-    columns: Integers  # for each variable, the one that it continues, or −1
-    rows: Integers  # for each row, the one that it continues, or −1
-    values: Array  # of the variables, about; a new one starts at the nearer end of [0, 1]
+    columns: Integers  # for each variable, the variable that it continues, or −1
+    rows: Integers  # for each row, the row that it continues, or −1
+    values: Array  # approximate values of the variables; a new one starts at the nearer end of [0, 1]
 
 
 class Backend(Protocol):
-    """One linear program that grows: maximise weights·γ, 0 ≤ γ ≤ 1, rows·γ ≤ limits."""
+    """A growing linear program: maximise weights·γ, 0 ≤ γ ≤ 1, rows·γ ≤ limits."""
 
     def __init__(self, entries: int, tolerance: float) -> None: ...
 
     def add(self, rows: Array, limits: Array) -> None:
-        """Add rows·γ ≤ limits; the state of earlier solves is kept, so that the next starts warm."""
+        """Add rows·γ ≤ limits, keeping the state of earlier solves for a warm start."""
 
     def drop(self, rows: Integers) -> None:
-        """Remove rows, given by their places in the present order, which the others keep."""
+        """Remove rows, given by their present indices; the other rows keep their order."""
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:
-        """Return a program with other variables and rows, warm where the solver can be; this one is closed."""
+        """Return a program with other variables and rows, warm if the solver allows it; this one is closed."""
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
-        """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
+        """Maximise weights·γ within ``seconds`` (None: no limit)."""
 
     def close(self) -> None:
-        """Give back what the solver holds, at the latest when the program is forgotten: nothing is solved any more."""
+        """Release the solver's resources, at the latest on garbage collection; no further solve is allowed."""
 
 
 MIN_TOLERANCE = 1e-10
-"""Primal and dual feasibility by default; the least HiGHS accepts."""
+"""Default primal and dual feasibility tolerance; the smallest that HiGHS accepts."""
 
 
 def open_backend(name: str, entries: int, tolerance: float = MIN_TOLERANCE) -> Backend:
-    """Return an empty program on the named solver, of a feasibility within the tolerance (or the solver's least)."""
+    """Return an empty program on the named solver; ``tolerance`` is raised to the solver's minimum."""
     if name not in BACKENDS:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
     entry = BACKENDS[name]
@@ -106,5 +106,5 @@ def open_backend(name: str, entries: int, tolerance: float = MIN_TOLERANCE) -> B
 
 
 def _module(name: str) -> ModuleType:
-    """Return a module; one that is loaded is not looked for."""
+    """Return a module without a search if it is loaded."""
     return sys.modules.get(name) or importlib.import_module(name)

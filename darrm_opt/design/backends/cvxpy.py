@@ -1,7 +1,7 @@
-"""CVXPY: any linear-programming solver that it finds, for those who already have one.
+"""CVXPY: any linear-programming solver that it finds, for users who already have one.
 
-Simplex solvers come first: they end at a vertex, so the canonical answer is the same to 1e-6. An interior-point
-solver alone (Clarabel) gives a certified γ too, with entries of negligible weight less sharply determined.
+Simplex solvers come first: they end at a vertex, so the canonical answer is reproducible to 1e-6. An interior-point
+solver (Clarabel) alone also gives a certified γ, but entries of negligible weight are less precise.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ cvxpy: Any = importlib.import_module("cvxpy")  # this module has the same name
 _HIGHS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "small_matrix_value": 1e-12}
 ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("HIGHS", {**_HIGHS, "presolve": "off"}),
-    ("HIGHS", {}),  # at these tolerances the simplex method now and then loses its accuracy
+    ("HIGHS", {}),  # at the tight tolerances the simplex method occasionally loses its accuracy
     ("SCIPY", {}),
     ("CLARABEL", {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}),
 )
-"""Solvers in order of preference, with their options; after these, whatever else CVXPY finds."""
+"""Solvers in order of preference, with their options; after these, all others that CVXPY finds."""
 
 _STATUS = {
     "optimal": Status.OPTIMAL,
@@ -44,7 +44,7 @@ _TIMED = ("HIGHS", "CLARABEL")
 
 
 class Cvxpy:
-    """A growing program in CVXPY (see `Backend`); CVXPY has no warm start for rows, so each solve is fresh."""
+    """A growing program in CVXPY (see `Backend`); CVXPY cannot warm-start added rows, so each solve is cold."""
 
     def __init__(self, entries: int, tolerance: float) -> None:  # noqa: ARG002 — each attempt has its own
         self._rows = np.empty((0, entries))
@@ -56,7 +56,7 @@ class Cvxpy:
         self._attempts = attempts + [(name, {}) for name in solvers if name not in preferred]
         if not self._attempts:
             raise BackendUnavailable("backend = 'cvxpy': CVXPY finds no solver; install one, or use backend = 'highs'.")
-        new_highs({})  # the first HiGHS object of a process prints, and CVXPY's would be it
+        new_highs({})  # the first HiGHS object of a process prints, and it must not be CVXPY's
 
     def add(self, rows: Array, limits: Array) -> None:
         self._rows = np.concatenate([self._rows, rows])
@@ -77,8 +77,8 @@ class Cvxpy:
         problem = cvxpy.Problem(cvxpy.Maximize((weights * self._scale) @ gamma), privacy)
         for solver, options in self._attempts:
             limit = {} if seconds is None or solver not in _TIMED else {"time_limit": max(seconds, 1e-3)}
-            with warnings.catch_warnings(), contextlib.suppress(cvxpy.SolverError):  # no answer: the next solver
-                warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": said by the status
+            with warnings.catch_warnings(), contextlib.suppress(cvxpy.SolverError):  # no answer: try the next solver
+                warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": the status reports it
                 problem.solve(solver=solver, **options, **limit)
                 break
         else:
@@ -90,4 +90,4 @@ class Cvxpy:
         return Outcome(status, np.asarray(gamma.value), multipliers, int(problem.solver_stats.num_iters or 0))
 
     def close(self) -> None:
-        """Nothing is held between two solves."""
+        """Nothing to release: no state is held between solves."""

@@ -1,4 +1,4 @@
-"""Gurobi through gurobipy, optional. Its bundled licence covers 2000 rows: enough for the cutting-plane method."""
+"""Gurobi through gurobipy, optional. Its bundled licence covers 2000 rows, enough for the cutting-plane method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array, Integers
 
 MIN_TOLERANCE = 1e-9
-"""Feasibility and optimality tolerance; the least Gurobi accepts."""
+"""Feasibility and optimality tolerance; the smallest that Gurobi accepts."""
 
 _TOO_LARGE_FOR_LICENCE = 10010
 _STATUS = {
@@ -39,7 +39,7 @@ class Gurobi:
         self._scale = row_scale(entries)
         self._model = gurobipy.Model(env=self._environment)
         self._model.setParam("Threads", 1)
-        self._model.setParam("Method", 1)  # dual simplex: warm after rows are added, and ends at a vertex
+        self._model.setParam("Method", 1)  # dual simplex: warm after added rows, and ends at a vertex
         self._model.setParam("FeasibilityTol", self._tolerance)
         self._model.setParam("OptimalityTol", self._tolerance)
         self._model.setParam("NumericFocus", 2)

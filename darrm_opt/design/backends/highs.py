@@ -1,8 +1,7 @@
 """HiGHS through highspy: the default. Rows are added to the live model, so the dual simplex starts warm.
 
-A HiGHS object that a program is done with is emptied and used for the next one of this process: making one and setting
-its options takes longer than solving a small program. `new_highs` is the one place where objects are made, so that
-none of them prints.
+Released HiGHS objects are emptied and reused in this process: creating one and setting its options takes longer than
+solving a small program. Only `new_highs` creates objects, so that none of them prints.
 """
 
 from __future__ import annotations
@@ -24,35 +23,34 @@ Option = bool | int | float | str
 
 OPTIONS: dict[str, Option] = {
     "output_flag": False,
-    "threads": 1,  # one value per process, or a second instance fails
-    "presolve": "off",  # it would throw the warm start away
+    "threads": 1,  # must be equal for all objects of a process
+    "presolve": "off",  # it would discard the warm start
 }
 """Options of every object."""
 
 LOOSE_TOLERANCE = 1e-7
-"""HiGHS's own primal and dual feasibility."""
+"""HiGHS's default primal and dual feasibility tolerance."""
 
 MIN_ENTRY = 1e-9
-"""HiGHS drops smaller matrix entries (1e-12 on our scale), and warns of it; let through, they make its dual ratio test
-fail on one problem in thirty. No guarantee rests on the rows that a solver saw."""
+"""HiGHS drops smaller matrix entries (1e-12 on our scale) with a warning; kept, they make its dual ratio test fail on
+one problem in thirty. No guarantee depends on the rows that a solver saw."""
 
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 """Values of HiGHS's option simplex_strategy."""
 
 ATTEMPTS = (
     (DUAL_SIMPLEX, False, False),
-    (DUAL_SIMPLEX, True, False),  # from the basis reached
-    (DUAL_SIMPLEX, False, True),  # a warm basis can go bad: once more from nothing
+    (DUAL_SIMPLEX, True, False),  # from the current basis
+    (DUAL_SIMPLEX, False, True),  # a warm basis can be bad: start afresh
     (PRIMAL_SIMPLEX, False, True),
     (DUAL_SIMPLEX, True, True),
 )
-"""(strategy, by the loose tolerance, from nothing and scaled by HiGHS): tried in turn while the outcome is numerical
-trouble or too many iterations, which the last may take. A looser tolerance costs utility in the repair, never
-privacy."""
+"""(strategy, with the loose tolerance, afresh and scaled by HiGHS): tried in turn after numerical trouble or too many
+iterations, which only the last attempt may take. A looser tolerance costs utility in the repair, never privacy."""
 
 MAX_ITERATIONS_PER_ROW = 20
-"""Simplex iterations for each row and variable in one attempt: rows of thousands of voters are so nearly parallel that
-the tolerance may be out of reach of doubles, and the simplex method goes round for ever."""
+"""Simplex iterations per row and variable in one attempt: with thousands of voters, rows are so nearly parallel that
+doubles may not reach the tolerance and the simplex method cycles for ever."""
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
@@ -74,27 +72,27 @@ NO_LIMIT = 2**31 - 1
 
 UNSCALED, SCALED = 0, 2
 """Values of HiGHS's option simplex_scale_strategy: rows are of order one already, and scaling costs large programs
-their accuracy, until a basis is lost."""
+their accuracy."""
 
 CHOSEN_BY_HIGHS, DEVEX = -1, 1
 """Values of HiGHS's option simplex_dual_edge_weight_strategy."""
 
 MIN_DEVEX_COLUMNS = 100
-"""From so many variables on, and once rows were dropped for their number, Devex prices the dual simplex: rows are
-dense, and steepest edge costs more than it saves."""
+"""From this many variables on, and once rows were dropped because of their number, the dual simplex uses Devex pricing:
+rows are dense, and steepest edge costs more than it saves."""
 
 MAX_IDLE = 4
-"""Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""
+"""Maximum number of idle HiGHS objects: a solve uses two at a time, for the best monotone γ and for its own program."""
 
 _idle: deque[highspy.Highs] = deque(maxlen=MAX_IDLE)
-"""Emptied objects."""
+"""Emptied objects for reuse."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # a copy of another process's object is not used
+    os.register_at_fork(after_in_child=_idle.clear)  # objects of another process must not be used
 
 
 def _acquire() -> highspy.Highs:
-    """Return a HiGHS object without a program, its options set: an idle one or a new one."""
+    """Return a HiGHS object without a program, with its options set: an idle or a new one."""
     with contextlib.suppress(IndexError):  # none is idle
         return _idle.pop()
     return new_highs(PROGRAM_OPTIONS)
@@ -110,8 +108,8 @@ class _SilentHighs(highspy.Highs):
     """HiGHS that does not write to the console, from its construction on.
 
     Since 1.16 the first object of a process writes a banner to stdout when its constructor calls this method, before
-    any option can be set from outside. Without the console the banner counts as written, and no later object writes
-    it, such as those that CVXPY makes.
+    any option can be set from outside. With the console off the banner counts as written, and no later object, such as
+    CVXPY's, writes it.
     """
 
     def enableCallbacks(self) -> None:
@@ -131,9 +129,9 @@ def new_highs(options: dict[str, Option]) -> highspy.Highs:
 
 
 def check_status(status: highspy.HighsStatus, call: str) -> None:
-    """Raise SolveFailed if HiGHS refused a call."""
+    """Raise SolveFailed if HiGHS rejected a call."""
     if status == highspy.HighsStatus.kError:
-        raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")
+        raise SolveFailed(f"HiGHS rejected {call}; please report this with the problem's parameters.")
 
 
 class Highs:
@@ -164,7 +162,7 @@ class Highs:
 
     def drop(self, rows: Integers) -> None:
         check_status(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", DEVEX), "option of the pricing")
-        # the basis stays where the rows removed were slack
+        # the basis remains valid if the removed rows were slack
         check_status(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
@@ -184,13 +182,13 @@ class Highs:
                 slacks[place] if place >= 0 else highspy.HighsBasisStatus.kBasic for place in start.rows.tolist()
             ]
             basis.valid = True
-            program._highs.setBasis(basis)  # what HiGHS refuses is a cold start
+            program._highs.setBasis(basis)  # if HiGHS rejects it, the start is cold
         return program
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
         check_status(highs.changeColsCost(self._entries, self._columns, weights * self._scale), "changeColsCost")
-        # HiGHS counts its time limit over all runs of one object
+        # HiGHS counts its time limit over all runs of an object
         limit = highspy.kHighsInf if seconds is None else highs.getRunTime() + max(seconds, 0.0)
         check_status(highs.setOptionValue("time_limit", limit), "option time_limit")
         status = self._run()
@@ -206,7 +204,7 @@ class Highs:
         return Outcome(status, upper_half, multipliers, max(0, int(iterations)))
 
     def _run(self) -> Status:
-        """Run, and where the simplex method loses its accuracy try what is likelier to keep it."""
+        """Run; if the simplex method loses its accuracy, try the settings that are likelier to keep it."""
         status = Status.NUMERICAL
         most = MAX_ITERATIONS_PER_ROW * (self._entries + self._highs.getNumRow())
         for attempt in ATTEMPTS:

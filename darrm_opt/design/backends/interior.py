@@ -1,18 +1,18 @@
-"""Interior point method of its own, with NumPy alone: programs of thousands of voters, to the gap that the loop needs.
+"""Interior-point method in NumPy, for programs of thousands of voters, to the gap that the cutting-plane loop needs.
 
     maximise  w·y    subject to    A·y + s = b,  s ≥ 0,  0 ≤ y ≤ 1
 
-Rows of thousands of voters are smooth, and so are weights: what γ does at short distances neither sees. The simplex
-method returns a vertex of all that is equally good, which jumps between 0 and 1 there, and as many cuts as there are
-such vertices only lead to the next one. The point that this method comes from is the centre of what is equally good:
-smooth, nearly private, and a few dozen cuts end the search. It stops as soon as the gap is small against that of the
-loop, and needs neither a basis nor a feasibility of 1e-10.
+With thousands of voters, rows and weights are smooth: neither determines γ at short distances. The simplex method
+returns a vertex of the optimal face, which jumps between 0 and 1 there, and as many cuts as there are such vertices
+only lead to the next one. This method approaches the centre of the optimal face: a smooth, nearly private γ, so that a
+few dozen cuts end the search. It stops as soon as its gap is small against that of the loop, and needs neither a basis
+nor a feasibility of 1e-10.
 
 Each iteration is a predictor and a corrector of Mehrotra, both from the normal equations on the shorter side of A:
 
     (AᵀΛS⁻¹A + D)·dy = …    or    (A·D⁻¹·Aᵀ + SΛ⁻¹)·dλ = …,      D = z₀/y + z₁/(1−y).
 
-No guarantee rests on what comes out: any λ ≥ 0 proves a bound, and a γ is proved by itself.
+No guarantee rests on the result: any λ ≥ 0 proves a bound, and a γ is proved on its own.
 
 Source: S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optimization 2 (1992); cuts
 from centres: J. Gondzio, P. González-Brevis, P. Munari, "New developments in the primal-dual column generation
@@ -31,26 +31,26 @@ from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, Integers
 
 MAX_ITERATIONS = 100
-"""More iterations than any program has been seen to need by a factor of three."""
+"""Three times as many iterations as any program was seen to need."""
 
 MIN_STEP, MAX_SHORT_STEPS = 0.1, 3
-"""Share of a direction below which a step is short, and how many of them in turn end a solve."""
+"""Share of a direction below which a step is short, and number of consecutive short steps that ends a solve."""
 
 MIN_SLACK = 0.1
-"""Least slack of a row to begin with, as a share of its limit."""
+"""Smallest initial slack of a row, as a share of its limit."""
 
 MIN_LIMIT_SHARE = 1e-3
-"""Rows are scaled to limits of 1, or from where the limit is less than this share of the entries' sum, by that."""
+"""Rows are scaled to limits of 1, or, if the limit is below this share of the entries' sum, to that share."""
 
 TO_BOUNDARY = 0.99
-"""Share of the way to the boundary that a step goes."""
+"""Share of the distance to the boundary that a step takes."""
 
 CENTRE_SHARE = 0.1
-"""Share of the gap asked for to which products of slacks and multipliers are centred."""
+"""Share of the requested gap to which products of slacks and multipliers are centred."""
 
 
 class _Point(NamedTuple):
-    """An iterate, or a direction: all but ``y`` stay positive in an iterate."""
+    """An iterate, or a direction; in an iterate everything but ``y`` stays positive."""
 
     y: Array  # variables, shape (columns,)
     u: Array  # 1 − y
@@ -61,11 +61,11 @@ class _Point(NamedTuple):
 
     @property
     def products(self) -> float:
-        """The sum of all slacks times their multipliers."""
+        """Sum of the products of slacks and multipliers."""
         return float(self.multipliers @ self.s + self.lower @ self.y + self.upper @ self.u)
 
     def steps(self, direction: _Point) -> tuple[float, float]:
-        """Return how far the variables, and the multipliers, may go along a direction, at most 1."""
+        """Return the step lengths of the variables and of the multipliers along a direction, at most 1."""
 
         def longest(values: Array, change: Array) -> float:
             falling = change < 0
@@ -75,17 +75,17 @@ class _Point(NamedTuple):
         return min(lengths[:3]), min(lengths[3:])
 
     def moved(self, direction: _Point, primal_step: float, dual_step: float) -> _Point:
-        """Return the point so far along a direction."""
+        """Return the point after these steps along a direction."""
         steps = (primal_step,) * 3 + (dual_step,) * 3
         return _Point(*(values + step * change for values, change, step in zip(self, direction, steps, strict=True)))
 
 
 class InteriorPoint:
-    """A growing program that is solved to a gap (see `Backend`)."""
+    """A growing program that is solved to a given gap (see `Backend`)."""
 
     def __init__(self, entries: int, tolerance: float) -> None:
         self._entries, self._tolerance = entries, tolerance
-        self.gap = 0.0  # how near to the optimum a solve comes, at least
+        self.gap = 0.0  # the gap to which a solve must come
         self._rows, self._limits = np.empty((0, entries)), np.empty(0)
 
     def add(self, rows: Array, limits: Array) -> None:
@@ -108,22 +108,22 @@ class InteriorPoint:
         scales = 1.0 / np.where(size > 0, size, 1.0)
         wanted = max(self.gap, self._tolerance)
         program = _Program(self._rows * scales[:, np.newaxis], self._limits * scales, weights, wanted)
-        with np.errstate(all="ignore"):  # where nothing meets the rows strictly, slacks fall to 0
+        with np.errstate(all="ignore"):  # slacks fall to 0 if no point satisfies the rows strictly
             status, best, iterations = _solve(program, deadline)
         return Outcome(status, best.y, best.multipliers * scales, iterations)
 
 
 def _solve(program: _Program, deadline: float) -> tuple[Status, _Point, int]:
-    """Return how a solve ended, the point with the least gap, and the number of iterations."""
+    """Return the status of a solve, the point with the smallest gap, and the number of iterations."""
     point, iterations = program.start(), 0
     best, best_gap, short_steps = point, program.gap(point), 0
-    # where a step is short, the next only centres; where that does not help, rounding rules the directions
+    # after a short step, the next only centres; if that does not help, rounding dominates the directions
     while best_gap > program.wanted and short_steps < MAX_SHORT_STEPS and iterations < MAX_ITERATIONS:
         if time.perf_counter() > deadline:
             return Status.TIME_LIMIT, best, iterations
         try:
             point, step = program.improved(point, centre=short_steps > 0)
-        except np.linalg.LinAlgError:  # rounding has made the equations singular
+        except np.linalg.LinAlgError:  # singular by rounding
             break
         short_steps = short_steps + 1 if step < MIN_STEP else 0
         iterations += 1
@@ -136,7 +136,7 @@ def _solve(program: _Program, deadline: float) -> tuple[Status, _Point, int]:
 
 
 class _Program(NamedTuple):
-    """One program, its rows scaled."""
+    """One program with scaled rows."""
 
     rows: Array  # A, shape (rows, columns)
     limits: Array  # b
@@ -152,21 +152,21 @@ class _Program(NamedTuple):
         return _Point(middle, 1.0 - middle, slacks, product / slacks, ends, ends)
 
     def gap(self, point: _Point) -> float:
-        """Return how far the bound by a point's multipliers lies above its value, and by how much it breaks a row."""
+        """Return the distance from a point's value to the bound by its multipliers, plus its largest row violation."""
         multipliers = point.multipliers
         bound = self.limits @ multipliers + np.maximum(self.weights - multipliers @ self.rows, 0.0).sum()
         excess = np.max(self.rows @ point.y - self.limits, initial=0.0)
         return float(bound - self.weights @ point.y + excess)
 
     def improved(self, point: _Point, *, centre: bool) -> tuple[_Point, float]:
-        """Return the next iterate, and which share of the direction the shorter step took."""
+        """Return the next iterate and the length of the shorter step."""
         rows, (y, u, s, multipliers, lower, upper) = self.rows, point
         size = s.size + 2 * y.size
         primal, dual = self.limits - rows @ y - s, self.weights - multipliers @ rows + lower - upper
         mean = point.products / size
         curvature, stiffness = lower / y + upper / u, multipliers / s  # D, ΛS⁻¹
         by_columns = y.size <= s.size
-        # a product of one operand with itself is half the work
+        # the product of a matrix with its own transpose takes half the work
         half: Array = rows.T * np.sqrt(stiffness) if by_columns else rows / np.sqrt(curvature)
         matrix: Array = half @ half.T
         matrix[np.diag_indices(len(half))] += curvature if by_columns else 1.0 / stiffness

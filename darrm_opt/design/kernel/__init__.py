@@ -1,1 +1,1 @@
-"""Separation kernel: the searches of `darrm_opt.design.separation` compiled, where a compiler was there to build it."""
+"""Separation kernel: the searches of `darrm_opt.design.separation` in C, compiled at installation if possible."""

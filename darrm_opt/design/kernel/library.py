@@ -1,11 +1,10 @@
-"""Kernel library: loads the sources beside it as compiled, or says that there is none.
+"""Kernel library: loads the compiled C sources of this folder, if there are any.
 
-A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which
-are also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone,
-``DARRM_KERNEL=c`` insists on it.
+A wheel built with a C compiler contains the library; any other uses the NumPy searches, which are also the reference
+for the kernel. ``DARRM_KERNEL=numpy`` ignores the library, ``DARRM_KERNEL=c`` requires it.
 """
 
-# ruff: noqa: PTH118, PTH120, PTH123, PTH208 - nothing else in a first solve loads pathlib, which takes 15 ms
+# ruff: noqa: PTH118, PTH120, PTH123, PTH208 - a first solve avoids loading pathlib, which takes 15 ms
 
 from __future__ import annotations
 
@@ -21,29 +20,29 @@ from typing import TypeVar
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 SOURCES: str | os.PathLike[str] = os.path.dirname(__file__)
-"""Folder of what the library must have been compiled from, to the byte: a stale one is not used."""
+"""Folder of the sources; the library must have been compiled from exactly these bytes."""
 
 LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so.1")
-"""Its name ends so that Python does not take it for an extension module."""
+"""Named so that Python does not take it for an extension module."""
 
 LARGEST = sys.float_info.max
-"""Stands for infinity in the library, which is compiled without."""
+"""Stands for infinity in the library, which is compiled without infinities."""
 
 DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)
-"""What a call of the library returns."""
+"""Return values of the library's functions."""
 
 CHOICES = ("auto", "c", "numpy")
-"""What ``DARRM_KERNEL`` may say."""
+"""Values of ``DARRM_KERNEL``."""
 
 STALE = (
-    "The compiled kernel was made from other sources than those beside it, so NumPy searches: the same answers, ten to "
-    "a hundred times slower. Compile it again: make setup, or python -m pip install --editable . in the checkout. "
-    "DARRM_KERNEL=numpy says that NumPy is to search."
+    "The compiled kernel does not match its sources, so NumPy searches: the same answers, ten to a hundred times "
+    "slower. Recompile it: make setup, or python -m pip install --editable . in the checkout. DARRM_KERNEL=numpy "
+    "silences this warning."
 )
-"""Warning of a checkout whose sources have changed since it was installed."""
+"""Warning for a checkout whose sources have changed since it was installed."""
 
 MIN_THREADED_WORK = 1e7
-"""Additions from which a call of the library has a thread: some 10 ms of one."""
+"""Additions from which a library call gets its own thread: some 10 ms."""
 
 Result = TypeVar("Result")
 
@@ -51,7 +50,7 @@ _whole, _double, _array = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
 
 class Tables(ctypes.Structure):
-    """What depends on the constraint alone; the fields stand in `search.h`."""
+    """Tables that depend on the constraint alone; the fields are those of `search.h`."""
 
     _fields_ = (
         *((name, _whole) for name in ("K", "affected")),
@@ -64,7 +63,7 @@ class Tables(ctypes.Structure):
 
 
 class Search(ctypes.Structure):
-    """One search: what is asked, and what is found; the fields stand in `search.h`."""
+    """Input and output of one search; the fields are those of `search.h`."""
 
     _fields_ = (
         ("signed_values", _array),
@@ -79,7 +78,7 @@ class Search(ctypes.Structure):
 
 
 class ArcSearch(ctypes.Structure):
-    """One search over arcs (`arcs.c`): what is asked, and what is found."""
+    """Input and output of one search over arcs; the fields are those of `arcs.c`."""
 
     _fields_ = (
         *((name, _whole) for name in ("K", "vertices")),
@@ -97,7 +96,7 @@ class ArcSearch(ctypes.Structure):
 
 @cache
 def kernel() -> ctypes.CDLL | None:
-    """Return the library; None where NumPy is to search. Looked for once in a process, and a stale one is warned of."""
+    """Return the library, loaded once per process with a warning if it is stale; None if NumPy is to search."""
     choice = os.environ.get("DARRM_KERNEL", "auto") or "auto"
     if choice not in CHOICES:
         raise InvalidInput("DARRM_KERNEL", choice, "auto, c or numpy")
@@ -106,14 +105,14 @@ def kernel() -> ctypes.CDLL | None:
     library = _load()
     if library is None and choice == "c":
         raise BackendUnavailable(
-            "DARRM_KERNEL=c needs the compiled kernel, which is not here or was compiled from another source: "
-            "install where there is a C compiler, or unset it."
+            "DARRM_KERNEL=c requires the compiled kernel, which is missing or was compiled from other sources: "
+            "reinstall with a C compiler, or unset it."
         )
     return library
 
 
 def _source_checksum() -> int:
-    """Return the CRC-32 of `SOURCES` in the order of their names: it guards against oversight, not malice."""
+    """Return the CRC-32 of `SOURCES` in the order of their names: a guard against oversight, not malice."""
     checksum = 0
     for name in sorted(os.listdir(SOURCES)):
         if name.endswith((".c", ".h")):
@@ -145,12 +144,11 @@ def _load() -> ctypes.CDLL | None:
 
 
 def in_threads(calls: Sequence[Callable[[int], Result]], threads: int) -> list[Result]:
-    """Return what long calls of the library give, so many at once; ctrl-C, or one that fails, ends all within a moment.
+    """Return the results of long library calls, run concurrently; Ctrl-C or a failing call ends all within a moment.
 
-    Each call takes the address of the flag that ends a search (`Search.stop`).
+    Each call takes the address of the flag that stops a search (`Search.stop`).
     """
-    # A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in
-    # the library.
+    # Signal handlers run in the main thread between two steps of Python, so that thread waits here, not in the library.
     from concurrent.futures import ThreadPoolExecutor
 
     stop = ctypes.c_int(0)

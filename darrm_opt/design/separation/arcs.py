@@ -1,4 +1,4 @@
-"""Search over arcs: the worst multiset for voters that state a privacy profile, by branch and bound.
+"""Search over arcs: the worst multiset for voters with a privacy profile, by branch and bound.
 
 φ is affine in each voter's (p, p′), so its maximum lies at vertices of the region F; V vertices have C(K+V−1, V−1)
 multisets. A *node* gives n_i voters to each of some disjoint sets of neighbouring vertices, its arcs. For a voter of
@@ -9,21 +9,21 @@ arc i let
 where E′ takes every voter at p′. De Casteljau steps with p known to lie in an interval enclose a_i and b_i over the
 whole node: each step keeps the larger (or smaller) of its values at both ends.
 
-*Reduction.* φ changes by q·a·Δp − b·Δp′ when one voter moves. A vertex from which that is positive, to a neighbour on
-the boundary or to its mirror image, whatever a, b and b − a are within the node, carries no voter of a worst multiset,
-so it leaves the arc; a node with an empty arc holds no worst multiset. (b − a is bounded by itself: p and p′ lie close
-to each other, so a and b nearly move together.)
+*Reduction.* φ changes by q·a·Δp − b·Δp′ when one voter moves. If that is positive for a move from a vertex to a
+neighbour on the boundary or to its mirror image, for all a, b and b − a within the node, the vertex carries no voter of
+a worst multiset and leaves the arc; a node with an empty arc holds no worst multiset. (b − a has its own bound: p and
+p′ are close, so a and b nearly move together.)
 
 *Bound.* Move all voters from the middle of their arcs, a point of F each, to any multiset of the node at once. φ
 changes by the sum of q·a·Δp − b·Δp′ over the voters, with the mean of each slope on the way. A mean slope lies between
 the bounds of the node, and within half of (Σ|Δp|)·max|second difference| of the slope at the middle, where second
-differences are means over the votes of all but two voters. What falls to the level is left out at its bound; of any
-other node one arc is halved, that adds much and is wide: at least half of its voters sit in one half, or more than half
-of them in the other (the NumPy form shares them out in every way, and takes a vertex for the middle).
+differences are means over the votes of all but two voters. A node whose bound falls to the level is left out at its
+bound; in any other node one wide arc with a large term is halved: at least half of its voters sit in one half, or more
+than half of them in the other (the NumPy form splits them in every way, and takes a vertex for the middle).
 
-*Sweep.* With at most two inner vertices above the diagonal (two points of a curve) all multisets are bounded at once by
-the kernel, for each number of voters at each vertex or its mirror image, by a Taylor series about the middles of these
-pairs: where no slope changes its sign the worst multiset is a corner of the class, and φ is known. What is left is
+*Sweep.* With at most two inner vertices above the diagonal (two points of a curve) the kernel bounds all multisets at
+once, for each number of voters at each vertex or its mirror image, by a Taylor series about the middles of these pairs:
+if no slope changes its sign the worst multiset is a corner of the class, and φ is known. The remaining classes are
 searched as nodes. A climb starts with the corners of all classes. Proof: docs/proofs.md, "Search over arcs".
 
 With g non-decreasing, a and b are never negative: the upper chain suffices (`monotone`). With r < K voters affected,
@@ -50,25 +50,25 @@ from darrm_opt.noise import Array, Integers, NoiseFunction
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 MAX_NODES = 20_000_000
-"""Nodes after which a search by the kernel is given up: what is open is left out at its bound."""
+"""Nodes after which the kernel's search stops: open nodes are left out at their bounds."""
 
 MAX_NODES_NUMPY = 200_000
-"""The same by NumPy."""
+"""The same for NumPy."""
 
 MAX_PAIRED_VERTICES = 24
-"""With more vertices than this, a climb starts from those of the upper chain alone."""
+"""With more vertices than this, a climb starts from those of the upper chain only."""
 
 MIN_CLIMBED, MAX_CLIMBED, MAX_CLIMBING_WORK = 6, 96, 400_000
 """Multisets from which a search for cuts climbs: as many as their steps, of K² operations each, allow."""
 
 THOROUGHNESS = 20
-"""How many times as many that is before a proof: each cut that climbs miss costs a proof of its own."""
+"""Factor of that number before a proof: each cut that climbs miss costs a proof of its own."""
 
 ENOUGH_CUTS = 4
-"""Cuts at which a search for cuts ends: where the climb missed them, the next one starts close to them."""
+"""Number of cuts at which a search for cuts ends: if the climb missed them, the next one starts close to them."""
 
 SHARES, FINE_SHARES = 12, 60
-"""Shares into which voters are divided between two vertices, in multisets that are likely to bind."""
+"""Numbers of shares into which voters are divided between two vertices, in multisets that are likely to bind."""
 
 
 def search_profile(
@@ -81,8 +81,8 @@ def search_profile(
 ) -> WorstCase:
     """Offer the worst multiset and cuts, with a bound on all others.
 
-    ``known``: multisets that were bad for a similar γ, from which a climb starts as well. ``settle``: "always" proves;
-    "until a cut" proves only where a climb finds no cut; else it only climbs.
+    ``known``: bad multisets of a similar γ, as further starts of a climb. ``settle``: "always" proves; "until a cut"
+    proves only if a climb finds no cut; otherwise it only climbs.
     """
     vertices = vertices_of(constraint)
     largest = float(noise.values.max())
@@ -95,7 +95,7 @@ def search_profile(
         return collector.result(error, "estimate" if settle != "until a cut" else "first-order")
     columns, method = vertices.boundary, "complete"
     if noise.is_monotone:
-        ends = constraint.affected < constraint.K  # voters that may not move sit there
+        ends = constraint.affected < constraint.K  # voters that may not move sit at (0, 0) and (1, 1)
         columns, method = (vertices.chain if ends else vertices.upper), "monotone"
     search_arcs(noise.signed, constraint, collector, columns, enough=ENOUGH_CUTS if settle == "until a cut" else 0)
     return collector.result(error, method if collector.is_complete else "first-order")
@@ -107,7 +107,7 @@ def vertices_of(constraint: PrivacyConstraint) -> ProfileVertices:
 
 
 def likely_multisets(constraint: PrivacyConstraint) -> Counts:
-    """Return multisets at one vertex, at two neighbours of the upper chain, or split between its ends, read-only."""
+    """Return likely multisets: at one vertex, at two neighbours of the upper chain, or split between its ends."""
     upper = vertices_of(constraint).upper
     pairs = (*pairwise(upper), (upper[0], upper[-1]))
     counts, _ = _family(constraint.K, constraint.affected, vertices_of(constraint), pairs)
@@ -117,7 +117,7 @@ def likely_multisets(constraint: PrivacyConstraint) -> Counts:
 
 
 def _starts(constraint: PrivacyConstraint, *, monotone: bool, shares: int) -> tuple[Counts, Integers]:
-    """Return multisets at any two vertices, from which a search for cuts climbs, and the place of their pair."""
+    """Return multisets at any two vertices, from which a search for cuts climbs, and the index of their pair."""
     vertices = vertices_of(constraint)
     chain = vertices.chain if monotone or len(vertices.p) > MAX_PAIRED_VERTICES else vertices.boundary
     return _family(constraint.K, constraint.affected, vertices, tuple(combinations(chain, 2)), shares)
@@ -127,7 +127,7 @@ def _starts(constraint: PrivacyConstraint, *, monotone: bool, shares: int) -> tu
 def _family(
     K: int, r: int, vertices: ProfileVertices, pairs: tuple[tuple[int, int], ...], shares: int = SHARES
 ) -> tuple[Counts, Integers]:
-    """Return r voters at two vertices each, in some shares, the others at both ends; and the place of each pair."""
+    """Return r voters at two vertices each, in some shares, the others at both ends; and the index of each pair."""
     part = np.unique([*np.round(np.linspace(0, r, shares + 1)), min(1, r), r - 1, r // 2, (r + 1) // 2]).astype(int)
     ones = np.unique([0, (K - r) // 2, K - r])
     i, k, j = (index.ravel() for index in np.indices((len(pairs), len(ones), len(part))))
@@ -141,7 +141,7 @@ def _family(
 
 
 def _peaks(values: Array, lines: Integers) -> Integers:
-    """Return where values are no less than their neighbours of the same line, the largest first."""
+    """Return the local maxima of values within their line, the largest first."""
     same = np.diff(lines) == 0
     rises, falls = np.append(True, ~same | (np.diff(values) >= 0)), np.append(~same | (np.diff(values) <= 0), True)
     peaks = np.flatnonzero(rises & falls)
@@ -156,14 +156,14 @@ def climb(
     *,
     thorough: bool = False,
 ) -> None:
-    """Offer what likely and known multisets become by one exchange of a voter after another; nothing is proved."""
+    """Offer the multisets reached from likely and known ones by exchanging one voter after another; no proof."""
     collector.tick()
     monotone, times = bool((np.diff(signed) >= 0).all()), THOROUGHNESS if thorough else 1
     starts, pairs = _starts(constraint, monotone=monotone, shares=FINE_SHARES if thorough else SHARES)
     most = int(np.clip(times * MAX_CLIMBING_WORK / constraint.K**2, MIN_CLIMBED, times * MAX_CLIMBED))
     values = cached_rows(constraint, starts) @ signed[constraint.K // 2 + 1 :]
     peaks = _peaks(values, pairs)
-    if not thorough:  # one of each pair: many starts of one would climb to one multiset
+    if not thorough:  # one of each pair: many starts of a pair would climb to one multiset
         peaks = peaks[np.sort(np.unique(pairs[peaks], return_index=True)[1])]
     best = starts[peaks[:most]]
     if known is not None and len(known):
@@ -222,7 +222,7 @@ def _climbed(
 
 
 def _mean(coefficients: Array, chances: Array, counts: Integers) -> float:
-    """Return the blossom of coefficients at some voters, one for each but the last coefficient."""
+    """Return the blossom of coefficients at all but one as many voters."""
     for t, count in zip(chances, counts, strict=True):
         for _ in range(count):
             coefficients = step(coefficients, float(t), 1.0 - float(t))
@@ -231,28 +231,28 @@ def _mean(coefficients: Array, chances: Array, counts: Integers) -> float:
 
 def _slope_error(signed: Array, constraint: PrivacyConstraint) -> float:
     """Return a bound on the rounding of the bounds on a, b and b − a."""
-    # D is at most 2·max γ, its differences and b − a are at most 4·max γ. Each step of b − a takes in p′ − p times a
-    # second difference of b, which carries the rounding of up to K steps.
+    # D is at most 2·max γ, its differences and b − a are at most 4·max γ. Each step of b − a adds p′ − p times a
+    # second difference of b, with the rounding of up to K steps.
     vertices, steps = vertices_of(constraint), constraint.K + 2
     shift = float(np.abs(vertices.p + vertices.reflected - 1.0).max()) + UNIT_ROUNDOFF
     return 4 * steps * (1 + shift * steps) * STEP_ERROR * float(np.abs(signed).max())
 
 
 class _Question(NamedTuple):
-    """Some vertices in the order of p + p′, with their neighbours on the boundary."""
+    """Vertices in the order of p + p′, with their neighbours on the boundary."""
 
-    columns: Integers  # among those of `Counts`
+    columns: Integers  # their columns in `Counts`
     p: Array
     reflected: Array
-    previous: Integers  # rank of the vertex before it; −1: none
+    previous: Integers  # rank of the preceding vertex; −1: none
     following: Integers
     mirror: Integers  # rank of (p′, p)
-    zero: int  # rank of (0, 0); −1: not among them
+    zero: int  # rank of (0, 0); −1: absent
     one: int
 
     @classmethod
     def of(cls, constraint: PrivacyConstraint, boundary: Integers, *, cyclic: bool) -> _Question:
-        """Return the question of these columns, given in the order of the boundary."""
+        """Return the question of columns given in the order of the boundary."""
         vertices, count = vertices_of(constraint), len(boundary)
         order = np.argsort(vertices.p[boundary] - vertices.reflected[boundary], kind="stable")
         rank = np.empty(count + 1, dtype=np.int64)
@@ -268,18 +268,18 @@ class _Question(NamedTuple):
         return cls(columns, vertices.p[columns], vertices.reflected[columns], previous, following, mirror, *ends)
 
     def to_columns(self, counts: Integers, width: int) -> Counts:
-        """Return multisets of these vertices as multisets of all."""
+        """Return multisets of these vertices as multisets of all vertices."""
         full = np.zeros((len(counts), width), dtype=np.int64)
         full[:, self.columns] = counts
         return full
 
     def to_kernel(self, signed: Array, constraint: PrivacyConstraint, collector: Collector) -> _KernelSearch:
-        """Return the kernel's form of the question."""
+        """Return the kernel's form."""
         return _KernelSearch(self, np.ascontiguousarray(signed), constraint, collector)
 
 
 class _KernelSearch(ArcSearch):
-    """A search by the kernel, with the arrays that it points to."""
+    """A search by the kernel, with the arrays that its pointers refer to."""
 
     def __init__(self, question: _Question, signed: Array, constraint: PrivacyConstraint, collector: Collector) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class _KernelSearch(ArcSearch):
         self.cut_values, self.cuts = self.found_values.ctypes.data, self.found_cuts.ctypes.data
 
     def offer_to(self, collector: Collector, width: int) -> None:
-        """Offer the worst multiset and the cuts that were found, as multisets of all ``width`` vertices."""
+        """Offer the worst multiset and the cuts found, as multisets of all ``width`` vertices."""
         question, _, worst = self.arrays
         collector.offer(self.found_values[: self.kept], question.to_columns(self.found_cuts[: self.kept], width))
         if self.value > collector.value:
@@ -309,7 +309,7 @@ class _KernelSearch(ArcSearch):
 def search_arcs(
     signed: Array, constraint: PrivacyConstraint, collector: Collector, boundary: Integers, *, enough: int = 0
 ) -> None:
-    """Offer the worst multiset of the vertices in these columns, and bound all others; or end with ``enough`` cuts."""
+    """Offer the worst multiset of these columns and bound all others; or stop after ``enough`` cuts."""
     width, library = len(vertices_of(constraint).p), kernel()
     question = _Question.of(constraint, boundary, cyclic=len(boundary) == width)
     if library is None:
@@ -328,17 +328,17 @@ def search_arcs(
 
 
 MAX_JOINT = 16
-"""Slopes of one joint search by the kernel."""
+"""Number of slopes in one joint search by the kernel."""
 
 
 def search_jointly(noise: NoiseFunction, constraint: PrivacyConstraint, q: Array, above: Array) -> tuple[Array, Counts]:
-    """Return a bound on φ at each of several slopes q, not below the levels ``above``, and multisets that were worst.
+    """Return bounds on φ at several slopes q, not below the levels ``above``, and the worst multisets found.
 
-    Shapes (slopes,) and (slopes, vertices). A multiset above its level is found; where there is none, the row is empty
-    (zeros). Most of the work of a search is the same at slopes that are close to each other. Needs the kernel.
+    Shapes (slopes,) and (slopes, vertices); a row of zeros if no multiset is above its level. Close slopes share most
+    of the work. Needs the kernel.
     """
     vertices, library = vertices_of(constraint), kernel()
-    assert library is not None  # noqa: S101 - for the type checker: `jointly` has asked
+    assert library is not None  # noqa: S101 - for the type checker: `jointly` has checked
     ends = constraint.affected < constraint.K
     columns = vertices.boundary if not noise.is_monotone else vertices.chain if ends else vertices.upper
     question = _Question.of(constraint, columns, cyclic=len(columns) == len(vertices.p))
@@ -368,7 +368,7 @@ def search_jointly(noise: NoiseFunction, constraint: PrivacyConstraint, q: Array
 
 
 class _Arc(NamedTuple):
-    """Some voters, who sit anywhere on some vertices."""
+    """Voters anywhere on some vertices."""
 
     alive: tuple[int, ...]
     voters: int
@@ -384,7 +384,7 @@ class _Reference:
         self._nodes, self._width = 0, len(vertices_of(constraint).p)
 
     def search(self) -> None:
-        """Search every way in which the voters that may not move sit at (0, 0) and (1, 1)."""
+        """Search all positions of the voters that may not move, at (0, 0) and (1, 1)."""
         question, movable = self._question, self._constraint.affected
         others = self._constraint.K - movable
         for ones in range(others + 1):
@@ -442,18 +442,18 @@ class _Reference:
             self._search([*rest, *(part for part in parts if part.voters)], min(bound, child_bound))
 
     def _gains(self, start: int, ends: tuple[int, ...], a: Array, b: Array) -> list[float]:
-        """Return the most that φ can gain by a voter's move from a vertex to each of some others."""
+        """Return the largest possible gain of φ by a voter's move from a vertex to each of several others."""
         p, reflected = self._question.p, self._question.reflected
         moves = ((p[v] - p[start], reflected[v] - reflected[start]) for v in ends)
         return [float(a[int(dp > 0)] * dp + b[int(dr > 0)] * dr) for dp, dr in moves]
 
     def _reduced(self, arcs: list[_Arc]) -> tuple[list[_Arc], list[tuple[Array, Array]]] | None:
-        """Return the arcs without the vertices at which no voter of a worst multiset sits, and their slopes."""
+        """Return the arcs without vertices that hold no voter of a worst multiset, and their slopes."""
         while True:
             a = [self._constraint.q * slope for slope in self._slopes(arcs, self._question.p)]
             slopes = [
                 *zip(a, self._slopes(arcs, self._question.reflected), strict=True)
-            ]  # E over 1 − p′ is E′: D is symmetric
+            ]  # E over 1 − p′ is E′, as D is symmetric
             kept = [
                 arc._replace(alive=tuple(v for v in arc.alive if not self._loses(v, arc, *slope)))
                 for arc, slope in zip(arcs, slopes, strict=True)
@@ -497,13 +497,13 @@ class _Reference:
 
 
 def _range_step(both: Array, low: float, high: float) -> Array:
-    """Return bounds, below and above, after one voter whose chance lies in a range."""
+    """Return bounds below and above after one voter whose probability lies in a range."""
     one, other = step(both, low, 1.0 - low), step(both, high, 1.0 - high)
     return np.stack([np.minimum(one[0], other[0]), np.maximum(one[1], other[1])])
 
 
 def _halves(alive: tuple[int, ...], place: Array) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the vertices before and after the middle of an arc, some in each."""
+    """Return the vertices before and after the middle of an arc, at least one each."""
     middle = (place[alive[0]] + place[alive[-1]]) / 2
     first = max(1, min(len(alive) - 1, sum(bool(place[v] <= middle) for v in alive)))
     return alive[:first], alive[first:]

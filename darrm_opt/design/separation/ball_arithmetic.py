@@ -1,7 +1,7 @@
 """Worst-case search in ball arithmetic (python-flint): slow, independent, exact up to 2^-`BITS`.
 
-Every double of the strictest problem is taken as the rational it is; e^ε, x, y and q become balls that contain
-the true value. What is returned are doubles rounded outward by hand, since ``float(arb)`` rounds to nearest.
+Every double of the strictest problem is taken as the rational it is; e^ε, x, y and q become balls that contain the true
+value. Results are rounded outward to doubles explicitly, since ``float(arb)`` rounds to nearest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flint import arb
 
 BITS = 256
-"""Working precision [bits]: balls stay below 1e-60 for every K that this search can afford."""
+"""Working precision [bits]: balls stay below 1e-60 for every affordable K."""
 
 
 class BallConstraint:
@@ -41,7 +41,7 @@ class BallConstraint:
         if strict.voter.epsilon == math.inf:
             self.x, self.y = self.exact(1.0), self.exact(0.0)
         else:
-            shrink = (-self.exact(strict.voter.epsilon)).exp()  # e^ε itself overflows even here, to a ball of nothing
+            shrink = (-self.exact(strict.voter.epsilon)).exp()  # e^ε overflows even here, to an infinite ball
             self.x = (1 + self.Delta * shrink) / (1 + shrink)
             self.y = (1 - self.Delta) * shrink / (1 + shrink)
         target = self.exact(strict.target.epsilon)
@@ -49,22 +49,26 @@ class BallConstraint:
         self.limit = -(-target).expm1() + 2 * self.q * self.exact(strict.target.delta)
 
     def exact(self, value: float) -> arb:
-        """Return the double ``value`` as the rational that it is."""
+        """Return the double ``value`` exactly."""
         exact: arb = self._arb(value)
         return exact
 
     def step(self, coefficients: list[Any], t: Any) -> list[Any]:
-        """One de Casteljau step, in balls."""
+        """Return the coefficients after one de Casteljau step."""
         return [low + t * (high - low) for low, high in pairwise(coefficients)]
 
+    def steps(self, coefficients: list[Any], *voters: tuple[Any, int]) -> list[Any]:
+        """Return the coefficients after a step for each of (probability, number of voters)."""
+        for t, count in voters:
+            for _ in range(int(count)):
+                coefficients = self.step(coefficients, t)
+        return coefficients
+
     def value(self, noise: NoiseFunction, counts: Counts) -> arb:
-        """Return φ − limit at one multiset: private there exactly if it is ≤ 0."""
+        """Return φ − limit at one multiset, where γ is private exactly if it is ≤ 0."""
         zero, one, xy, yx, up, down, up_to_one, down_from_one = [*map(int, counts), 0, 0, 0, 0][:8]
         n1, n0 = one + up_to_one + down_from_one, zero + up + down
-        signed = [self.exact(value) for value in noise.signed]
-        for t, count in ((self.x, xy), (self.y, yx)):
-            for _ in range(count):
-                signed = self.step(signed, t)
+        signed = self.steps([self.exact(value) for value in noise.signed], (self.x, xy), (self.y, yx))
         on_data = self._near_ends(signed, down, up_to_one)[n1 - up_to_one]
         on_neighbour = self._near_ends(signed, down_from_one, up)[n0 - up]
         value: arb = self.q * on_data + on_neighbour - self.limit
@@ -86,22 +90,19 @@ class BallConstraint:
 
     def value_at(self, noise: NoiseFunction, counts: Counts, vertices: list[tuple[Any, Any]]) -> Any:
         """Return φ at one multiset of a profile's vertices."""
-        sides = []
-        for side in range(2):
-            signed = [self.exact(value) for value in noise.signed]
-            for vertex, count in zip(vertices, counts, strict=True):
-                for _ in range(int(count)):
-                    signed = self.step(signed, vertex[side])
-            sides.append(signed[0])
-        return self.q * sides[0] + sides[1]
+        signed = [self.exact(value) for value in noise.signed]
+        on_data, on_neighbour = (
+            self.steps(signed, *zip(side, counts, strict=True)) for side in zip(*vertices, strict=True)
+        )
+        return self.q * on_data[0] + on_neighbour[0]
 
     def skeletons(self, coefficients: list[Any], nx: int, ny: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Yield every multiset with nx at (x, y) and ny at (y, x), and an upper bound of φ there."""
+        """Yield every multiset with nx at (x, y) and ny at (y, x), with an upper bound on φ."""
         n = len(coefficients) - 1
         # For Δ = 0 the four corners near the ends coincide with (0, 0) and (1, 1).
         moving = min(n, self.affected - nx - ny) if self.Delta > 0 else 0
-        # Blossoms by the number of voters at Δ and at 1 − Δ: φ looks up two of them (docs/proofs.md, "Complete search
-        # for Δ > 0").
+        # Blossoms by the number of voters at Δ and at 1 − Δ; φ needs two of them (docs/proofs.md, "Complete search for
+        # Δ > 0").
         table = {}
         by_zero = coefficients
         for near_zero in range(moving + 1):
@@ -113,11 +114,11 @@ class BallConstraint:
         for n1 in range(n + 1):
             n0 = n - n1
             for down, up_to_one in product(range(min(n0, moving) + 1), range(min(n1, moving) + 1)):
-                # One budget of affected voters for both ends: without it φ would be the maximum over other neighbours.
+                # One budget of affected voters for both ends: otherwise φ would cover further neighbours.
                 remaining = moving - down - up_to_one
                 if remaining < 0:
                     continue
-                # What p sees of one side of a voter is decided by `down` and `up_to_one` alone; p′ by the other two.
+                # p depends on `down` and `up_to_one` alone, p′ on the other two.
                 on_data = self.q * table[down, up_to_one][n1 - up_to_one]
                 for up in range(min(n0 - down, remaining) + 1):
                     for down_from_one in range(min(n1 - up_to_one, remaining - up) + 1):
@@ -126,16 +127,13 @@ class BallConstraint:
                         yield (zero, one, nx, ny, up, down, up_to_one, down_from_one), value.upper()
 
     def _near_ends(self, signed: list[Any], near_zero: int, near_one: int) -> list[Any]:
-        for t, count in ((self.Delta, near_zero), (1 - self.Delta, near_one)):
-            for _ in range(count):
-                signed = self.step(signed, t)
-        return signed
+        return self.steps(signed, (self.Delta, near_zero), (1 - self.Delta, near_one))
 
 
 def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
-    """Search every multiset in ball arithmetic, with the interface of `worst_case` and none of its cleverness."""
+    """Search every multiset in ball arithmetic; the interface is that of `worst_case`."""
     # For each (nx, ny) the blossom's tables are built once and every multiset is looked up in them: O(K³) for Δ = 0,
-    # O(K⁷) for Δ > 0. Affordable to K of about 100 and 15.
+    # O(K⁷) for Δ > 0. Affordable up to K of about 100 and 15.
     ball = BallConstraint(problem)
     if len(problem.voter.points) > 1:
         return _profile_worst_case(ball, noise, problem)
@@ -146,7 +144,7 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
         by_y = by_x
         for ny in range(ball.affected - nx + 1):
             for multiset, upper in ball.skeletons(by_y, nx, ny):
-                # Upper ends are numbers; two balls that overlap have no order.
+                # Upper ends are numbers; overlapping balls have no order.
                 if worst is None or upper > worst:
                     worst, worst_counts = upper, multiset
             by_y = ball.step(by_y, ball.y) if len(by_y) > 1 else by_y
@@ -158,7 +156,7 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
 
 
 MAX_MULTISETS = 20_000
-"""Most multisets of a profile's vertices that are searched in ball arithmetic, some seconds."""
+"""Maximum number of multisets of a profile's vertices searched in ball arithmetic, some seconds."""
 
 
 def _profile_worst_case(ball: BallConstraint, noise: NoiseFunction, problem: Problem) -> WorstCase:
@@ -180,7 +178,7 @@ def _profile_worst_case(ball: BallConstraint, noise: NoiseFunction, problem: Pro
 
 
 def _outward(ball: Any) -> tuple[float, float]:
-    """Return doubles (below, above) that enclose a ball; ``float(arb)`` alone rounds to nearest."""
+    """Return doubles (below, above) that enclose a ball."""
     below, above = float(ball.lower()), float(ball.upper())
     return (
         below if below <= ball.lower() else math.nextafter(below, -math.inf),

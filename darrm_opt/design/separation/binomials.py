@@ -1,6 +1,6 @@
 """Binomial means over the few voters near 0 and 1 that answer against their end: E[A(N + Bin(a, Δ) − Bin(a′, Δ))].
 
-With aΔ of order one a binomial has a few terms; it is cut off where at most `TAIL` of its mass is left.
+With aΔ of order one a binomial has few terms; it is cut where at most `TAIL` of its mass remains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from darrm_opt.noise import Array
 
 def binomial(trials: Indices, Delta: float, terms: int) -> Array:
     """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many)."""
-    # From the end that is likelier: (1−Δ)^trials would underflow for Δ near 1, and all other masses with it.
+    # From the likelier end: (1−Δ)^trials would underflow for Δ near 1, and all other masses with it.
     if Delta > 1 / 2:
         max_trials = int(trials.max(initial=0))
         zeros = _ratios_from(np.power(Delta, trials), trials, (1.0 - Delta) / Delta, max_trials)
@@ -27,7 +27,7 @@ def binomial(trials: Indices, Delta: float, terms: int) -> Array:
 
 
 def _ratios_from(first: Array, trials: Indices, odds: float, terms: int) -> Array:
-    """Return the masses of 0..terms from that of 0, shape (terms+1, many)."""
+    """Return the masses of 0..terms from the mass of 0, shape (terms+1, many)."""
     t = np.arange(terms)[:, np.newaxis]
     mass = np.empty((terms + 1, trials.size))
     mass[0] = first
@@ -36,7 +36,7 @@ def _ratios_from(first: Array, trials: Indices, odds: float, terms: int) -> Arra
 
 
 def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
-    """Return E[A[i](N + Bin(plus, Δ) − Bin(minus, Δ))] for some rows i and places N, shape (many,)."""
+    """Return E[A[i](N + Bin(plus, Δ) − Bin(minus, Δ))] for rows i and places N, shape (many,)."""
     terms = min(terms_of(moving * Delta), moving)
     plus_masses, minus_masses = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
     weights = np.zeros((2 * terms + 1, i.size))  # of the offsets −terms..terms
@@ -50,8 +50,8 @@ def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, De
 
 def bound_by_distance(A: Array, trials: int, Delta: float) -> Array:
     """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a + a′ ≤ trials, for all rows i and places N."""
-    # The two numbers sum to Bin(a + a′, Δ), so the value is at most the largest A that far from N, whose mean grows
-    # with a + a′. Looser than `bound_by_extremes`, and T times cheaper.
+    # The two numbers sum to Bin(a + a′, Δ), so the value is at most the largest A within that distance of N, whose mean
+    # grows with a + a′. Looser than `bound_by_extremes`, and T times cheaper.
     weights = binomial(np.array([trials]), Delta, min(terms_of(trials * Delta), trials))[:, 0]
     largest = A.copy()
     mean: Array = weights[0] * A
@@ -67,8 +67,8 @@ def bound_by_extremes(
 ) -> Array:
     """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a ≤ plus, a′ ≤ minus, shape (many,)."""
     # The value at N + X − Y is at most the largest A between N − Y and N + X. That never falls as X or Y grows, and X
-    # and Y grow with a and a′ (in distribution): so its mean with a = plus, a′ = minus is a bound. Tight where A is
-    # flat around N, whatever it does farther away.
+    # and Y grow with a and a′ (in distribution), so its mean at a = plus, a′ = minus is a bound. It is tight if A is
+    # flat around N.
     terms = min(terms_of(moving * Delta), moving)
     plus_masses, minus_masses = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
     t = np.arange(terms + 1)[:, np.newaxis]
@@ -93,5 +93,5 @@ def expected_all(A: Array, N: int, most_plus: int, most_minus: int, Delta: float
 
 @functools.lru_cache(maxsize=4)
 def _all_binomials(max_trials: int, Delta: float, terms: int) -> Array:
-    """Return `binomial` for 0..most trials: the same for all skeletons of a layer."""
+    """Return `binomial` for 0..max_trials: the same for all skeletons of a layer."""
     return binomial(np.arange(max_trials + 1), Delta, terms)

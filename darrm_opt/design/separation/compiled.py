@@ -1,17 +1,15 @@
-"""Compiled search: the worst case by the kernel's `separation.c`.
+"""Compiled search: the worst case by the kernel's `separation.c`, with sieves as in `pruned`, a join as in `separable`.
 
-It has the sieves of `pruned` and the join of `separable`.
-
-The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
-halves of the mirror at once. A column depends on its nx, and on those before it in its block of eight, whose reach it
-inherits; finds are ordered by value, then by counts: so blocks are shared among threads in any way, and the answer does
+The kernel processes the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both halves
+of the mirror at once. A column depends on its nx and on those before it in its block of eight, whose reach it inherits;
+results are ordered by value, then by counts. So blocks can be distributed among threads in any way, and the answer does
 not depend on their number.
 
-Where no cuts are wanted, what beats no find may be left out (`Collector.level`). So that this does not depend on the
-order of the columns either, a column knows its own finds and those of a first pass over the faces (ny = 0).
+Without cuts, multisets that beat no find may be left out (`Collector.level`). To be independent of the order of the
+columns, a column uses its own finds and those of a first pass over the faces (ny = 0).
 
-Whatever the kernel leaves out is charged at the bound of a sieve, as in `pruned`; one sieve is its own, the reach of a
-row (docs/proofs.md). γ made with the kernel and without agree within 1e-9: rows and cuts come in another order, and
+Everything that the kernel leaves out is charged at the bound of a sieve, as in `pruned`; one further sieve is the reach
+of a row (docs/proofs.md). γ with and without the kernel agree within 1e-9: rows and cuts come in another order, and
 both end at the same optimum of the canonical goal.
 """
 
@@ -45,13 +43,13 @@ SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never", "one kind")
 """In the order of their numbers in the kernel."""
 
 MIN_PRUNED_WORK = 1e4
-"""Entries of rows from which a first pass over the faces pays: with fewer there is nothing to save."""
+"""Entries of rows from which a first pass over the faces pays."""
 
 MAX_SIEVED_MEAN = 2.0
-"""The kernel's MOST_SIEVED_MEAN: with more voters off their ends, one pass over a row may cost less than its sieves."""
+"""The kernel's MOST_SIEVED_MEAN: with more voters off their ends, a pass over a row may cost less than its sieves."""
 
 PARTS_PER_THREAD = 4
-"""Columns differ in length and in what is open on them: more parts than threads even that out."""
+"""Parts per thread, as columns differ in length and in open work."""
 
 
 def search_columns(
@@ -64,9 +62,10 @@ def search_columns(
     width: int | None = None,
     spacing: int = 1,
 ) -> None:
-    """Feed the collector with the worst multisets, the cuts, and a bound on what was left out.
+    """Give the collector the worst multisets, the cuts, and a bound on the multisets left out.
 
-    With ``width`` only min(nx, ny) ≤ width is searched, with ``spacing`` only columns so far apart; nothing is proved.
+    With ``width`` only min(nx, ny) ≤ width is searched, with ``spacing`` only every spacing-th column; both prove
+    nothing.
     """
     r = constraint.affected
     collector.tick()
@@ -75,7 +74,7 @@ def search_columns(
     def search(mode: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width, one_kind=mode == "one kind") <= MIN_THREADED_WORK * spacing:
             return _search(library, signed, constraint, collector, mode, _Columns(0, 1, width, spacing), start)
-        # on the faces, what each part repeats (the first row of every column) is most of the work, without passes
+        # on the faces, the repeated part (the first row of every column) is most of the work, without passes
         threads = thread_count()
         parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and (width > 0 or passes) else 1
         columns = (_Columns(first, parts, width, spacing) for first in range(parts))
@@ -88,7 +87,7 @@ def search_columns(
 
 
 class _Columns(NamedTuple):
-    """Of the blocks first, first + stride, … each column whose nx ``spacing`` divides, and its rows with ny ≤ width."""
+    """Columns of the blocks first, first + stride, … with nx divisible by ``spacing``; their rows with ny ≤ width."""
 
     first: int
     stride: int
@@ -97,13 +96,13 @@ class _Columns(NamedTuple):
 
 
 def thread_count() -> int:
-    """Return how many threads a large search takes: ``OMP_NUM_THREADS`` if that is set, else the processors allowed."""
+    """Return the number of threads of a large search: ``OMP_NUM_THREADS`` if set, else the usable processors."""
     setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return max(1, int(setting)) if setting.isdecimal() else usable_processors()
 
 
 def _work(constraint: PrivacyConstraint, width: int, *, one_kind: bool = False) -> float:
-    """Return about how many entries of rows, and of their blossoms, a search goes through."""
+    """Return the approximate number of entries of rows and their blossoms in a search."""
     r = constraint.affected
     blossoms = (2 * (r + 1) ** 2 / 3 if one_kind else (r + 1) ** 3 / 24) * constraint.K
     blossoms = blossoms if takes_passes(r, constraint.corners.Delta) else 0.0
@@ -111,7 +110,7 @@ def _work(constraint: PrivacyConstraint, width: int, *, one_kind: bool = False) 
 
 
 def takes_passes(affected: int, Delta: float) -> bool:
-    """Return whether so many voters are off their ends that most columns take a pass through all blossoms of a row."""
+    """Return whether so many voters are off their ends that most columns take a pass over all blossoms of a row."""
     return affected * Delta > MAX_SIEVED_MEAN
 
 
@@ -125,13 +124,13 @@ def _search(
     start: float,
     stop: int = 0,
 ) -> KernelResult:
-    """Search some columns; columns leave out what beats none of their finds and nothing above ``start``."""
+    """Search some columns; they leave out multisets that beat none of their finds and nothing above ``start``."""
     most, corners = collector.most, len(constraint.corners.labels)
     signed = np.ascontiguousarray(signed)
     values, cuts = np.empty(most), np.empty((most, 8), dtype=np.int64)
     search = Search(
         signed_values=signed.ctypes.data,
-        fuzz=rounding_error(constraint.affected, float(signed.max())),  # antisymmetric: no entry is larger in size
+        fuzz=rounding_error(constraint.affected, float(signed.max())),  # antisymmetric: the largest absolute value
         above=_finite(collector.above),
         start=_finite(start),
         seconds=_finite(collector.remaining),
@@ -145,7 +144,7 @@ def _search(
         cut_values=values.ctypes.data,
         cuts=cuts.ctypes.data,
     )
-    tables = _tables(constraint)  # held: the cache may forget them while the library reads the arrays
+    tables = _tables(constraint)  # keeps the arrays alive while the library reads them
     collector.check(library.separate(tables.reference, search))
     counts = np.array(search.counts[:corners], dtype=np.int64)
     cut_count = search.kept
@@ -155,7 +154,7 @@ def _search(
 
 
 def _merge(parts: list[KernelResult], most: int) -> KernelResult:
-    """Return what one search of all columns finds: of the cuts the first by value, then by counts."""
+    """Return the result of one search of all columns: the first cuts by value, then by counts."""
     worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
     values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
     order = np.lexsort((*cuts.T[::-1], -values))[:most]
@@ -163,7 +162,7 @@ def _merge(parts: list[KernelResult], most: int) -> KernelResult:
 
 
 class _TablesOf:
-    """Tables of one constraint, and the arrays that they point to."""
+    """Tables of one constraint, and the arrays that their pointers refer to."""
 
     def __init__(self, constraint: PrivacyConstraint) -> None:
         corners, r = constraint.corners, constraint.affected
@@ -191,8 +190,8 @@ _tables = lru_cache(maxsize=16)(_TablesOf)
 
 @lru_cache(maxsize=16)
 def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
-    """Return (Pr[Bin(a, Δ) = t] at [a, t], `terms_of`, the tail of `pruned._local_bend`), both by M."""
-    # M counts the voters that move. Only for M with a mean M·Δ for which a sum over the terms is worth it.
+    """Return (Pr[Bin(a, Δ) = t] at [a, t], `terms_of`, the tail of `pruned._local_bend`), the last two by M."""
+    # M counts the voters that move; only those M whose mean M·Δ makes a sum over the terms worthwhile.
     mean: Array = np.arange(r + 1, dtype=np.float64) * Delta
     mean = mean[mean <= MAX_EVALUATED_MEAN]
     terms: Indices = np.ones(mean.size, dtype=np.int64)

@@ -1,12 +1,12 @@
 """First-order choice: the corners that voters near 0 and 1 prefer to first order in Δ, and a bound on its loss.
 
-Notation as in `separable`. Writing U_N(a, a′) = E[A(N + Bin(a, Δ) − Bin(a′, Δ))] and D[j] = A[j+1] − A[j], one more
-voter on a kind changes φ by Δ times a slope:
+Notation as in `separable`. With U_N(a, a′) = E[A(N + Bin(a, Δ) − Bin(a′, Δ))] and D[j] = A[j+1] − A[j], one more voter
+of a kind changes φ by Δ times a slope:
 
     near 0   down (Δ,0)          q·D[n₁]          up (0,Δ)                 −D[n₀−1]
     near 1   up_to_one (1−Δ,1)   −q·D[n₁−1]       down_from_one (1,1−Δ)    D[n₀]
 
-up to q·e for the kinds that p sees and e for those that p′ sees, where e bounds |E D(N+X−Y) − D[N]|.
+up to q·e for the kinds that affect p and e for those that affect p′, where e bounds |E D(N+X−Y) − D[N]|.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ class Rows:
 
     @property
     def n(self) -> int:
-        """Voters near 0 and 1."""
+        """Number of voters near 0 and 1."""
         return int(self.values.shape[1] - 1)
 
 
 @dataclass(frozen=True)
 class Skeletons:
-    """Some skeletons (nx, ny, n₁) of some rows."""
+    """Skeletons (nx, ny, n₁) of some rows."""
 
     rows: Rows
     i: Indices  # row of each skeleton, shape (many,)
-    n1: Indices  # its number of voters near 1, shape (many,)
-    moving: int  # how many near-end voters may leave their end in any of them
+    n1: Indices  # number of voters near 1, shape (many,)
+    moving: int  # maximum number of near-end voters off their end
 
     @property
     def n0(self) -> Indices:
-        """Voters near 0."""
+        """Number of voters near 0."""
         return self.rows.n - self.n1
 
     def only(self, mask: NDArray[np.bool_]) -> Skeletons:
-        """Return some of them."""
+        """Return the skeletons of a mask."""
         return Skeletons(self.rows, self.i[mask], self.n1[mask], self.moving)
 
     def fill(self, zero_first: NDArray[np.bool_]) -> tuple[Indices, Indices]:
-        """Split the budget between the ends: as many as possible at the one named first, the rest at the other."""
+        """Split the budget between the ends: as much as possible at the end named first, the rest at the other."""
         n0, n1 = self.n0, self.n1
         most0, most1 = np.minimum(n0, self.moving), np.minimum(n1, self.moving)
         return (
@@ -65,7 +65,7 @@ class Skeletons:
 
 @dataclass(frozen=True)
 class Slopes:
-    """First-order gain of φ, divided by Δ, of putting one voter on each kind; shape (skeletons,)."""
+    """First-order gain of φ, divided by Δ, of one voter of each kind; shape (skeletons,)."""
 
     down: Array
     up: Array
@@ -74,7 +74,7 @@ class Slopes:
 
     @classmethod
     def of(cls, skeletons: Skeletons, q: float) -> Slopes:
-        """Slopes at some skeletons; 0 where an end has no voter to move."""
+        """Return the slopes at some skeletons; 0 if an end has no voter to move."""
         A, i, n1, n0 = skeletons.rows.values, skeletons.i, skeletons.n1, skeletons.n0
         n = skeletons.rows.n
         at1, at0 = A[i, n1], A[i, n0]
@@ -96,7 +96,7 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Choice:
-    """For each of some skeletons: how many voters on each kind, and what another choice could gain, divided by Δ."""
+    """Numbers of voters of each kind per skeleton, and a bound on another choice's gain, divided by Δ."""
 
     down: Indices
     up: Indices
@@ -105,7 +105,7 @@ class Choice:
     overlap: Array
 
     def counts(self, skeletons: Skeletons) -> Counts:
-        """Return the multisets of the choice."""
+        """Return the chosen multisets."""
         counts = np.zeros((skeletons.i.size, 8), dtype=np.int64)
         counts[:, XY], counts[:, YX] = skeletons.rows.nx[skeletons.i], skeletons.rows.ny[skeletons.i]
         counts[:, UP], counts[:, DOWN] = self.up, self.down
@@ -116,14 +116,14 @@ class Choice:
 
 
 def first_order_choice(slopes: Slopes, skeletons: Skeletons, q: float, e: Array) -> Choice:
-    """Put each end's voters on its best kind (or none), and bound what any other multiset could gain.
+    """Put each end's voters on its best kind (or none), and bound the gain of any other multiset.
 
     ``e`` bounds the error of a slope at each skeleton.
     """
-    # Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most
-    # the best rival's upper slope, or 0 for not moving, over the chosen one's lower slope, each); then empty budget is
-    # filled (a loss only where the lower slope is negative: the rival is 0); then, if the budget binds, voters go from
-    # the end filled last to the end filled first.
+    # Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (each losing at
+    # most the best rival's upper slope, or 0 for not moving, minus the chosen one's lower slope); then the remaining
+    # budget is filled (a loss only if the lower slope is negative: the rival is 0); then, if the budget binds, voters
+    # go from the end filled last to the end filled first.
     down, up, up_to_one, down_from_one = slopes.down, slopes.up, slopes.up_to_one, slopes.down_from_one
     zero, low0, rival0 = _pick(down, q * e, up, e)
     one, low1, rival1 = _pick(up_to_one, q * e, down_from_one, e)

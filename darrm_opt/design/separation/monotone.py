@@ -1,7 +1,7 @@
 """Monotone search: complete in O(K²) for γ that never decreases away from K/2, for any Δ.
 
 If g is non-decreasing, H is non-decreasing in every p_i, so φ = q·H(p) + H(1−p′) grows with p_i and with 1 − p′_i. Any
-point (p, p′) of F is dominated by one on the chain (Δ,0) – (x,y) – (1,1−Δ) of its boundary: move p up to it, or, where
+point (p, p′) of F is dominated by one on the chain (Δ,0) – (x,y) – (1,1−Δ) of its boundary: move p up to it, or, if
 p′ > 1−Δ, go to (1,1−Δ). Along the chain φ is affine in each voter, so its vertices suffice; and a voter that may move
 but does not is dominated too. So with r voters affected the complete constraint set is
 
@@ -11,7 +11,7 @@ C(K+2, 2) multisets for r = K. With A_i the coefficients after i steps with x,
 
     H(p) = E[A_i(k + s₁ + Bin(j, Δ))],   H(1−p′) = E[A_i(j + s₀ + Bin(k, Δ))].
 
-Every A_i is one step from the last: nothing of size K² is ever kept.
+Every A_i is one step from the last: no array of size K² is stored.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 
 MAX_TERMS = 64
-"""With more terms than this a mean by NumPy is a product with a matrix of (r+1)² doubles, without a loop over terms."""
+"""With more terms, a mean in NumPy is a product with a matrix of (r+1)² doubles instead of a loop over terms."""
 
 MAX_MATRIX_GIB = 4.0
-"""Largest such matrix, with the table of masses that it is made of, or that the kernel loops over; more is refused."""
+"""Largest such matrix, with the table of masses that makes it or that the kernel loops over [GiB]."""
 
 
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
@@ -42,19 +42,19 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
     if constraint.corners.Delta == 0:
         terms = 0
     _check_memory(constraint.affected, terms)
-    if library is not None:  # beside products of matrices, its loop takes less time and no threads of their library
+    if library is not None:  # faster than products of matrices, and without their library's threads
         _offer_compiled(library, signed, constraint, collector, terms)
     else:
         _offer_by_matrices(signed, constraint, collector, terms)
     largest = float(np.abs(signed).max())
-    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one
-    # more each; two tails are cut off
+    # in any order of summation: the table's masses carry the error of r steps in total, their products and sums one
+    # more each; two tails are cut
     extra = (1.0 + constraint.q) * largest * ((constraint.affected + terms + 3) * STEP_ERROR + TAIL)
     return collector.result(constraint.error(largest) + extra, "monotone")
 
 
 def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: Collector, terms: int) -> None:
-    """Offer the worst multiset for every i, some s₁ at a time: all of them where they are few."""
+    """Offer the worst multiset for every i, for a block of s₁ at a time."""
     r, corners = constraint.affected, constraint.corners
     stationary = constraint.K - r
     mass = _binomial_table(r, corners.Delta, terms, collector)
@@ -77,13 +77,13 @@ def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: 
             if values[index] > collector.floor:
                 multiset = (np.array([part]) for part in (i, index[0], start + index[1]))
                 collector.offer(values[index][np.newaxis], _chain(constraint, *multiset))
-        # One more voter at x: the next i needs the blossom of this one alone.
+        # One more voter at x: the next i needs only the present blossom.
         if i < r:
             coefficients = step(coefficients, corners.x, corners.y)
 
 
 def _check_memory(r: int, terms: int) -> None:
-    """Refuse, before any work, a matrix that would take too much memory."""
+    """Reject, before any work, a matrix that would take too much memory."""
     if terms < MAX_TERMS:
         return
     gib = 8 * (r + 1) * (r + terms + 2) / 2**30
@@ -95,7 +95,7 @@ def _check_memory(r: int, terms: int) -> None:
 def _offer_compiled(
     library: ctypes.CDLL, signed: Array, constraint: PrivacyConstraint, collector: Collector, terms: int
 ) -> None:
-    """Offer the same by the kernel."""
+    """Offer the same, computed by the kernel."""
     r, corners = constraint.affected, constraint.corners
     signed = np.ascontiguousarray(signed)
     values, splits = np.empty(r + 1), np.empty((r + 1, 2), dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Separation oracle: the worst corner multiset for a given γ, and with it a proven bound on φ.
+"""Separation oracle: the worst corner multiset for a given γ, with a proven bound on φ.
 
 Δ = 0. One layer of the blossom holds H for all multisets with nx + ny = s, so φ over the whole layer is
 q·A[nx, n₁] + A[nx, n − n₁], n = K − s: complete in O(K³) time and O(K²) memory, for any ``affected``.
 
 Mirror. Exchanging the two answers (p → 1 − p, p′ → 1 − p′) turns φ into −φ, since H(1−p) = −H(p). So a layer is
-computed for nx ≥ ny only, and the worst case among the mirrored multisets is minus the least φ among those.
+computed for nx ≥ ny only, and the worst case among the mirrored multisets is minus the smallest φ among those.
 
 Δ > 0. See `separable` (complete, O(K⁵)) and `pruned` (about O(K³)); for γ that never decreases away from K/2 see
 `monotone` (O(K²)).
@@ -26,8 +26,7 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.rounding import check_arithmetic
 
 ERRORS_BELOW_LIMIT = 100
-"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves
-its rows some 20 short."""
+"""Number of rounding errors below the limit at which a proof stops searching: a solver's answer leaves some 20."""
 
 
 def worst_case(
@@ -41,19 +40,19 @@ def worst_case(
     known: Counts | None = None,
     deadline: float = np.inf,
 ) -> WorstCase:
-    """Return the worst of all multisets, found by the fastest method that proves its bound.
+    """Return the worst of all multisets, by the fastest method that proves its bound.
 
     Args:
         noise: γ, for the constraint's K.
         constraint: the privacy constraint.
-        above: multisets with φ above this are reported as cuts; those at or below may be left out once that is proved,
-            so this is also the least bound returned. Default: the limit less `ERRORS_BELOW_LIMIT` rounding errors, so
-            that what a solver and `repair` leave near the limit is looked at, and named.
-        most: how many cuts at most.
-        settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
-        stored: the layers of ``noise``, where the caller searches it more than once.
-        known: multisets that were bad for a similar γ: of voters with a profile, a search for cuts starts there too.
-        deadline: when to give up [s], by `time.perf_counter`.
+        above: multisets with φ above this are reported as cuts; others may be left out once that is proved, so this is
+            also the least bound returned. Default: the limit minus `ERRORS_BELOW_LIMIT` rounding errors, so that
+            multisets that a solver and `repair` leave near the limit are examined and named.
+        most: maximum number of cuts.
+        settle: when the multisets that `pruned` leaves open are searched completely, if affordable.
+        stored: the layers of ``noise``, if the caller searches it more than once.
+        known: bad multisets of a similar γ: for voters with a profile, a search for cuts starts there too.
+        deadline: when to stop [s], by `time.perf_counter`.
 
     Guarantees:
         ``bound`` ≥ φ at every admissible (p, p′), for γ exactly as stored.
@@ -65,7 +64,7 @@ def worst_case(
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
     check_arithmetic()
-    # γ = 0 has φ = 0 everywhere: nothing to search, and a solve begins with it.
+    # γ = 0 has φ = 0 everywhere; a solve begins with it.
     if not most and not noise.values.any():
         return worst_case_of_no_release(constraint)
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
@@ -74,7 +73,7 @@ def worst_case(
     collector = Collector(constraint.limit - ERRORS_BELOW_LIMIT * error if above is None else above, most, deadline)
     if isinstance(constraint.corners, ProfileVertices):
         return search_profile(noise, constraint, collector, settle=settle, known=known)
-    # First, as it is O(K²) for any Δ (docs/proofs.md, "Monotone γ"); none of the others can be faster.
+    # First, as it is O(K²) for any Δ (docs/proofs.md, "Monotone γ"): no other search is faster.
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
     library = kernel()
@@ -91,7 +90,7 @@ def worst_case(
 
 
 def worst_case_of_no_release(constraint: PrivacyConstraint) -> WorstCase:
-    """Return the worst case of γ = 0, a fair coin whatever the votes: φ = 0 exactly, at each multiset alike."""
+    """Return the worst case of γ = 0, a fair coin for any votes: φ = 0 exactly at every multiset."""
     counts = np.zeros(len(constraint.corners.labels), dtype=np.int64)
     counts[DOWN_FROM_ONE if constraint.corners.Delta > 0 else ONE] = constraint.affected  # with a profile, φ = 0 too
     counts[ZERO] = constraint.K - constraint.affected
@@ -111,12 +110,12 @@ def worst_case_near_faces(
 ) -> WorstCase:
     """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
 
-    Where many voters are off their ends, and a whole search of the faces takes O(K⁴), the kernel looks in O(K³) only at
-    multisets of which p and p′ each see one kind of such voters. With ``spacing`` it looks only at columns so far
-    apart. NumPy searches all.
+    If many voters are off their ends, so that a whole search of the faces takes O(K⁴), the kernel searches in O(K³)
+    only multisets in which one kind of such voters affects p and one kind p′. With ``spacing`` it searches only every
+    spacing-th column. NumPy searches all.
     """
-    # Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x), and those off their ends
-    # on one or two kinds.
+    # Almost every binding multiset has its undecided voters all at (x, y) or all at (y, x), and those off their ends on
+    # one or two kinds.
     collector, library = Collector(above, most, deadline), kernel()
     if isinstance(constraint.corners, ProfileVertices):
         return search_profile(noise, constraint, collector, settle="never", known=known)
@@ -138,7 +137,7 @@ def search_layers(
     width: int | None = None,
     stored: list[tuple[int, int, Array]] | None = None,
 ) -> None:
-    """Δ = 0: offer the worst multiset for every (nx, ny), or for those with min(nx, ny) ≤ width."""
+    """Offer the worst multiset for every (nx, ny), or for those with min(nx, ny) ≤ width; Δ = 0."""
     corners = constraint.corners
     for s, first, layer in stored or layers(noise.signed, corners.x, corners.y, constraint.affected, width):
         collector.tick()
@@ -160,7 +159,7 @@ def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> 
 
 
 def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) -> WorstCase:
-    """Search every multiset by the separable method alone, for Δ > 0: the reference for `pruned`."""
+    """Search every multiset by the separable method only, for Δ > 0: the reference for `pruned`."""
     from darrm_opt.design.separation.first_order import Rows
     from darrm_opt.design.separation.separable import search_separable
 
@@ -175,9 +174,9 @@ def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) ->
 def enumerated_worst_case(
     noise: NoiseFunction, constraint: PrivacyConstraint, generator: ConstraintGenerator
 ) -> WorstCase:
-    """Search by evaluating φ at every vector of the constraint generator: the oracle for every search above."""
+    """Search by evaluating φ at every vector of the constraint generator: the oracle for all other searches."""
     collector = Collector()
     for counts in generator.blocks():
         collector.offer(constraint.values(noise.signed, counts), counts)
-    # a dot product of K/2 entries adds K/2 roundings to those of the rows: covered by doubling
+    # a dot product of K/2 entries adds K/2 roundings to those of the rows; doubling covers them
     return collector.result(2 * constraint.error(float(noise.values.max())), "complete")

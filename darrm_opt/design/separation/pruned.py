@@ -1,11 +1,11 @@
 """Pruned worst-case search for Δ > 0: it rules out almost everything, in about O(K³) where complete search is O(K⁵).
 
-Notation as in `separable`: skeleton (nx, ny, n₁), n₀ = n − n₁, the array A of its (nx, ny), D[j] = A[j+1] − A[j],
-and at most M = r − nx − ny voters near 0 and 1 off (0,0) and (1,1). As a mean,
+Notation as in `separable`: skeleton (nx, ny, n₁), n₀ = n − n₁, the array A of its (nx, ny), D[j] = A[j+1] − A[j], and
+at most M = r − nx − ny voters near 0 and 1 off (0,0) and (1,1). As a mean,
 
     U_N(a, a′) = E[A(N + X − Y)],   X ~ Bin(a, Δ), Y ~ Bin(a′, Δ) independent.
 
-Three sieves, each a proved upper bound of φ; what passes all is evaluated, not bounded.
+Each sieve is a proved upper bound on φ; skeletons that pass all sieves are evaluated, not bounded.
 
 1. *Row.* One more voter off its end changes U by Δ·E[D(·)], at most Δ·max|D|. So on a whole row
    φ ≤ q·A[n₁] + A[n₀] + M·Δ·max|D|. As every entry of a later row is a convex combination of an earlier one's,
@@ -16,19 +16,19 @@ Three sieves, each a proved upper bound of φ; what passes all is evaluated, not
    |A(N+X−Y) − A[N] − X·D[N] + Y·D[N−1]| ≤ S·C(X+Y, 2), whose mean is at most ½(a+a′)²Δ²S. With q ≤ 1 and
    (a+a′) + (b+b′) ≤ M both blossoms together leave ½M²Δ²S; the linear part is `first_order.Slopes.gain`.
 
-3. *Farthest.* Where A is flat near both ends and bends only beyond, both blossoms are bounded by what A reaches there
-   at all (`binomials.bound_by_extremes`): with Δ·M above 1 this rules out nearly everything that sieve 2 leaves.
+3. *Farthest.* If A is flat near both ends and bends only beyond, the values that A reaches there at all bound both
+   blossoms (`binomials.bound_by_extremes`): with Δ·M above 1 this rules out nearly everything that sieve 2 leaves.
 
-4. *One kind an end.* The true slope of one more voter is within e = M·Δ·S of the first-order one. If at both ends the
+4. *One kind per end.* The true slope of one more voter is within e = M·Δ·S of the first-order one. If at both ends the
    best kind beats the others by more than that, the worst multiset has all its voters on the best kinds, and φ is
-   evaluated there. If not, `first_order.first_order_choice` bounds what another choice gains, which is added. Here S is
+   evaluated there. If not, `first_order.first_order_choice` bounds another choice's gain, which is added. Here S is
    taken near N and n − N: Z = X + Y leaves the window T with E[C(Z,2); Z > T] ≤ ½(MΔ)²·(MΔ)^(T−1)/(T−1)!.
 
-What then still has an overlap, and passes the level asked for, is searched completely: U_N over all (a, a′) of one
+Skeletons that still have an overlap and pass the requested level are searched completely: U_N over all (a, a′) of one
 skeleton is a product of three small matrices (binomial masses on both sides of A's values near N), O(n²).
 
-Rounding of A (at most ``fuzz``) enters differences twice and second differences four times; it is added to the
-slopes' bounds, so that no multiset is left out by a rounding error.
+Rounding of A (at most ``fuzz``) enters differences twice and second differences four times; it is added to the slopes'
+bounds, so that no multiset is left out because of a rounding error.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 MAX_SKELETONS_PER_ROW = 2
-"""With more than n + 2·rows skeletons left open, searching whole rows costs less than one skeleton after another."""
+"""With more than n + 2·rows open skeletons, searching whole rows costs less than single skeletons."""
 
 LAYERS_BETWEEN_ROW_BOUNDS = 8
-"""Layers between two computations of the rows' bounds; between them the last ones hold."""
+"""Layers between two computations of the rows' bounds; in between the last ones hold."""
 
 
 @dataclass(frozen=True)
 class _Search:
-    """One search: the constraint, the collector, the rounding of A, and when to search what the sieves leave open."""
+    """One search: constraint, collector, rounding of A, and when open skeletons are searched completely."""
 
     constraint: PrivacyConstraint
     collector: Collector
@@ -76,11 +76,11 @@ class _Search:
 
     @property
     def goes_on(self) -> bool:
-        """Whether what the sieves leave open now is to be searched completely."""
+        """Whether open skeletons are to be searched completely now."""
         return self.settle == "always" or (self.settle == "until a cut" and not self.collector.cut)
 
     def above_level(self, bounds: Array) -> NDArray[np.bool_]:
-        """Return which bounds lie above the level; the rest is left out, and charged at its own bound."""
+        """Return a mask of the bounds above the level; the others are left out and charged at their own bounds."""
         is_above: NDArray[np.bool_] = bounds > self.collector.level
         self.collector.leave_out(float(bounds.max(initial=-np.inf, where=~is_above)))
         return is_above
@@ -95,10 +95,10 @@ def search_pruned(
     width: int | None = None,
     stored: list[tuple[int, int, Array]] | None = None,
 ) -> WorstCase:
-    """Search every multiset, looking only at those that may lie above ``collector.above``.
+    """Search every multiset, examining only those that may lie above ``collector.above``.
 
-    ``settle``: when to search completely what the sieves leave open: a proof wants that always, a search for cuts only
-    until it has found one. With ``width`` only min(nx, ny) ≤ width is searched, and nothing is proved.
+    ``settle``: when open skeletons are searched completely: always for a proof, only until the first cut in a search
+    for cuts. With ``width`` only min(nx, ny) ≤ width is searched, and nothing is proved.
     """
     Delta, largest = constraint.corners.Delta, float(np.abs(signed).max())
     search = _Search(constraint, collector, rounding_error(constraint.affected, largest), settle)
@@ -108,7 +108,7 @@ def search_pruned(
         moving = constraint.affected - s
         collector.tick()
         bounds.descend(layer, s)
-        gain = Delta * moving * bounds.slope  # sieve 1: what leaving the ends can add to a whole row
+        gain = Delta * moving * bounds.slope  # sieve 1: largest gain of a whole row by voters off their ends
         nx = first + np.arange(layer.shape[0])
         most, least = extremes(layer, constraint.q)
         for best, mirrored in ((most, False), (-least, True)):
@@ -118,7 +118,7 @@ def search_pruned(
             collector.leave_out(float(bound[~is_open].max(initial=-np.inf)))
             if is_open.any():
                 A, nx_in, ny_in = layer[is_open], nx[is_open], s - nx[is_open]
-                if mirrored:  # exchange the two answers: φ becomes −φ, ones become zeros
+                if mirrored:  # exchanging the two answers: φ becomes −φ, ones become zeros
                     A, nx_in, ny_in = -A[:, ::-1], ny_in, nx_in
                 rows = _OpenRows(Rows(A, nx_in, ny_in), at_ends(A, constraint.q), bounds.bend[is_open])
                 _search_rows(search, rows, float(bound.max()), moving)
@@ -134,13 +134,13 @@ class _RowBounds:
         self._fuzz = fuzz
 
     def descend(self, layer: Array, number: int) -> None:
-        """Go on to the next layer; both maxima never grow, so most layers take over those of the layer before."""
+        """Go to the next layer; both maxima never grow, so most layers inherit those of the layer before."""
         if number % LAYERS_BETWEEN_ROW_BOUNDS == 0:
             D = np.diff(layer, axis=1)
             self.slope = np.abs(D).max(axis=1, initial=0.0) + 2 * self._fuzz
             self.bend = np.abs(np.diff(D, axis=1)).max(axis=1, initial=0.0) + 4 * self._fuzz
             return
-        # all rows but the last descend by one y from the row of the same nx, the last by one x from the one before
+        # every row but the last descends by one y from the row of the same nx, the last by one x from its predecessor
         start = self.slope.size - layer.shape[0] + 1
         self.slope = np.concatenate((self.slope[start:], self.slope[-1:]))
         self.bend = np.concatenate((self.bend[start:], self.bend[-1:]))
@@ -148,7 +148,7 @@ class _RowBounds:
 
 @dataclass(frozen=True)
 class _OpenRows:
-    """Rows that passed sieve 1: φ with everybody at their ends, shape (many, n+1), and max|2nd difference|."""
+    """Rows that passed sieve 1: φ with all voters at their ends, shape (many, n+1), and max|2nd difference|."""
 
     rows: Rows
     at_ends: Array
@@ -156,7 +156,7 @@ class _OpenRows:
 
 
 def _offer_best(best: Array, layer: Array, nx: Indices, s: int, search: _Search, *, mirrored: bool) -> None:
-    """Offer the worst multiset of the layer whose near-end voters all stay at their ends."""
+    """Offer the worst multiset of the layer with all near-end voters at their ends."""
     row = int(best.argmax())
     if best[row] <= search.collector.value:
         return
@@ -169,7 +169,7 @@ def _offer_best(best: Array, layer: Array, nx: Indices, s: int, search: _Search,
 
 
 def _search_rows(search: _Search, open_rows: _OpenRows, bound: float, moving: int) -> None:
-    """Sieves 2 to 4, then complete search, for the rows that passed sieve 1 (φ ≤ ``bound`` on all of them)."""
+    """Apply sieves 2 to 4, then complete search, to rows that passed sieve 1 (φ ≤ ``bound`` on all of them)."""
     constraint, collector, rows = search.constraint, search.collector, open_rows.rows
     mean = moving * constraint.corners.Delta
     affordable = (rows.n + 1) * (moving + 1) ** 2 <= MAX_TABLE_ENTRIES
@@ -184,7 +184,7 @@ def _search_rows(search: _Search, open_rows: _OpenRows, bound: float, moving: in
     skeletons = _apply_sieves(search, open_rows, moving)
     collector.tick()
     if affordable and skeletons.i.size > rows.n + MAX_SKELETONS_PER_ROW * rows.nx.size:
-        indices = np.unique(skeletons.i)  # whole rows at once cost less than so many skeletons one by one
+        indices = np.unique(skeletons.i)  # whole rows at once cost less than this many single skeletons
         search_separable(Rows(rows.values[indices], rows.nx[indices], rows.ny[indices]), constraint, collector)
         return
     for row, n1 in zip(skeletons.i, skeletons.n1, strict=True):
@@ -192,24 +192,23 @@ def _search_rows(search: _Search, open_rows: _OpenRows, bound: float, moving: in
 
 
 def _apply_sieves(search: _Search, open_rows: _OpenRows, moving: int) -> Skeletons:
-    """Apply sieves 2 to 4: return the skeletons that they leave open, and charge the bounds of all others."""
+    """Apply sieves 2 to 4: return the skeletons that remain open, and charge the bounds of all others."""
     constraint, collector, rows = search.constraint, search.collector, open_rows.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
     i, n1 = _sieve_by_steepest_kind(search, open_rows, moving)
-    if collector.most:  # a search for cuts promises the level it was asked for; a proof, what each sieve came to
+    if collector.most:  # a search for cuts promises its level; a proof, the bound of each sieve
         collector.leave_out(collector.level)
     skeletons = Skeletons(rows, i, n1, moving)
     if i.size == 0:
         return skeletons
-    # sieve 2: the first-order gain, and the second differences' share
+    # sieve 2: the first-order gain and the share of second differences
     slopes = Slopes.of(skeletons, q)
     bound = open_rows.at_ends[i, n1] + Delta * (slopes.gain(skeletons) + 2 * search.fuzz * moving)
     bound += 0.5 * (moving * Delta) ** 2 * open_rows.bend[i]
     skeletons = _sieve_by_extremes(search, skeletons.only(search.above_level(bound)))
     if skeletons.i.size == 0:
         return skeletons
-    # sieve 4: the multiset that is best to first order is evaluated and offered; ``overlap`` bounds
-    # what another could gain
+    # sieve 4: the multiset that is best to first order is evaluated and offered; ``overlap`` bounds the gain of others
     slopes = Slopes.of(skeletons, q)
     e = moving * Delta * (_local_bend(A, open_rows.bend, skeletons, moving * Delta) + 4 * search.fuzz) + 2 * search.fuzz
     choice = first_order_choice(slopes, skeletons, q, e)
@@ -225,7 +224,7 @@ def _apply_sieves(search: _Search, open_rows: _OpenRows, moving: int) -> Skeleto
 
 
 def _sieve_by_extremes(search: _Search, skeletons: Skeletons) -> Skeletons:
-    """Sieve 3: coarsely for whole rows, then one by one, a cache-full at a time."""
+    """Apply sieve 3: coarsely to whole rows, then one by one, a cache-full at a time."""
     A, q, Delta = skeletons.rows.values, search.constraint.q, search.constraint.corners.Delta
     indices, row = np.unique(skeletons.i, return_inverse=True)
     bounds = bound_by_distance(A[indices], min(skeletons.moving, skeletons.rows.n), Delta)
@@ -245,7 +244,7 @@ def _sieve_by_extremes(search: _Search, skeletons: Skeletons) -> Skeletons:
 
 def _sieve_by_steepest_kind(search: _Search, open_rows: _OpenRows, moving: int) -> tuple[Indices, Indices]:
     """Return (row, n₁) of the skeletons that pass sieve 2 with every voter on the steepest kind of both ends."""
-    # Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
+    # Coarser than sieve 2 itself, but on whole arrays: most rows are open because of a few skeletons only.
     A, q, mean = open_rows.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
     slack = 0.5 * mean**2 * open_rows.bend + 2 * mean * search.fuzz
     level = search.collector.level - slack
@@ -264,7 +263,7 @@ def _sieve_by_steepest_kind(search: _Search, open_rows: _OpenRows, moving: int) 
         i, n1 = np.nonzero(is_above)
         parts.append((i + row, n1))
         largest = bound.max(axis=1, initial=-np.inf, where=~is_above)
-        # What is left out counts with the largest bound that it could have: the proof's bound must cover it.
+        # A skeleton left out counts with its largest possible bound, which the proof's bound must cover.
         search.collector.leave_out(float((largest + slack[part]).max()))
     return np.concatenate([i for i, _ in parts]), np.concatenate([n1 for _, n1 in parts])
 
@@ -287,10 +286,10 @@ def _search_skeleton(search: _Search, rows: Rows, row: int, n1: int, moving: int
 
 
 def _local_bend(A: Array, bend: Array, skeletons: Skeletons, mean: float) -> Array:
-    """Return max|second difference| near n₁ and near n₀, plus what the tail beyond the window may add."""
+    """Return max|second difference| near n₁ and n₀, plus the possible contribution of the tail beyond the window."""
     n = A.shape[1] - 1
     window = terms_of(mean) + 1
-    # mean^(T−1)/(T−1)! factor by factor: the power and the factorial alone overflow
+    # mean^(T−1)/(T−1)! factor by factor, as the power and the factorial alone overflow
     tail = math.prod(mean / k for k in range(1, window)) * (1 + window * 4 * UNIT_ROUNDOFF)
     rows, row = np.unique(skeletons.i, return_inverse=True)
     bends = np.zeros((rows.size, n + 2 * window + 4))

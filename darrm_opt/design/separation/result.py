@@ -1,8 +1,8 @@
-"""Separation result: what a worst-case search returns, the collector that every search feeds, and what rounding hides.
+"""Separation result: the outcome of a worst-case search, the collector of its finds, and the error bounds of rounding.
 
-For Δ > 0 the searches, those in C too, take means over the binomial numbers of voters near 0 and 1 that answer against
-their end (`darrm_opt.design.separation.binomials`), cut off where at most `TAIL` of their mass is left. `search_error`
-bounds what that and rounding may hide of φ, and every bound of a search is charged with it.
+For Δ > 0 the searches, also those in C, take means over the binomial numbers of voters near 0 and 1 that answer against
+their end (`darrm_opt.design.separation.binomials`), cut where at most `TAIL` of their mass remains. `search_error`
+bounds the effect of that and of rounding on φ, and is charged to every bound of a search.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 Indices = Integers
 
 Settle = Literal["always", "until a cut", "never", "one kind"]
-"""When a search goes on completely with what its sieves leave open; "one kind": never, and where many voters are off
-their ends it looks, without sieves, only at multisets of which p and p′ each see one kind of such voters."""
+"""When a search continues completely with what its sieves leave open. "one kind": never; and if many voters are off
+their ends it examines, without sieves, only multisets in which one kind of such voters affects p and one kind p′."""
 
 MAX_TABLE_ENTRIES = 2_000_000
-"""Most doubles in one table of a complete search (16 MB): more rows are searched in parts."""
+"""Maximum number of doubles in one table of a complete search (16 MB): more rows are searched in parts."""
 
 MAX_PASSED_ENTRIES = 1_500_000_000
-"""Most entries of a row's blossoms that are passed through, some 0.5 s: all of them up to K = 2,078."""
-
+"""Maximum number of entries of a row's blossoms in a pass, some 0.5 s: all of them up to K = 2,078."""
 
 TAIL = 2.0**-60
-"""Mass beyond which a binomial is cut off; charged in `evaluation_error`."""
+"""Mass at which a binomial is cut; charged in `evaluation_error`."""
 
 MAX_EVALUATED_MEAN = 64.0
-"""Largest M·Δ for which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
+"""Largest M·Δ at which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,15 +46,15 @@ class WorstCase:
     bound: float  # proven upper bound on φ over the whole constraint set, rounding included
     value: float  # largest φ found, as computed; attained at ``counts`` up to rounding
     counts: Counts  # the multiset where it was found, shape (corners,)
-    cuts: Counts  # multisets above the wanted level, worst first
-    # how the constraint set was covered: "complete" (nothing but rounding lies between value and bound), "first-order"
-    # (a Taylor remainder lies there too), "monotone" (complete for γ that do not decrease away from K/2) or "ball"
+    cuts: Counts  # multisets above the requested level, worst first
+    # how the constraint set was covered: "complete" (only rounding lies between value and bound), "first-order" (also a
+    # Taylor remainder), "monotone" (complete for γ that do not decrease away from K/2) or "ball"
     method: str
-    error: float = 0.0  # the part of ``bound`` that is charged for rounding
+    error: float = 0.0  # the part of ``bound`` charged for rounding
 
 
 class KernelResult(NamedTuple):
-    """Result of a search by the kernel: the worst multiset, a bound on what it left out, and cuts, the worst first."""
+    """Result of a search by the kernel: the worst multiset, a bound on those left out, and cuts, the worst first."""
 
     value: float
     counts: Counts
@@ -69,7 +68,7 @@ class TimeLimitReached(Exception):
 
 
 class Collector:
-    """Collector of a search: the worst multiset, the best cuts, and a bound on what was not looked at."""
+    """Collector of a search: the worst multiset, the best cuts, and a bound on multisets left out."""
 
     def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:
         self.above, self.most, self._deadline = above, most, deadline
@@ -81,26 +80,26 @@ class Collector:
 
     @property
     def floor(self) -> float:
-        """Values at or below this change nothing."""
+        """Values at or below it change nothing."""
         return min(self.above, self.value)
 
     @property
     def cut(self) -> bool:
-        """Whether a multiset above the wanted level was found and kept."""
+        """Whether a multiset above the requested level was found and kept."""
         return bool(self._values)
 
     @property
     def level(self) -> float:
-        """Level at or below which multisets may be left out: without cuts, also what does not beat the worst one."""
+        """Level at or below which multisets may be left out; without cuts, the worst value found if that is higher."""
         return self.above if self.most else max(self.above, self.value)
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that was left out may lie above both the wanted level and what was found."""
+        """Whether no multiset left out may lie above both the requested level and the worst find."""
         return self.left_out <= max(self.value, self.above)
 
     def offer(self, values: Array, counts: Counts) -> None:
-        """Take φ at some multisets: shapes (many,) and (many, corners)."""
+        """Record φ at multisets: shapes (many,) and (many, corners)."""
         if values.size == 0:
             return
         worst = int(np.argmax(values))
@@ -113,7 +112,7 @@ class Collector:
             self._counts.append(counts[indices])
 
     def take(self, result: KernelResult, *, complete: bool = True) -> None:
-        """Take what the compiled kernel found; ``complete`` says that it bounds everything else."""
+        """Record the kernel's result; ``complete``: whether it bounds all other multisets."""
         if result.value > self.value:
             self.value, self.counts = result.value, result.counts
         if complete:
@@ -124,27 +123,27 @@ class Collector:
 
     @property
     def remaining(self) -> float:
-        """Time until the deadline [s], infinite without one: the kernel has a clock of its own."""
+        """Time until the deadline [s], infinite without one; the kernel has its own clock."""
         return self._deadline - time.perf_counter()
 
     def check(self, outcome: int) -> None:
-        """Give up if the compiled kernel did."""
+        """Raise an error if the kernel stopped early."""
         if outcome == OUT_OF_TIME:
             raise TimeLimitReached
         if outcome != DONE:
             raise MemoryError
 
     def tick(self) -> None:
-        """Give up if it is time; searches call this every few milliseconds."""
+        """Raise `TimeLimitReached` after the deadline; searches call this every few milliseconds."""
         if time.perf_counter() > self._deadline:
             raise TimeLimitReached
 
     def leave_out(self, bound: float) -> None:
-        """Note that multisets were not looked at one by one, with φ ≤ ``bound`` at all of them."""
+        """Record that multisets with φ ≤ ``bound`` were not examined one by one."""
         self.left_out = max(self.left_out, bound)
 
     def result(self, error: float, method: str) -> WorstCase:
-        """Return what was found; ``error`` bounds the rounding of every value and bound taken."""
+        """Return the outcome; ``error`` bounds the rounding of every recorded value and bound."""
         if self.counts is None:
             raise AssertionError("a search saw no multiset at all")
         cuts = np.empty((0, self.counts.size), dtype=np.int64)
@@ -157,12 +156,12 @@ class Collector:
 
 
 MAX_DIRECT_MEAN = 500.0
-"""Up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it only logarithms can hold them."""
+"""Up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it logarithms are needed."""
 
 
 @functools.lru_cache(maxsize=4096)
 def terms_of(mean: float) -> int:
-    """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`."""
+    """Return T such that a binomial with at most this mean exceeds T with probability at most `TAIL`."""
     # Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!, which falls with T once T + 1 > mean.
     if mean > MAX_DIRECT_MEAN:
 
@@ -183,11 +182,11 @@ def terms_of(mean: float) -> int:
 
 def evaluation_error(mean: float) -> float:
     """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``."""
-    # The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
-    # that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two
+    # The first mass carries (6 + 4·mean)u: log1p, product and exp for Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is
+    # that of all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one adds 6u, so a product of two
     # at most (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any
-    # order); all weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and
-    # `bound_by_distance`, which have no more.
+    # order); all weights sum to at most 1, and two tails are cut. The same holds for `bound_by_extremes` and
+    # `bound_by_distance`, which have no more terms.
     terms = terms_of(mean)
     return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL
 

@@ -141,7 +141,7 @@ def test_an_answer_cut_short_is_private_says_so_and_is_not_kept() -> None:
         for _ in range(2):
             told = client.get("/v1/gamma", params=MNIST).json()
             assert (told["status"], told["cached"]) == ("time limit", False)
-            assert "its gap says how far from optimal" in told["advice"]
+            assert "its gap bounds the distance to the optimum" in told["advice"]
             assert verify(problem_from_record(told["problem"]), told["gamma"]).margin >= 0
 
 

@@ -53,4 +53,4 @@ def test_a_grid_file_does_not_turn_a_delta_into_0(tmp_path: Path, written: str) 
     (tmp_path / "grid.toml").write_text(f"K = 5\nm = 2\nepsilon = 0.1\nDelta = {written}\n")
     url = f"sqlite:///{tmp_path / 'a.sqlite'}"
     message = refused("precompute", str(tmp_path / "grid.toml"), "--dry-run", "--url", url)
-    assert message.endswith("1e-400 cannot be read. It is not 0, and closer to 0 than every other double.")
+    assert message.endswith("1e-400 cannot be read. It is not 0, but closer to 0 than any other double.")

@@ -100,7 +100,7 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     assert "The voters were taken to be fresh. Voters are fresh if" in result.stdout
     result = label(written("more.csv", votes(limit)), "three.csv")
     assert result.exit_code == ExitCode.UNAVAILABLE
-    assert f"{limit} releases were asked and {limit - 6} are left" in result.stderr
+    assert f"{limit} releases were requested and {limit - 6} are left" in result.stderr
     assert ReleaseLog("log").spent == 6
     assert not [path for path in Path().iterdir() if "three" in path.name]
 
@@ -172,7 +172,7 @@ def test_no_rows_are_refused_and_leave_no_release_log() -> None:
 def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[str, ...]) -> None:
     result = label(written("votes.npy", votes(500)), "labels.csv", *budget)
     assert result.exit_code == ExitCode.UNAVAILABLE
-    assert "500 releases were asked" in result.stderr
+    assert "500 releases were requested" in result.stderr
     assert "0 are spent. Nothing was charged and nothing was released." in result.stderr
     assert {path.name for path in Path().iterdir()} == {"solution.json", "votes.npy"}
 
@@ -712,6 +712,6 @@ def test_one_release_is_counted_as_one() -> None:
         result = run("label", "one.csv", *options, "--output", name)
         told = result.stdout + result.stderr
         assert not re.search(r"\b1 (labels|releases|answers|are)\b", told), told
-    assert "1 release was asked and 0 are left" in result.stderr
+    assert "1 release was requested and 0 are left" in result.stderr
     assert "1 of 1 release is spent" in run("verify", "log").stdout
     assert "spent      1 release; 0 are left" in run("label", "--status", "log").stdout

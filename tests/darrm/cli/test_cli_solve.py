@@ -44,7 +44,7 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
     gamma = solution.gamma
     for l in range(6):
         assert f"{l}, {11 - l}  {gamma[l]:.9f}" in result.stdout
-    assert "utility    0.909096778 of the plain majority's, as weighed by rectangular" in result.stdout
+    assert "utility    0.909096778 of the plain majority's, under rectangular" in result.stdout
     assert "optimal    no private γ has more than 0.909096778 (gap " in result.stdout
     assert "private    proved for these exact numbers: every way in which a record can move the voters" in result.stdout
     tightest = ", ".join(f"{count} at {name} (" for name, count in solution.certificate.worst_corners.items())
@@ -263,7 +263,7 @@ def test_an_answer_short_of_the_optimum_is_printed_and_has_a_code_of_its_own() -
     assert record["status"] == "time limit"
     verify(solution_from_record(record).problem, record["gamma"])
     text = run("solve", "--K", "61", "--m", "3", "--epsilon", "0.1", "--time-limit", "1e-9", "--no-cache").stdout
-    assert "status     time limit. The time limit came first: the answer is private" in text
+    assert "status     time limit. The time limit was reached: the answer is private" in text
 
 
 def test_an_error_of_our_own_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ def test_an_error_inside_a_backend_is_not_called_a_missing_package(monkeypatch: 
 def test_what_highs_refuses_is_reported_with_advice() -> None:
     opened = open_backend("highs", 2)
     with pytest.raises(
-        SolveFailed, match=r"^HiGHS refused addRows; please report this with the problem's parameters\.$"
+        SolveFailed, match=r"^HiGHS rejected addRows; please report this with the problem's parameters\.$"
     ):
         opened.add(np.array([[1e20, 1.0]]), np.array([1.0]))
 

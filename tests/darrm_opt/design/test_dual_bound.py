@@ -132,5 +132,5 @@ def test_every_status_is_advice() -> None:
         assert len(status.advice) > 20
         assert Status(status.value) is status
     assert Status.TIME_LIMIT.advice == (
-        "The time limit came first: the answer is private, and its gap says how far from optimal it may be."
+        "The time limit was reached: the answer is private, and its gap bounds the distance to the optimum."
     )

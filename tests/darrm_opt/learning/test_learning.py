@@ -404,7 +404,7 @@ def test_predictions_are_charged_and_refused_when_spent() -> None:
     model.predict(X[:2])
     # the answers may decide how many there are, so nothing less is proved
     assert model.privacy_spent_ == Privacy(2.0, 1e-5)
-    with pytest.raises(BudgetSpent, match="4 releases were asked and 3 are left: the budget, 5 predictions"):
+    with pytest.raises(BudgetSpent, match="4 releases were requested and 3 are left: the budget, 5 predictions"):
         model.predict(X[:4])
     model.predict(X[:2])  # the same rows again cost again
     assert model.queries_left_ == 1

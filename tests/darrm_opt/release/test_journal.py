@@ -388,6 +388,6 @@ def test_damage_says_what_to_do_where_nobody_has_the_file_as_it_was(tmp_path: Pa
     with pytest.raises(ReleaseLogDamaged) as damage:
         ReleaseLog(path)
     assert damage.value.fault == f"the release log {path} is damaged at byte 0"
-    assert damage.value.advice.startswith("Restore the file as it was")
-    assert "If nobody can, treat its whole budget as spent" in damage.value.advice
+    assert damage.value.advice.startswith("Restore the original file")
+    assert "If it is lost, treat its whole budget as spent" in damage.value.advice
     assert damage.value.advice in str(damage.value)

@@ -106,7 +106,7 @@ def test_a_spent_budget_refuses_and_says_what_is_left(tmp_path: Path) -> None:
     mechanism = release(log)
     mechanism.release_many(VOTES)
     with pytest.raises(
-        BudgetSpent, match=r"5 releases were asked and 2 are left: the budget, 7 releases, allows 7"
+        BudgetSpent, match=r"5 releases were requested and 2 are left: the budget, 7 releases, allows 7"
     ) as no:
         mechanism.release_many(VOTES)
     assert (no.value.limit, no.value.spent, no.value.asked, no.value.budget) == (7, 5, 5, "7 releases")
@@ -271,7 +271,7 @@ def test_answers_are_read_only_from_what_is_written() -> None:
 
 def test_a_release_log_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
     with pytest.raises(
-        BudgetSpent, match="5 releases were asked and 4 are left: the budget, 4 releases, allows 4 in all"
+        BudgetSpent, match="5 releases were requested and 4 are left: the budget, 4 releases, allows 4 in all"
     ):
         ReleaseLog.create(tmp_path / "log", solved(SMALL), queries=4, first=5)
     with refused("first"):
@@ -349,7 +349,7 @@ def test_a_log_is_created_once_and_opened_from_then_on(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with refused("budget"):
         ReleaseLog.open_or_create(path, solved(SMALL))
-    with pytest.raises(BudgetSpent, match="5 releases were asked"):
+    with pytest.raises(BudgetSpent, match="5 releases were requested"):
         ReleaseLog.open_or_create(path, solved(SMALL), queries=4, first=5)
     assert not path.exists()
     release(ReleaseLog.open_or_create(path, solved(SMALL), queries=7)).release_many(VOTES)

@@ -1,12 +1,4 @@
-"""Releases: votes in, private answers out, within a budget that survives crashes.
-
-journal  an append-only file that survives kill -9, torn writes and two processes at once
-log      `ReleaseLog`: the releases of one mechanism on such a file, charged once and never free
-sampler  `EnsembleSampler`: fresh and secret samples of the records, for queries that are charged the sampled price
-vote     `PrivateVote`: any mechanism, charged before an answer leaves; `ReleaseCounter`: a log of one process
-coordination  votes that are drawn from laws with shared randomness, so that alike voters vote alike
-signs    vectors of ±1: randomised by clients, the private majority of each coordinate, and a strategy for Flower
-"""
+"""Releases: votes in, private answers out, within a budget that survives crashes."""
 
 from darrm_opt.accounting.calibrate import Quota
 from darrm_opt.accounting.total import most_releases

@@ -1,16 +1,18 @@
-"""Coordinated votes: voters draw from laws of their own with shared randomness, so that alike voters vote alike.
+"""Coordinated votes: voters draw from their own distributions with shared randomness, so that similar voters agree.
 
 A language model gives probabilities of next words, not a vote. Voters that draw independently among m plausible words
-share no favourite, and noise decides; voters that draw *with the same public bits* agree as far as their laws do, and
-each vote still has exactly its voter's law. Privacy is that of any votes (docs/proofs.md, "Coordinated votes").
+share no favourite, and noise decides; voters that draw *with the same public bits* agree as far as their distributions
+do, and each vote still has exactly its voter's distribution. The privacy is that of any votes (docs/proofs.md,
+"Coordinated votes").
 
-*The race.* Each of the C classes has one exponential time E_j = −ln(1 − U_j), the same for all; voter i votes for
-the class with the least E_j/p_ij, which is class j with probability p_ij/Σp_i. Two voters agree with probability
-Σ_j 1/Σ_l max(p_l/p_j, q_l/q_j), at least (1 − d)/(1 + d) where d is the total variation distance of their laws.
+*The race.* Each of the C classes has one exponential time E_j = −ln(1 − U_j), shared by all; voter i votes for the
+class with the least E_j/p_ij, which is class j with probability p_ij/Σp_i. Two voters agree with probability
+Σ_j 1/Σ_l max(p_l/p_j, q_l/q_j), at least (1 − d)/(1 + d) where d is the total variation distance of their
+distributions.
 
-*Exactness.* U_j is read as a string of bits, a word at a time. The first word encloses each E_j/p_ij in doubles; where
-two enclosures overlap they are compared in exact fractions, with as many further words as that takes. Further words are
-read for all classes at once: so votes drawn one by one, in other processes, are those drawn together.
+*Exactness.* U_j is read as a string of bits, a word at a time. The first word encloses each E_j/p_ij in doubles;
+overlapping enclosures are compared in exact fractions, with as many further words as needed. Further words are read for
+all classes at once, so votes drawn one by one, in other processes, equal those drawn together.
 
 Source: the draws are those of a coordinated ensemble (Cohen, Cohen-Wang, Sarvari, Zheng and Zhu, "Hot PATE", 2023).
 """
@@ -32,29 +34,29 @@ WORD = 64
 """Bits of a word of a uniform number."""
 
 MAX_BITS = 1024
-"""Bits after which two times that are still equal are no random ones."""
+"""Bits after which two times that are still equal show that the bits are not random."""
 
 SLACK = 2.0**-48
-"""Relative error of an enclosure: of a logarithm, two conversions, a scale and a quotient, 2^−50 in all."""
+"""Relative error of an enclosure: a logarithm, two conversions, a scale and a quotient have 2^−50 in total."""
 
 
 def coordinated_votes(probabilities: Any, source: RandomSource | None = None) -> NDArray[np.int64]:
-    """Return a vote of each voter, drawn from its own law with randomness that all voters share.
+    """Return a vote of each voter, drawn from its own distribution with randomness that all voters share.
 
     Args:
-        probabilities: each voter's law of the next label, shape (K, C), rows of finite weights ≥ 0 of which one is
-            above 0; they need not sum to 1.
+        probabilities: each voter's distribution of the next label, shape (K, C), rows of finite weights ≥ 0 with at
+            least one above 0; they need not sum to 1.
         source: shared bits, fresh for every label and independent of the data; they may be public. None: the operating
-            system's. Voters in several processes each take a `PublicRandomness` of the same seed.
+            system's. Voters in several processes each use a `PublicRandomness` with the same seed.
 
     Returns:
         Classes, shape (K,), each 0..C−1.
 
     Guarantees:
         Given uniform independent bits, voter i votes for class j with probability exactly p_ij/Σp_i, of the doubles in
-        ``probabilities``. Its vote depends on its own row and on the source alone: a row drawn by itself, from the same
-        bits, gets the same vote. For releases of voters that are not private (ε = ∞ for a voter): given the bits, votes
-        are no independent draws, so an (ε, Δ) of single answers says nothing of them.
+        ``probabilities``. Its vote depends only on its own row and the source: a row drawn alone, from the same bits,
+        gets the same vote. For releases of voters that are not private (ε = ∞ for a voter): given the bits, votes are
+        not independent draws, so an (ε, Δ) of single answers does not apply to them.
 
     Raises:
         InvalidInput: another shape, a weight that is negative or not finite, a row without weight, or a source whose
@@ -69,15 +71,15 @@ def coordinated_votes(probabilities: Any, source: RandomSource | None = None) ->
 
 
 def _checked(probabilities: Any) -> Array:
-    accepted = "finite weights at least 0 of shape (K, C), in each row one above 0"
+    accepted = "finite weights at least 0 of shape (K, C), with one above 0 in each row"
     check_unmasked(probabilities, "probabilities")
     try:
         table = np.asarray(probabilities, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput("probabilities", "something that is not shown here", accepted) from None
+        raise InvalidInput("probabilities", "a value that is not shown here", accepted) from None
     if table.ndim != 2 or not table.size:
         raise InvalidInput("probabilities", table.shape, accepted)
-    # Which voter's row it is would be said of private data.
+    # Naming the voter's row would reveal something of private data.
     if not (np.isfinite(table).all() and (table >= 0).all() and (table.max(axis=1) > 0).all()):
         raise InvalidInput("probabilities", "values that are not shown here", accepted, "Logits need a softmax first.")
     return table
@@ -89,7 +91,7 @@ def _race(table: Array, source: RandomSource, bits: int) -> NDArray[np.int64]:
 
 
 class _Times:
-    """The times of all classes, known to as many words as were needed."""
+    """Times of all classes, known to as many words as needed so far."""
 
     def __init__(self, classes: int, source: RandomSource, bits: int) -> None:
         self._classes, self._source, self.bits = classes, source, bits
@@ -101,7 +103,7 @@ class _Times:
         first = self._words[0]
         w, v = first.astype(np.float64), (np.uint64(2**self.bits - 1) - first).astype(np.float64)
         scale = 2.0**-self.bits
-        # From the end that is near: 1 − U is as exact as U only where it is small.
+        # From the nearer end: 1 − U is as exact as U only where it is small.
         with np.errstate(divide="ignore"):
             near_zero = -np.log1p(-np.minimum(w, v) * scale), -np.log1p(-(np.minimum(w, v) + 1) * scale)
             near_one = -np.log((v + 1) * scale), -np.log(v * scale)
@@ -110,7 +112,7 @@ class _Times:
         return low, np.where(below, near_zero[1], near_one[1]) * (1 + SLACK)
 
     def enclosed(self, label: int, words: int) -> tuple[Fraction, Fraction | None]:
-        """Return bounds of the time of a class from its first words; None where there is no upper one yet."""
+        """Return bounds of the time of a class from its first words; None if there is no upper bound yet."""
         while len(self._words) < words:
             self._words.append(self._source.words(self._classes, self.bits))
         number = 0
@@ -119,7 +121,7 @@ class _Times:
         whole = 1 << self.bits * words
         digits = len(str(whole)) + 30
         context = Context(prec=digits)
-        # Logarithms of `decimal` are correctly rounded: each is off by less than 10^(6 − digits), as ln(whole) < 10^5.
+        # Logarithms of `decimal` are correctly rounded: each errs by less than 10^(6 − digits), as ln(whole) < 10^5.
         error = Fraction(2, 10 ** (digits - 6))
         top = Fraction(context.ln(Decimal(whole)))
         low = top - Fraction(context.ln(Decimal(whole - number))) - error
@@ -129,12 +131,12 @@ class _Times:
 
 
 def _winner(row: Array, times: _Times) -> int:
-    """Return the class of the least E_j/p_j."""
+    """Return the class with the least E_j/p_j."""
     scaled = row / row.max()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         low, high = times.low / scaled, times.high / scaled
     least = np.nanmin(np.where(scaled > 0, high, np.inf))
-    # A weight that scales to 0 may still win if its time is 0, as far as that is known.
+    # A weight that scales to 0 may still win if its time is 0 as far as it is known.
     labels = np.flatnonzero((row > 0) & ((low <= least) | (times.low == 0)))
     if labels.size == 1:
         return int(labels[0])

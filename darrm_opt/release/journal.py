@@ -1,18 +1,18 @@
-"""An append-only file of records that survives kill -9, torn writes, interrupts, and several processes at once.
+"""Journal: an append-only file of records that survives kill -9, torn writes, interrupts and concurrent processes.
 
 A line is ``<checksum> <JSON>``; the checksum covers the line and all lines before it, so a line that was changed, moved
-or removed in the middle is found. Whoever reads or writes holds an exclusive lock on the file itself (``flock``), and
-opens it anew each time, so that threads and forked children exclude each other too.
+or removed in the middle is detected. Readers and writers hold an exclusive lock on the file itself (``flock``) and open
+it anew each time, so that threads and forked children exclude each other too.
 
-A record counts once `LockedJournal.append` has returned: then it is on the disk (``fsync``). What a crash leaves of a
-line that was being written has no end of line; it never counted, and is cut off by the next who comes. Any other fault
-refuses the file: to go on from it could make something free that was charged.
+A record counts once `LockedJournal.append` has returned: then it is on the disk (``fsync``). A line that a crash cut
+short has no end of line; it never counted, and the next user of the file cuts it off. Any other fault rejects the file:
+continuing could make a charged release free.
 
-An interrupt (ctrl-C, or any exception that a signal handler raises) may come before any bytecode: what was read is
-replaced in one assignment, and the lock ends with the call that took it, so that the same object can go on.
+An interrupt (Ctrl-C, or any exception of a signal handler) may come before any bytecode: the state is replaced in one
+assignment, and the lock ends with the call that took it, so that the same object can continue.
 
-Not covered: a copy of the file is a second file; an older version put back in its place is not recognised by a process
-that starts afterwards; the checksum finds damage, not forgery; locks need a local file system, or an NFS with
+Not covered: a copy of the file is a second file; a process that starts later does not recognise that an older version
+was put back in its place; the checksum detects damage, not forgery; locks need a local file system, or an NFS with
 locks.
 """
 
@@ -36,22 +36,22 @@ from darrm_opt.optional_packages import posix_only
 from darrm_opt.process import close_in_forks, process_identity
 from darrm_opt.untrusted import json_value
 
-with contextlib.suppress(ImportError):  # `posix_only` refuses where there is none
+with contextlib.suppress(ImportError):  # `posix_only` raises an error without it
     import fcntl
 
 Record = dict[str, Any]
 
 State = TypeVar("State")
-"""What the records of a journal come to."""
+"""State after all records of a journal."""
 
 Result = TypeVar("Result")
 
 CHECKSUM = 32
-"""Characters of a checksum: 128 bits."""
+"""Length of a checksum: 128 bits [hexadecimal digits]."""
 
 
 class _Read(NamedTuple, Generic[State]):
-    """What was read of a file: the end of its last line, that line's checksum, and what all records come to."""
+    """Progress of reading: the end of the last line, that line's checksum, and the state after all records."""
 
     end: int
     chain: str
@@ -61,9 +61,9 @@ class _Read(NamedTuple, Generic[State]):
 class Journal(Generic[State]):
     """A file of records, of which this process has read the first ones.
 
-    ``step`` returns what all records come to, given what those before the last come to (``start``: none), the last, and
-    the place of its line. An interrupt may discard the result; then it is called again with the same arguments.
-    ``read_only``: the file is never written: what a crash left is not read, and stays.
+    ``step`` returns the state after a record, from the state before it (``start`` at first), the record and the place
+    of its line; an interrupt may discard the result and repeat the call. ``read_only``: the file is never written, and
+    a line cut short by a crash is ignored and stays.
     """
 
     def __init__(
@@ -85,17 +85,16 @@ class Journal(Generic[State]):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Path of the file."""
         return self._path
 
     def locked(self, act: Callable[[LockedJournal[State]], Result]) -> Result:
-        """Return what ``act`` returns, called while the file is held alone and all its records are read.
+        """Return the result of ``act``, called with the file locked and all its records read.
 
-        A function is called, and no context manager is returned: an interrupt between two of a context manager's
-        methods would leave the file locked.
+        No context manager, because an interrupt between its two methods would leave the file locked.
         """
         if self._holder is not None and self._holder[0] == threading.get_ident() and not self._holder[1].closed:
-            # a second lock of the same file would wait for the first, forever
+            # a second lock of the same file would wait for the first for ever
             raise RuntimeError("a release log cannot be used from within one of its own releases")
         try:
             file = FileIO(self._path, "r" if self.read_only else "r+")
@@ -119,16 +118,14 @@ class Journal(Generic[State]):
         if self._identity not in (None, identity) or status.st_size < self._read.end:
             raise ReleaseLogDamaged(f"the release log {self._path} was replaced or cut while it was in use")
         self._identity = identity
-        if (
-            status.st_nlink > 1 and not self.read_only
-        ):  # `create` died between giving it its name and removing the draft's
+        if status.st_nlink > 1 and not self.read_only:  # `create` ended before it removed the draft's name
             with contextlib.suppress(OSError):
                 draft = _draft(self._path)
                 if os.path.samestat(draft.lstat(), status):
                     draft.unlink()
 
     def _catch_up(self, file: FileIO) -> None:
-        """Read what others have added, and cut off what a crash left."""
+        """Read the records of others, and cut off a line that a crash cut short."""
         for line in _lines(file, self._read.end):
             record = self._record(line)
             if record is None:
@@ -140,7 +137,7 @@ class Journal(Generic[State]):
                 break
             self._take(record, line)
         if self._read.end > self._flushed and not self.read_only:
-            os.fsync(file.fileno())  # whoever wrote these lines may have died before they were on the disk
+            os.fsync(file.fileno())  # the writer of these lines may have ended before they were on the disk
             self._flushed = self._read.end
 
     def _record(self, line: bytes) -> Record | None:
@@ -154,14 +151,14 @@ class Journal(Generic[State]):
         return record if isinstance(record, dict) else None
 
     def _is_torn(self, line: bytes) -> bool:
-        """Return whether an unreadable line is the last one, cut short; not one whose end of line was changed."""
-        # The first line is there before the file has its name, so it is never torn: without it, this is another file.
+        """Return whether an unreadable line is a last line cut short, not one whose end of line was changed."""
+        # The first line exists before the file has its name, so it is never torn: without it, this is another file.
         return self._read.end > 0 and not line.endswith(b"\n") and self._record(line[:-1] + b"\n") is None
 
     def _take(self, record: Record, line: bytes) -> None:
         before = self._read
         state = self._step(before.state, record, before.end)
-        self._read = _Read(before.end + len(line), line[:CHECKSUM].decode("ascii"), state)  # all of it at once
+        self._read = _Read(before.end + len(line), line[:CHECKSUM].decode("ascii"), state)  # in one assignment
 
     def _append(self, file: FileIO, record: Record) -> None:
         line = _line(self._read.chain, record)
@@ -172,7 +169,7 @@ class Journal(Generic[State]):
 
 
 class LockedJournal(Generic[State]):
-    """A journal that is held alone, by the process that took its lock: a child that is forked meanwhile is refused."""
+    """A locked journal, for the process that took the lock; children forked meanwhile are rejected."""
 
     def __init__(self, journal: Journal[State], file: FileIO) -> None:
         self._journal = journal
@@ -181,14 +178,14 @@ class LockedJournal(Generic[State]):
 
     @property
     def state(self) -> State:
-        """What its records come to."""
+        """State after all records."""
         return self._journal._read.state  # noqa: SLF001 — two halves of one thing
 
     def append(self, record: Record) -> None:
         """Add a record; when this returns, it is on the disk."""
         self._refuse_fork()
         if self._journal.read_only:
-            raise BudgetUnreadable(f"the release log {self._journal.path} was opened for reading alone.")
+            raise BudgetUnreadable(f"the release log {self._journal.path} was opened read-only.")
         self._journal._append(self._file, record)  # noqa: SLF001 — as above
 
     def at(self, place: int) -> Record:
@@ -201,16 +198,15 @@ class LockedJournal(Generic[State]):
         if self._process != process_identity():
             raise BudgetExceeded(
                 f"process {self._process[0]} began this release, and this process was forked from it meanwhile. "
-                "Nothing was charged or released here: "
-                "finish a release in the process that began it."
+                "Nothing was charged or released here: finish a release in the process that began it."
             )
 
 
 def create(path: str | os.PathLike[str], first: Record) -> None:
-    """Make a journal that holds one record: all of it or nothing, and never over another file.
+    """Create a journal with one record, atomically, and never over another file.
 
-    It is written beside its place, in a draft of which there is one for each name: what a creator that was killed left
-    is used, or removed, by the next, or by whoever opens the journal.
+    It is written to a draft with a name that depends on ``path`` alone; the draft of a killed creator is used or
+    removed by the next creator, or on opening the journal.
     """
     posix_only("A release log")
     target, line = Path(path), _line("", first)
@@ -223,7 +219,7 @@ def create(path: str | os.PathLike[str], first: Record) -> None:
 
 
 def _publish(file: FileIO, line: bytes, draft: Path, target: Path) -> bool:
-    """Write a draft that is held alone and give it its name; False where it is another's, and was waited for."""
+    """Write a locked draft and give it its final name; False if another creator owned it, which was waited for."""
     status, place = os.fstat(file.fileno()), None
     with contextlib.suppress(FileNotFoundError):
         place = draft.lstat()
@@ -231,10 +227,10 @@ def _publish(file: FileIO, line: bytes, draft: Path, target: Path) -> bool:
     if place is None or not (is_here or stat.S_ISLNK(place.st_mode)):
         return False
     try:
-        if is_ours := is_here and status.st_nlink == 1:  # with two names it is a journal already: not to be written
+        if is_ours := is_here and status.st_nlink == 1:  # with two names it is a journal already: do not write it
             file.truncate(0)
             _write(file, 0, line)
-            os.link(draft, target)  # unlike a replacement, this fails where another was quicker
+            os.link(draft, target)  # unlike a replacement, this fails if another creator was faster
         return is_ours
     finally:
         draft.unlink(missing_ok=True)
@@ -245,23 +241,20 @@ def _draft(target: Path) -> Path:
 
 
 def _alone(file: FileIO, act: Callable[[], Result], lock: int | None = None) -> Result:
-    """Return what ``act`` returns, called while this process alone holds a file; let go of it and close it.
-
-    ``lock``: ``LOCK_SH`` keeps only writers out.
-    """
+    """Return the result of ``act``, called with an exclusive lock (or ``lock``); then release and close the file."""
     process = process_identity()
-    with close_in_forks(file):  # closes it also where an interrupt comes before the unlock
+    with close_in_forks(file):  # also closes it if an interrupt comes before the unlock
         try:
             fcntl.flock(file, fcntl.LOCK_EX if lock is None else lock)
             return act()
         finally:
-            if process == process_identity():  # else the lock is the parent's
+            if process == process_identity():  # otherwise the lock is the parent's
                 fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough while a child has inherited the file
 
 
 def _lines(file: FileIO, place: int) -> BufferedReader:
     """Return the lines of a file from a place on, through its own descriptor: another one would keep the lock."""
-    lines = open(file.fileno(), "rb", closefd=False)  # noqa: SIM115 — no path, and nothing to close
+    lines = open(file.fileno(), "rb", closefd=False)  # noqa: SIM115 — nothing to close
     lines.seek(place)
     return lines
 

@@ -1,17 +1,17 @@
-"""Release log: the releases of one mechanism on a file, where a release is charged once and never free.
+"""Release log: a file of one mechanism's releases, in which each release is charged exactly once.
 
-A release is one line, written before its answers leave: how many, how many of them are classes and not ⊥, its id, and,
-where it has one, the answers themselves. So there is no moment at which something is released and not charged, or
-charged and lost: a job that was killed asks again under the same id and is given the answers that are there, or draws
-them now if its line never came to be. Where every query has a sample of its own, that is charged before it is seen, by
-a line without answers: a job that was killed between the two pays for another sample.
+A release is one line, written before its answers leave: their number, how many of them are classes and not ⊥, its id
+and, with an id, the answers themselves. So no release is ever made without a charge, or charged and lost: a killed job
+asks again under the same id and gets the stored answers, or draws them if the line was never written. If every query
+has its own sample, the sample is charged before it is seen, by a line without answers: a job killed between the two
+pays for another sample.
 
-What is stored is public already, once released: the mechanism, the budget, counts, ids, answers. Never votes, nor
-anything computed from them but the answers.
+Everything stored is public once released: the mechanism, the budget, counts, ids, answers. Votes are never stored, nor
+anything computed from them except the answers.
 
-A log may be for one *batch* whose total the votes must earn (`accounting.propose_test_release`): its one release is the
-outcome of the test and, where that passes, all labels, in one line. So a test is never drawn twice, and its total is
-spent whatever comes out.
+A log may be for one *batch* whose total depends on a test of its votes (`accounting.propose_test_release`): its only
+release is the outcome of the test and, if it passes, all labels, in one line. So a test is never drawn twice, and its
+total is spent whatever the outcome.
 """
 
 from __future__ import annotations
@@ -51,48 +51,47 @@ from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.votes import Labels
 
 Releasing = VoteMechanism | Release | Released | TableSolution
-"""What is released by: a mechanism, a solution, or a pair (gamma, problem)."""
+"""Accepted mechanisms: a mechanism, a solution, or a pair (gamma, problem)."""
 
 Draw = Callable[[int], Labels | None]
-"""Draws answers, given how many classes were released before; None where the test of a batch does not pass."""
+"""Draws answers, given the number of classes released before; None if the test of a batch fails."""
 
 
 class BatchWithheld(DarrmError):
-    """The noisy test of a batch of votes did not pass: no label of it was released, and none ever will be.
+    """The noisy test of a batch of votes failed: none of its labels was or will be released.
 
     Attributes:
         total: (ε, δ) of the test and the labels together, which is charged.
-        test: (ε, δ) that holds where nothing but this failure is released of these votes.
+        test: (ε, δ) that holds if only this failure is released from these votes.
     """
 
     def __init__(self, total: Privacy, test: Privacy) -> None:
         self.total = total
         self.test = test
         super().__init__(
-            f"The votes did not pass the test that (epsilon, delta) = ({total.epsilon:g}, {total.delta:g}) was stated "
-            "for: no label was released, and the test cannot be drawn again. The total is spent; where nothing else is "
-            f"released of these votes, they have cost epsilon = {test.epsilon:.4g} at delta = {test.delta:.4g}. "
-            "Another total, or labels without a test at what they cost for any votes, need a release log of their own, "
-            "and what both cost adds up."
+            f"The votes failed the test for (epsilon, delta) = ({total.epsilon:g}, {total.delta:g}): no label was "
+            "released, and the test cannot be drawn again. The total is spent; if nothing else is released from these "
+            f"votes, they have cost epsilon = {test.epsilon:.4g} at delta = {test.delta:.4g}. Another total, or labels "
+            "without a test at their cost for any votes, need a separate release log, and both costs add up."
         )
 
 
 class ReleaseLog:
-    """Durable log of releases: how many were made, how many are allowed, and the answers of those that have an id.
+    """Durable log of releases: their number, their limit, and the answers of releases with an id.
 
     Args:
         path: a file made by `create`.
-        read_only: open the file for reading alone, as for a proof of it: nothing can be released, and what a crash left
-            of a line, which never counted, stays where it is.
+        read_only: open the file for reading only, as for a proof of it: nothing can be released, and a line that a
+            crash cut short, which never counted, stays.
 
     Guarantees:
         However many processes use the file, and however they end, no more releases leave than are charged, no more are
-        charged than the budget allows, and releases under one id are charged once. Where the mechanism has a cap, no
-        more classes leave than that.
+        charged than the budget allows, and releases under one id are charged once. If the mechanism has a cap, no more
+        classes leave than that.
 
     Raises:
-        BudgetUnreadable: no such file, or not a release log in a format of this version.
-        ReleaseLogDamaged: its lines are not as they were written.
+        BudgetUnreadable: no such file, or not a release log in this version's format.
+        ReleaseLogDamaged: its lines were altered.
         NotPrivate: its γ or table is not private for its problem.
     """
 
@@ -119,35 +118,35 @@ class ReleaseLog:
 
         Args:
             path: a file that does not exist yet, in a folder that does.
-            mechanism: what releases: a mechanism, a `Solution`, a `TableSolution`, or a pair (gamma, problem).
-                What is certified is proved private first.
-            budget: total (ε, δ) of all releases; how many fit is proved by the least of all accounts.
-            queries: or this many releases, whose total cost is then for the caller to know; with a budget, it is
-                proved that this many fit.
-            fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
-                answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-                (`accounting.freshness.FRESH`). Such a log is for the releases of one training: other models, another
-                log. Voters that are not private: no difference.
-            first: how many are about to be released: a log that allows fewer is not created.
-            sampling: how the records are drawn anew for every query; None: no sampling. Such a log releases for
-                samples of an `EnsembleSampler` alone, each once, and its total is that of such releases.
-            proposal: test of one batch (`propose`, `ptr_epsilon`), in place of ``budget`` and ``queries``: the log
-                releases all labels of the batch at once if the test passes, and else nothing, ever.
+            mechanism: a mechanism, a `Solution`, a `TableSolution`, or a pair (gamma, problem). A γ or table is proved
+                private first.
+            budget: total (ε, δ) of all releases; the number that fits is proved by the least of all accounts.
+            queries: or this many releases, whose total cost the caller must know; with a budget, it is proved that this
+                many fit.
+            fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+                answer; False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+                (`accounting.freshness.FRESH`). Such a log is for the releases of one training: use another log for
+                other models. It makes no difference for voters that are not private.
+            first: number of releases about to be made: a log that allows fewer is not created.
+            sampling: how records are sampled for every query; None: no sampling. Such a log only releases for samples
+                of an `EnsembleSampler`, each once, and its total is that of such releases.
+            proposal: test of one batch (`propose`, `ptr_epsilon`), instead of ``budget`` and ``queries``: the log
+                releases all labels of the batch at once if the test passes, and otherwise nothing, ever.
 
         Returns:
             The log, on disk.
 
         Raises:
             InvalidInput: neither a budget nor a number, more releases than are proved to fit, a number out of range, a
-                proposal for another mechanism, or the file exists.
+                proposal for another mechanism, or an existing file.
             NotPrivate: the γ or table is not private for its problem.
-            BudgetSpent: fewer than ``first`` releases are allowed; there is no file.
+            BudgetSpent: fewer than ``first`` releases are allowed; no file is made.
             BudgetUnreadable: the file cannot be written.
         """
         mechanism = mechanism_of(mechanism, fresh=fresh)
         if sampling is not None and not isinstance(sampling, Sampling):
             raise InvalidInput("sampling", sampling, "a Sampling or None")
-        # The test states what is released, and within what: a second statement could only contradict it.
+        # The proposal states the release and its total: a second statement could only contradict it.
         if proposal is not None:
             for name, value in (("budget", budget), ("queries", queries), ("sampling", sampling)):
                 if value is not None:
@@ -158,17 +157,17 @@ class ReleaseLog:
         else:
             quota = _quota(mechanism, budget, queries, sampling)
         header = Header(mechanism, budget, quota, sampling, proposal)
-        # Before the file: a log that allows too little would stay, and be opened by the next run.
+        # Before the file: a log that allows too little would remain and be opened by the next run.
         if whole_number(first, "first", COUNT, least=0) > quota.queries:
             raise BudgetSpent(header.in_words, quota.queries, 0, first)
         try:
-            # Exclusive: of two processes that begin at once one makes the file and the other is told.
+            # Exclusive: of two concurrent processes one makes the file and the other gets an error.
             create(path, header.record())
         except FileExistsError as err:
             raise InvalidInput("release_log", str(path), "a file that does not exist yet", "Open it instead.") from err
         except OSError as err:
             raise BudgetUnreadable(f"the release log {path} cannot be written: {err.strerror}") from err
-        # Read back: what releases is what the file says, as after a restart.
+        # Read back: the file decides what is released, as after a restart.
         return cls(path)
 
     @classmethod
@@ -184,41 +183,41 @@ class ReleaseLog:
         sampling: Sampling | None = None,
         proposal: Proposal | None = None,
     ) -> ReleaseLog:
-        """Open the release log of one mechanism, or create it if there is no file; several processes may do so at once.
+        """Open the release log of one mechanism, or create it if there is no file; safe in concurrent processes.
 
         Args:
-            path: the file, in a folder that exists.
+            path: the file, in an existing folder.
             mechanism: as for `create`; an existing log must be for the same one.
-            budget: as for `create`; an existing log must have the same (with ``queries`` too: or none). None with
-                ``queries`` None: whichever it has.
+            budget: as for `create`; an existing log must have the same (or, with ``queries``, none). If this and
+                ``queries`` are None, its budget is accepted.
             queries: as for `create`; an existing log must allow as many.
-            fresh: as for `create`; True needs an existing log that says so too.
+            fresh: as for `create`; True requires an existing log with True.
             first: as for `create`; an existing log may have fewer left.
-            sampling: as for `create`; an existing log must have the same. None: whichever it has.
-            proposal: as for `create`; an existing log must have the same. None: whichever it has.
+            sampling: as for `create`; an existing log must have the same; None accepts any.
+            proposal: as for `create`; an existing log must have the same; None accepts any.
 
         Returns:
             The log, on disk.
 
         Raises:
             InvalidInput: an existing log is for another mechanism, another budget, or voters that were trained once; or
-                `create` refuses an argument, ``budget`` and ``queries`` both None among them.
-            DarrmError: what `create` and opening a log raise, for the same reasons.
+                `create` rejects an argument, such as ``budget`` and ``queries`` both None.
+            DarrmError: errors of `create` and of opening a log, for the same reasons.
         """
         mechanism = mechanism_of(mechanism, fresh=fresh)
-        # The file is made exclusively: of two processes that see none, one makes it and the other opens what was made.
+        # The file is made exclusively: of two processes that see none, one makes it and the other opens it.
         if not Path(path).exists():
             try:
                 return cls.create(
                     path, mechanism, budget=budget, queries=queries, first=first, sampling=sampling, proposal=proposal
                 )
             except InvalidInput as err:
-                if not isinstance(err.__cause__, FileExistsError):  # else another process has just created it
+                if not isinstance(err.__cause__, FileExistsError):  # otherwise another process has just created it
                     raise
         log = cls(path)
-        # A log charges one mechanism: with another one its limit would be that of other releases.
+        # The limit is that of one mechanism's releases.
         log.check_is_for(mechanism)
-        accepted, advice = f"the budget of {path}: {log.in_words}", "Give that one, or name another file."
+        accepted, advice = f"the budget of {path}: {log.in_words}", "Use that one, or another file."
         if budget is not None and log.budget != budget and (queries is None or log.budget is not None):
             raise InvalidInput("budget", budget, accepted, advice)
         if queries is not None and log.limit != queries:
@@ -232,47 +231,47 @@ class ReleaseLog:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Path of the file."""
         return self._journal.path
 
     @property
     def mechanism(self) -> VoteMechanism:
-        """What releases, proved when the log was opened."""
+        """Mechanism of the releases, proved when the log was opened."""
         return self._header.mechanism
 
     @property
     def budget(self) -> Privacy | None:
-        """Total (ε, δ), or None where only a number of releases was fixed."""
+        """Total (ε, δ), or None if only a number of releases was fixed."""
         return self._header.budget
 
     @property
     def fresh(self) -> bool:
-        """Whether its limit supposes that voters are fresh (`accounting.freshness.FRESH`)."""
+        """Whether its limit assumes fresh voters (`accounting.freshness.FRESH`)."""
         return self.mechanism.fresh
 
     @property
     def sampling(self) -> Sampling | None:
-        """How the records of a query are drawn anew; None: no sampling."""
+        """How records are sampled for every query; None: no sampling."""
         return self._header.sampling
 
     @property
     def proposal(self) -> Proposal | None:
-        """Test that its one batch must pass, proved when the log was opened; None: there is none."""
+        """Test of its only batch, proved when the log was opened; None: no test."""
         return self._header.proposal
 
     @property
     def passed(self) -> bool | None:
-        """Whether the batch has passed its test, by any process; None: it was not drawn yet, or there is none."""
+        """Whether the batch passed its test, in any process; None: not drawn yet, or no test."""
         return self._journal.locked(lambda file: file.state.passed)
 
     @property
     def limit(self) -> int:
-        """Releases that it allows in all."""
+        """Total number of releases that it allows."""
         return self._header.quota.queries
 
     @property
     def account(self) -> str:
-        """What proves the limit, see `Quota`; "queries" if it was given."""
+        """Account that proves the limit, see `Quota`; "queries" if it was given."""
         return self._header.quota.account
 
     @property
@@ -287,12 +286,12 @@ class ReleaseLog:
 
     @property
     def left(self) -> int:
-        """Releases that are left."""
+        """Number of remaining releases."""
         return self.limit - self.spent
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids under which something was released."""
+        """Ids of the releases made."""
         return self._journal.locked(lambda file: frozenset(file.state.places))
 
     @property
@@ -301,29 +300,28 @@ class ReleaseLog:
         return self._header.in_words
 
     def cost(self, releases: int, delta: float) -> ReleaseTotal:
-        """Return what a number of releases of its mechanism cost together, as `VoteMechanism.cost`.
+        """Return the total cost of a number of releases, as `VoteMechanism.cost`.
 
         Args:
-            releases: how many.
+            releases: their number, which must not depend on the answers: a user who stops early because of an answer
+                can claim the total of the limit, and no less.
             delta: δ of all together [probability].
 
-        For the releases so far, as for any number: a number that was chosen in view of the answers is not covered. Who
-        stops early because of what came out can claim the total of the limit, and no less. A batch that is tested
-        costs its total once, from δ of the total on, whether the test passes or not; before, nothing.
+        A batch with a test costs its total once, from δ of the total on, whether the test passes or not.
         """
         if self.proposal is not None and releases:
             return ReleaseTotal(delta, {PTR_ACCOUNT: self.proposal.total})
         return self.mechanism.cost(releases, delta, self.sampling)
 
     def group_costs(self, releases: int, delta: float) -> list[ReleaseTotal]:
-        """Return what a number of releases cost the records of each group of a table of groups, in their order.
+        """Return the cost of a number of releases to the records of each group of a table of groups.
 
         Args:
-            releases: how many; as for `cost`.
+            releases: their number, as for `cost`.
             delta: δ of all together [probability].
 
         Returns:
-            One cost for each group, for neighbours that differ in a record of that group; none of other mechanisms.
+            One cost per group, for neighbours that differ in a record of that group; [] for other mechanisms.
         """
         mechanism = self.mechanism
         if not isinstance(mechanism, GroupTableMechanism):
@@ -331,11 +329,11 @@ class ReleaseLog:
         return [mechanism.group_cost(number, releases, delta) for number in range(len(mechanism.problem.groups))]
 
     def stored(self, release_id: str) -> Labels | None:
-        """Return the answers released under an id, or None if there are none; costs nothing.
+        """Return the answers released under an id, or None if there are none, at no cost.
 
         Raises:
             InvalidInput: not an id.
-            BatchWithheld: what was released is that the test did not pass.
+            BatchWithheld: the release is that the test failed.
         """
         release_id = checked_id(release_id)
         return self._journal.locked(lambda file: self._answers(file, release_id))
@@ -346,28 +344,27 @@ class ReleaseLog:
         """Release ``count`` answers, or return those that were released under this id.
 
         Args:
-            count: how many answers.
-            draw: draws them, given how many classes were released before; called at most once, while nobody else may
-                write.
-            release_id: names the release, so that it can be asked for again; None: it cannot, and is charged each time.
-            samples: where the log has a sampling, the sample of each answer, each of which is used by this; or the one
-                sample of all of them, where it serves several labels. Answers that are stored need none. Under an id
-                they must be charged already (`EnsembleSampler.draw_for`, `charge_samples`): a process that ended after
-                it saw one would else draw another for the same charge.
+            count: number of answers.
+            draw: draws them, given the number of classes released before; called at most once, with the file locked.
+            release_id: name of the release, to ask for it again; without one it is charged each time.
+            samples: for a log with a sampling, the sample of each answer, each of which is used up; or the one sample
+                of all answers, if it serves several labels. Stored answers need none. With an id the samples must be
+                charged already (`EnsembleSampler.draw_for`, `charge_samples`): otherwise a process that ended after
+                seeing one would draw another for the same charge.
 
         Returns:
             The answers, shape (count,). They are on the disk, and charged, before they are returned.
 
         Raises:
             BudgetSpent: fewer are left; nothing was charged.
-            BatchWithheld: the test of the batch did not pass, now or under this id before; all of it is charged.
+            BatchWithheld: the test of the batch failed, now or under this id before; all of it is charged.
             BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
-            SampleUsed: a sample was used already, or is another process's; nothing was charged and nothing released.
-            ReleaseIdTaken: the id named a release of another size.
-            InvalidInput: not a count or not an id, or, under an id, a sample that is not charged.
-            ReleaseLogDamaged: the file is not as it was written; nothing was released.
-            OSError: the file cannot be written, by its name. Nothing was released, and it may be charged: asked again
-                under the same id, it is charged once.
+            SampleUsed: a sample was used already, or belongs to another process; nothing was charged or released.
+            ReleaseIdTaken: the id names a release of another size.
+            InvalidInput: not a count or not an id, or, with an id, a sample that is not charged.
+            ReleaseLogDamaged: the file was altered; nothing was released.
+            OSError: the file cannot be written. Nothing was released, but it may be charged: asked again under the same
+                id, it is charged once.
         """
         count = whole_number(count, "count", COUNT, least=0)
         if release_id is not None:
@@ -375,19 +372,19 @@ class ReleaseLog:
         return self._journal.locked(partial(self._charge_and_release, count, draw, release_id, samples))
 
     def charge_samples(self, samples: Sequence[Sample], release_id: str | None = None) -> None:
-        """Charge all labels of samples that nobody has seen yet; their releases are charged no more.
+        """Charge all labels of samples that nobody has seen yet; their releases are not charged again.
 
         Args:
-            samples: of an `EnsembleSampler`, each of no release so far.
-            release_id: names the release that they were drawn for, for those who read the log.
+            samples: of an `EnsembleSampler`, each without a release so far.
+            release_id: name of the release for which they were drawn, for readers of the log.
 
         Guarantees:
-            The line is on disk when this returns. It says that samples were drawn, and not which records they have.
+            The line is on disk when this returns. It says that samples were drawn, not which records they contain.
 
         Raises:
             BudgetSpent: fewer labels are left; nothing was charged.
-            SampleUsed: one was charged before, or is another process's; nothing was charged.
-            InvalidInput: the log has no sampling, or a sample is of another one.
+            SampleUsed: one was charged before, or belongs to another process; nothing was charged.
+            InvalidInput: the log has no sampling, or a sample has another one.
         """
         if self.sampling is None:
             raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
@@ -401,7 +398,7 @@ class ReleaseLog:
             raise SampleUsed("it was charged before")
         charged = self._take_samples([(sample, 0) for sample in samples], 0, file)
         record: Record = {"count": 0, "charged": charged, "labels": 0}
-        if charged:  # else the round that they are part of was
+        if charged:  # otherwise their round is charged already
             file.append(record if release_id is None else record | {"drawn": release_id})
         for sample in samples:
             sample.pay()
@@ -410,7 +407,7 @@ class ReleaseLog:
         self, count: int, draw: Draw, release_id: str | None, samples: Sequence[Sample], file: LockedJournal[Releases]
     ) -> Labels:
         stored = None if release_id is None else self._answers(file, release_id)
-        # Before anything is checked or charged: to ask again is free, also when nothing is left.
+        # Before anything is checked or charged: asking again is free, even if nothing is left.
         if stored is not None:
             if len(stored) != count:
                 raise ReleaseIdTaken(
@@ -420,36 +417,36 @@ class ReleaseLog:
             return stored
         self._check_batch(file, count)
         served = self._check_samples(samples, count)
-        # A process may end after it saw a sample and before its line: asked again, it would see another one, uncharged.
+        # A process may end after seeing a sample and before its line: asked again, it would see another one, uncharged.
         if release_id is not None and not all(sample.is_charged for sample, _ in served):
             accepted = "that of EnsembleSampler.draw_for with this log, charged before it was seen"
-            raise InvalidInput("sample", "one that is not charged", accepted, "Else an id could have several.")
+            raise InvalidInput("sample", "one that is not charged", accepted, "Otherwise an id could have several.")
         charged = self._take_samples(served, count, file)
         answers = draw(file.state.labels)
-        # Charge and answers in one line, on disk before either is returned: a process that is killed has shown nothing.
+        # Charge and answers in one line, on disk before either is returned: a killed process has shown nothing.
         file.append(self._line(count, charged, answers, release_id))
         for sample, _ in served:
-            # Only now: a line that could not be written leaves the sample charged in full at its next use.
+            # Last: after a failed write the sample is charged in full at its next use.
             sample.pay()
         if answers is None:
             raise withheld(self.proposal)
         return answers
 
     def _take_samples(self, served: Sequence[tuple[Sample, int]], count: int, file: LockedJournal[Releases]) -> int:
-        """Use samples for so many labels each, and return what they, or ``count`` answers without any, are charged."""
+        """Use samples for their numbers of labels; return the charge for them, or for ``count`` answers without any."""
         owner = os.path.realpath(self.path)
-        # By what is charged together: the samples of a round are one charge.
+        # By charge: the samples of a round are one charge.
         charges = {sample.charged_with: sample.charge(labels, owner) for sample, labels in served}
         charged = count if self.sampling is None else sum(charges.values())
         if charged > self.limit - file.state.spent:
             raise BudgetSpent(self.in_words, self.limit, file.state.spent, charged)
-        # Used up before anything is drawn: if the release fails, what it saw must serve no other one.
+        # Used up before anything is drawn: if the release fails, the samples must serve no other one.
         for sample, labels in served:
             sample.take(labels, owner)
         return charged
 
     def _line(self, count: int, charged: int, answers: Labels | None, release_id: str | None) -> Record:
-        """Return the line of a release; no answers are a batch that did not pass its test."""
+        """Return the line of a release; None as answers is a batch that failed its test."""
         if answers is None and self.proposal is None:
             raise InvalidInput("draw", None, "answers")
         if answers is not None and answers.shape != (count,):
@@ -467,7 +464,7 @@ class ReleaseLog:
         return record
 
     def _check_batch(self, file: LockedJournal[Releases], count: int) -> None:
-        """Refuse a part of a batch that is tested, and a batch that did not pass."""
+        """Reject a part of a tested batch, and a batch that failed."""
         if self.proposal is None:
             return
         if file.state.passed is False:
@@ -476,7 +473,7 @@ class ReleaseLog:
             raise InvalidInput("votes", f"{count} rows", f"all {self.limit} rows of the batch that {self.path} is for")
 
     def _check_samples(self, samples: Sequence[Sample], count: int) -> list[tuple[Sample, int]]:
-        """Return the samples of ``count`` answers, and how many labels of each are asked."""
+        """Return the samples of ``count`` answers, each with its number of labels."""
         if self.sampling is None:
             if samples:
                 raise InvalidInput("sample", "a sample", "None", f"{self.path} charges as if without samples.")
@@ -486,7 +483,7 @@ class ReleaseLog:
             given = f"{len(samples)} samples for {count} answers"
             raise InvalidInput("sample", given, "one of an EnsembleSampler each")
         for sample in samples:
-            # Of that class itself: a subclass could say of itself that it was not used.
+            # Exactly that class: a subclass could claim that it was not used.
             if type(sample) is not Sample or sample.sampling != self.sampling:
                 raise InvalidInput("sample", sample, f"a sample of an EnsembleSampler: {self.sampling.words}")
             if len(sample.shares) != self.mechanism.K:
@@ -494,14 +491,14 @@ class ReleaseLog:
         return [(sample, each) for sample in samples]
 
     def check_is_for(self, mechanism: Releasing, argument: str = "release_log") -> None:
-        """Refuse to release anything else than what this log is for.
+        """Reject a mechanism other than this log's.
 
         Args:
-            mechanism: what is about to be released, as for `create`.
+            mechanism: the mechanism about to release, as for `create`.
             argument: name of the argument that gave this log.
 
         Raises:
-            InvalidInput: the log is for another mechanism, or for voters that were trained once where these are fresh.
+            InvalidInput: the log is for another mechanism, or for voters that were trained once while these are fresh.
         """
         mechanism = mechanism_of(mechanism)
         if mechanism != self.mechanism:
@@ -509,17 +506,17 @@ class ReleaseLog:
                 argument,
                 str(self.path),
                 "the release log of this mechanism",
-                "The limit of a release log is proved for one mechanism, a gamma with its problem or another: "
+                "The limit of a release log is proved for one mechanism, such as a gamma with its problem: "
                 "give another mechanism its own log and its own part of the total.",
             )
         if mechanism.fresh and not self.fresh:
             raise InvalidInput("fresh", mechanism.fresh, f"False, as {self.path} is for voters that were trained once")
 
     def check_answers(self) -> None:
-        """Read every answer that is stored, and hold what its line counts against it.
+        """Read every stored answer and check it against the counts of its line.
 
         Raises:
-            ReleaseLogDamaged: an answer is not one of the mechanism's, or a line counts other classes than it has.
+            ReleaseLogDamaged: an answer is not one of the mechanism's, or a line miscounts its classes.
         """
 
         def check(file: LockedJournal[Releases]) -> None:
@@ -532,9 +529,9 @@ class ReleaseLog:
                 answers = decoded(line["answers"], count, self._header.stored_type)
                 classes = answers[answers != ABSTENTION]
                 if classes.size and not 0 <= classes.min() <= classes.max() < self.mechanism.classes:
-                    raise ReleaseLogDamaged(f"{what} has an answer that is not a class")
+                    raise ReleaseLogDamaged(f"{what} has an invalid class")
                 if classes.size != line.get("labels", classes.size):
-                    raise ReleaseLogDamaged(f"{what} counts other classes than it has")
+                    raise ReleaseLogDamaged(f"{what} miscounts its classes")
             if self.mechanism.cap is not None and file.state.labels > self.mechanism.cap:
                 raise ReleaseLogDamaged(f"{self.path} holds more classes than the cap of its mechanism")
 
@@ -550,10 +547,7 @@ class ReleaseLog:
 
 
 def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
-    """Return the mechanism of a solution, proved private here; a mechanism is returned as it is.
-
-    ``releasing``: a mechanism, a `Solution`, a `TableSolution`, or a pair (gamma, problem).
-    """
+    """Return a mechanism from itself, or from a solution or pair (gamma, problem), which is proved private here."""
     check_fresh(fresh)
     if isinstance(releasing, TableSolution) and isinstance(releasing.table.cells, Histograms):
         return TableMechanism(releasing.problem, releasing.table)
@@ -567,7 +561,7 @@ def mechanism_of(releasing: Releasing, *, fresh: bool = False) -> VoteMechanism:
 
 
 def check_proposal(proposal: Proposal, mechanism: VoteMechanism) -> None:
-    """Refuse a test of another batch than a mechanism's."""
+    """Reject a test of a batch of another mechanism."""
     if not isinstance(proposal, Proposal):
         raise InvalidInput("proposal", proposal, "a Proposal or None")
     if mechanism.batch(proposal.batch.queries) != proposal.batch:
@@ -575,25 +569,25 @@ def check_proposal(proposal: Proposal, mechanism: VoteMechanism) -> None:
 
 
 def withheld(proposal: Proposal | None) -> BatchWithheld:
-    """Return the error of a batch that did not pass its test."""
-    assert proposal is not None  # noqa: S101 - for the type checker: without a test a draw has answers
+    """Return the error of a batch that failed its test."""
+    assert proposal is not None  # noqa: S101 - for the type checker: without a test every draw has answers
     return BatchWithheld(proposal.total, proposal.failed(proposal.total.delta))
 
 
 def _quota(mechanism: VoteMechanism, budget: Privacy | None, queries: int | None, sampling: Sampling | None) -> Quota:
-    """Return the number of releases that a log allows, and what proves it."""
+    """Return the number of releases that a log allows, and its proof."""
     if budget is None and queries is None:
         raise InvalidInput("budget", budget, "a total (ε, δ), a number of queries, or both")
     if sampling is not None:
-        mechanism.cost(0, 0.0, sampling)  # refuses where no account of samples is known
+        mechanism.cost(0, 0.0, sampling)  # raises an error if no account of samples is known
     if queries is None:
         assert budget is not None  # noqa: S101 - for the type checker
         return mechanism.most_releases(budget, sampling)
     queries = whole_number(queries, "queries", COUNT, least=0)
     if budget is None:
-        # Given and not proved: the log says so wherever it shows its total.
+        # Given, not proved: the log says so with its total.
         return Quota(queries, "queries")
-    # A number beside a budget is a claim: it is proved here, and not believed.
+    # Stated with a budget, the number is a claim, which is proved here.
     cost = mechanism.cost(queries, budget.delta, sampling)
     if cost.epsilon > budget.epsilon:
         within = f"epsilon = {budget.epsilon!r}, delta = {budget.delta!r}"

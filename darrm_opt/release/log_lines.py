@@ -1,4 +1,4 @@
-"""Lines of a release log: the first one, which says what the log is for, and those of releases."""
+"""Lines of a release log: the header, and one line per release."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from darrm_opt.tables.votes import Labels, label_type
 from darrm_opt.untrusted import UNREADABLE, check_written, typed
 
 KIND, FORMAT = "darrm release log", 1
-"""Kind of file, in its first line, and its version."""
+"""Kind and version of the file, in its first line."""
 
 LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
-"""Fields of a line of a release."""
+"""Fields of the line of a release."""
 
 PTR_ACCOUNT = "propose-test-release"
-"""Account of such a log."""
+"""Account of a log with a test."""
 
 MAX_ID = 200
-"""Most characters of a release id."""
+"""Maximum length of a release id [characters]."""
 
 COUNT = "a whole number of releases, at least 0"
-"""What a number of releases may be."""
+"""Accepted numbers of releases."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a log is for, and what it allows: its first line."""
+    """First line of a log: its mechanism and limits."""
 
     mechanism: VoteMechanism
     budget: Privacy | None
@@ -52,23 +52,23 @@ class Header:
 
     @classmethod
     def of(cls, record: Record, path: Path) -> Header:
-        """Return the header of a log's first line, its mechanism and its test proved anew.
+        """Return the header of a log's first line, with its mechanism and test proved anew.
 
         Raises:
-            BudgetUnreadable: it is not a release log of this format, or states a limit that cannot be proved.
-            ReleaseLogDamaged: it does not say what it is for.
+            BudgetUnreadable: not a release log of this format, or one with a limit that cannot be proved.
+            ReleaseLogDamaged: the header cannot be read.
         """
         if not record:
             raise BudgetUnreadable(f"the release log {path} is empty.")
         if (record.get("kind"), record.get("format")) != (KIND, FORMAT):
-            raise BudgetUnreadable(f"{path} is not a release log of format {FORMAT}, which this version reads.")
+            raise BudgetUnreadable(f"{path} is not a release log of format {FORMAT}, the format of this version.")
         try:
             header = cls._read(record, path)
             header.check(record, path)
         except DarrmError:
             raise
         except UNREADABLE as err:
-            raise ReleaseLogDamaged(f"the release log {path} does not say what it is for ({err!r})") from err
+            raise ReleaseLogDamaged(f"the header of the release log {path} cannot be read ({err!r})") from err
         return header
 
     @classmethod
@@ -80,14 +80,14 @@ class Header:
         given: Any = record["budget"]
         budget = None if given is None else Privacy(given["epsilon"], given["delta"])
         proposal = None
-        if "proposal" in record:  # proved anew, whatever its version
+        if "proposal" in record:  # proved anew, in any version
             if budget is None:
-                raise BudgetUnreadable(f"{path} states a test, and no total for it.")
+                raise BudgetUnreadable(f"{path} contains a test without a total.")
             proposal = Proposal.from_record(mechanism.batch(limit), budget, record["proposal"])
         return cls(mechanism, budget, quota, sampling, proposal)
 
     def check(self, record: Record, path: Path) -> None:
-        """Refuse a first line that says other things than were read from it, or a limit that is not proved."""
+        """Reject a first line that differs from what would be written for it, or has an unproved limit."""
         version = typed(str, record["version"], "version")
         # The mechanism was checked when it was read.
         check_written(record, self.record() | {"mechanism": record["mechanism"], "version": version})
@@ -97,7 +97,7 @@ class Header:
         if not self.mechanism.fits(self.budget, limit, self.sampling):
             raise BudgetUnreadable(
                 f"the limit of {limit} releases in {path} was proved by version {version}, and this version, "
-                f"{__version__}, cannot prove it: refusing to go on."
+                f"{__version__}, cannot prove it: the log is not used."
             )
 
     def record(self) -> Record:
@@ -126,26 +126,26 @@ class Header:
 
     @property
     def stored_type(self) -> np.dtype[np.signedinteger] | None:
-        """How an answer is stored; None: the answers of a γ are never ⊥, a bit each."""
+        """Type of a stored answer; None for a γ, whose answers are never ⊥: a bit each."""
         if isinstance(self.mechanism, NoiseFunctionMechanism):
             return None
         return label_type(self.mechanism.classes).newbyteorder("<")
 
 
 class Releases(NamedTuple):
-    """What the lines of a log come to."""
+    """State after the lines of a log."""
 
     header: Record  # the first line
-    spent: int  # releases that are charged; of a text that is not complete, those to come too
+    spent: int  # charged releases; for an incomplete text, including those to come
     labels: int  # those of them that are classes and not ⊥
-    # place of the line and count of each release that has an id. One dict for all states, which only grows: a line
-    # whose reading was interrupted is in it, under the same id, when it is read again
+    # place of the line and count of each release with an id. One dict for all states, which only grows: a line whose
+    # reading was interrupted is in it, under the same id, when it is read again
     places: dict[str, tuple[int, int]]
-    passed: bool | None = None  # outcome of the test of a batch; None: it was not drawn, or there is none
+    passed: bool | None = None  # outcome of the test of a batch; None: not drawn, or no test
 
 
 def replayed(releases: Releases, record: Record, place: int, path: Path) -> Releases:
-    """Return what the lines come to with one more, which begins at a place of the file."""
+    """Return the state after one more line, which begins at a place of the file."""
     if not releases.header:
         return releases._replace(header=record)
     holds = f"the release log {path} holds"
@@ -164,8 +164,8 @@ def replayed(releases: Releases, record: Record, place: int, path: Path) -> Rele
         raise ReleaseLogDamaged(f"{holds} a line that is not a release ({err!r})") from err
     if type(labels) is not int or not 0 <= labels <= count:
         raise ReleaseLogDamaged(f"{holds} a release that does not count its classes")
-    # Where its line begins, and not its answers: a log of millions of labels is read by place. After an interrupt
-    # the same line may be read again.
+    # The place of its line, not its answers: a log of millions of labels is read by place. After an interrupt the same
+    # line may be read again.
     if release_id is not None and releases.places.setdefault(release_id, (place, count)) != (place, count):
         raise ReleaseLogDamaged(f"{holds} two releases of one id, {release_id!r}")
     limit, spent = releases.header.get("limit"), releases.spent + charged
@@ -182,13 +182,13 @@ def checked_id(release_id: Any) -> str:
 
 
 def encoded(answers: Labels, stored: np.dtype[np.signedinteger] | None) -> str:
-    """Return answers as text, in base 64: each as ``stored`` says, or eight bits in a byte."""
+    """Return answers as base64 text: each of type ``stored``, or eight bits in a byte."""
     packed = np.packbits(answers.astype(np.uint8)) if stored is None else answers.astype(stored)
     return base64.b64encode(packed.tobytes()).decode("ascii")
 
 
 def decoded(text: Any, count: int, stored: np.dtype[np.signedinteger] | None) -> Labels:
-    """Return the ``count`` answers of a text of `encoded`."""
+    """Return the ``count`` answers of an `encoded` text."""
     try:
         packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=stored or np.uint8)
     except (binascii.Error, ValueError, TypeError) as err:

@@ -1,20 +1,20 @@
-"""Ensemble sampler: the fresh and secret samples of records that queries are answered from, drawn exactly.
+"""Ensemble sampler: exact draws of the fresh, secret samples of records that answer queries.
 
-`EnsembleSampler` draws by the schemes that the accounts hold for (`darrm_opt.accounting.sampling`) and by no other. A
-`Sample` serves one query, or one text of T labels, once: a `ReleaseLog` with a sampling charges the sampled price for
-nothing else. What is drawn for a release by name (`EnsembleSampler.draw_for`) is charged on disk before anybody sees
-it: a process may end at any moment, and who asks again pays for another query.
+`EnsembleSampler` draws only by the schemes that the accounts cover (`darrm_opt.accounting.sampling`). A `Sample` serves
+one query, or one text of T labels, once: only for it does a `ReleaseLog` with a sampling charge the sampled price. A
+sample drawn for a named release (`EnsembleSampler.draw_for`) is charged on disk before anybody sees it: a process may
+end at any moment, and asking again pays for another query.
 
-What is refused: a sample that was used, in another log, by another process, or after a copy; one of another sampling or
-another number of voters. What no program sees, and the totals suppose: the indices stay secret, for ever; the sample is
-not chosen, that is, no sample is thrown away for what is in it or in view of the query; each voter looks at its share
-alone (or all of them at the whole sample, where one record moves ``affected`` votes all the same, as the K nearest
-neighbours within it do); a voter without records, or one that fails, answers something that does not depend on data.
+Rejected: a sample that was used, in another log, by another process, or after a copy; one of another sampling or
+another number of voters. Not checked, but assumed by the totals: the indices stay secret, for ever; samples are not
+selected, that is, none is discarded because of its content or in view of the query; each voter looks at its share only
+(or all of them at the whole sample, if one record still changes at most ``affected`` votes, as with the K nearest
+neighbours within it); a voter without records, or one that fails, gives an answer that does not depend on data.
 
-Exactness: of Poisson samples the size is drawn first, Binomial(n, q), by inversion in blocks of records
+Exactness: for Poisson samples the size is drawn first, Binomial(n, q), by inversion in blocks of records
 (`inversion.binomial_law`), then that many distinct records, uniformly: together the law of n independent coins. They
-are the first ones of a sequence of independent uniform ones, in the order in which they come, so that any
-positions in it are a uniform share too.
+are the first distinct ones of a sequence of independent uniform records, in their order, so that any positions in it
+are a uniform share too.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
 Indices = NDArray[np.int64]
 
 MAX_RECORDS = 2**32 - 1
-"""Most records that are drawn from."""
+"""Maximum number of records."""
 
 BLOCK_MEAN = 4
-"""Mean number of records drawn of one block, at most: a law of some fifty values."""
+"""Maximum mean number of records drawn from one block: a law of some fifty values."""
 
 
 class Sample:
@@ -49,10 +49,10 @@ class Sample:
 
     Attributes:
         sampling: how it was drawn.
-        shares: indices of the records of each voter, K arrays, read-only. Never to be shown.
-        charged_with: what is charged once, and all of it: this sample, or the round of queries that it is part of.
-        is_charged: whether it was charged by itself, also where its round was before.
-        drawn: labels that were drawn from it and are not released yet, in order. Never to be shown.
+        shares: indices of the records of each voter, K arrays, read-only. Secret.
+        charged_with: the unit of charge: this sample, or its round of queries.
+        is_charged: whether this sample was charged, perhaps after its round.
+        drawn: labels drawn from it and not released yet, in order. Secret.
     """
 
     def __init__(self, sampling: Sampling, shares: tuple[Indices, ...], charged_with: Charge | None = None) -> None:
@@ -67,29 +67,29 @@ class Sample:
         return f"Sample({self.sampling!r}, left={self.left})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A sample is used once: it cannot be copied, stored or sent to another process.")
+        raise TypeError("A sample is used once and cannot be copied, stored or sent to another process.")
 
     @property
     def records(self) -> Indices:
-        """Indices of all its records, each once, in increasing order. Never to be shown."""
+        """Indices of all its records, each once, in increasing order. Secret."""
         return np.unique(np.concatenate(self.shares))
 
     @property
     def left(self) -> int:
-        """Labels that it may still serve."""
+        """Number of labels that it may still serve."""
         return self.sampling.labels - self._released
 
     def charge(self, count: int, owner: str) -> int:
-        """Return how many labels a log is charged for ``count`` more labels of this sample: all T once, then none.
+        """Return the charge to a log for ``count`` more labels: all T labels once, then none.
 
-        Of a round of t queries, all t with the first of its samples (`charged_with`).
+        In a round of t queries, all t with the first of its samples (`charged_with`).
 
         Args:
             count: labels; 0 is a charge before any label.
             owner: the log.
 
         Raises:
-            SampleUsed: it does not serve so many more, or another log or process uses it.
+            SampleUsed: it has fewer labels left, or another log or process uses it.
         """
         whole = self.charged_with
         if whole.process != process_identity():
@@ -101,10 +101,10 @@ class Sample:
         return 0 if whole.is_paid else whole.size
 
     def take(self, count: int, owner: str) -> None:
-        """Use it for ``count`` labels of a log, and for no other log; where it raises, nothing is used.
+        """Use the sample for ``count`` labels of a log, and for no other log; after an error nothing is used.
 
         Args:
-            count: labels; 0 leaves all of them to be used.
+            count: labels; 0 reserves the sample for the log.
             owner: the log.
 
         Raises:
@@ -115,12 +115,12 @@ class Sample:
             self.charged_with.owner, self._released = owner, self._released + count
 
     def pay(self) -> None:
-        """Note that the charge is on disk: until then every use of it is charged in full."""
+        """Record that the charge is on disk; until then every use is charged in full."""
         self.is_charged = self.charged_with.is_paid = True
 
 
 class Charge:
-    """So many labels that are charged together, once, to one log of one process."""
+    """Labels that are charged together, once, to one log of one process."""
 
     def __init__(self, size: int) -> None:
         self.size, self.owner, self.is_paid = size, "", False
@@ -131,7 +131,7 @@ class Round(Charge):
     """A round of t queries among which every record is spread, k times each; secret."""
 
     def __init__(self, size: int, queries: Indices) -> None:
-        """``queries``: which ones each record is in, shape (n, k)."""
+        """Take the queries of each record, shape (n, k)."""
         super().__init__(size)
         places = queries.ravel()
         self._order = np.argsort(places, kind="stable") // queries.shape[1]
@@ -139,11 +139,11 @@ class Round(Charge):
 
     @property
     def is_over(self) -> bool:
-        """Whether all its queries had their records, or it is that of another process."""
+        """Whether all its queries have had their records, or it belongs to another process."""
         return self._next == self.size or self.process != process_identity()
 
     def records(self) -> Indices:
-        """Return the records of the next query, which nobody gets again."""
+        """Return the records of the next query, once."""
         start, end = self._ends[self._next : self._next + 2]
         self._next += 1
         return np.asarray(self._order[start:end])
@@ -154,7 +154,7 @@ class SampleLog(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Path of the log."""
         ...
 
     def charge_samples(self, samples: Sequence[Sample], release_id: str | None = None) -> None:
@@ -163,24 +163,24 @@ class SampleLog(Protocol):
 
 
 class EnsembleSampler:
-    """Sampler of the records of K voters, afresh for every query or round, from the operating system's randomness.
+    """Sampler of the records of K voters, anew for every query or round, from the operating system's randomness.
 
     Args:
-        sampling: the scheme, and the numbers that the account is for.
-        K: voters.
-        records: records that there are; None: as many as ``sampling`` says. With the schemes of `BY_COINS` any
-            number, since only the chance counts; with other schemes that number.
-        source: where chance comes from; None for the operating system, which privacy requires.
+        sampling: the scheme and the numbers of the account.
+        K: number of voters.
+        records: number of records; None: as in ``sampling``. With the schemes of `BY_COINS` any number, since only the
+            probability counts; with other schemes that number.
+        source: source of randomness; None for the operating system, which privacy requires.
 
     Guarantees:
         Given uniform independent bits, each sample or round has exactly the law of its scheme, independently of others:
-        "poisson" each record with chance exactly ``rate`` (the double) or ``sample``/``records`` (the fraction), given
-        to each voter with chance 1/K; "random-allocation" each record in a uniform set of ``times`` of the ``among``
-        queries of a round, and given to each voter with chance 1/K in each; "without-replacement" ``sample`` distinct
-        records, whose order is uniform and of which each voter gets the same number, or one more; "each-voter" and
-        "each-voter-with-replacement" that for each voter by itself. Time grows with the number of records drawn, and
-        not with that of records, but for one word for each `BLOCK_MEAN` drawn, and for all of them in the first query
-        of a round; it depends on the sample's size.
+        "poisson" each record with probability exactly ``rate`` (the double) or ``sample``/``records`` (the fraction),
+        given to each voter with probability 1/K; "random-allocation" each record in a uniform set of ``times`` of the
+        ``among`` queries of a round, and given to each voter with probability 1/K in each; "without-replacement"
+        ``sample`` distinct records in uniform order, of which each voter gets the same number, or one more;
+        "each-voter" and "each-voter-with-replacement" that for each voter separately. Time grows with the number of
+        records drawn, not with that of all records, except for one word per `BLOCK_MEAN` drawn, and for all records in
+        the first query of a round; it depends on the sample's size.
 
     Raises:
         InvalidInput: no sampling, a number out of its range, or another number of records than the scheme's.
@@ -218,11 +218,11 @@ class EnsembleSampler:
 
     @property
     def K(self) -> int:
-        """Voters."""
+        """Number of voters."""
         return self._K
 
     def draw(self) -> Sample:
-        """Return a sample for one query, or one text of T labels; independent of all others but those of its round."""
+        """Return a sample for one query, or one text of T labels, independent of all others outside its round."""
         scheme, size = self._sampling.scheme, self._sampling.sample or 0
         dealt = None
         if scheme in BY_COINS:
@@ -230,7 +230,7 @@ class EnsembleSampler:
                 dealt, drawn = self._dealt()
             else:
                 drawn = self._distinct(self._poisson_size())
-            # Each record picks its voter by a coin of its own: dealt in turn, one more record would move all behind it.
+            # Each record picks its voter by its own coin: dealt in turn, one more record would move all later ones.
             voters = below_each(np.full(drawn.size, self._K), self._source)
             by_voter = np.argsort(voters, kind="stable")
             ends = np.searchsorted(voters[by_voter], np.arange(1, self._K))
@@ -241,20 +241,20 @@ class EnsembleSampler:
             shares = [self._distinct(size) for _ in range(self._K)]
         else:
             shares = [self._uniform(size) for _ in range(self._K)]
-        # Copies: views would keep the whole draw together, and one voter's share in reach of another's.
+        # Copies: views would keep the whole draw, with one voter's share reachable from another's.
         return Sample(self._sampling, tuple(share.copy() for share in shares), dealt)
 
     def draw_for(self, release_id: str | None, log: SampleLog | None) -> Sample:
-        """Return the sample of a release: the same one until it is used, so that nobody tries again for a better one.
+        """Return the sample of a release: the same one until it is used, so that nobody retries for a better one.
 
         Args:
-            release_id: names the release; None: a new sample.
-            log: the release log that will be given the label; None: the caller keeps the account.
+            release_id: name of the release; None: a new sample.
+            log: the release log that will get the label; None: the caller keeps the account.
 
         Guarantees:
-            Before it is returned, a new sample is charged to ``log``, on disk: all of its T labels, and not which
-            records it has. So no log gives labels of more samples than it charged, whenever processes end: a name
-            whose sample was lost with its process has another one, charged as another query.
+            Before it is returned, a new sample is charged to ``log``, on disk: all of its T labels, not its records.
+            So no log gives labels of more samples than it charged, whenever processes end: a name whose sample was lost
+            with its process gets another one, charged as another query.
 
         Raises:
             BudgetSpent: the log does not have T labels left, or t for a new round; nothing was charged.
@@ -271,7 +271,7 @@ class EnsembleSampler:
         return sample
 
     def forget(self, release_id: str | None, log: SampleLog | None) -> None:
-        """Let go of the sample of a release whose labels are there.
+        """Forget the sample of a release whose labels are stored.
 
         Args:
             release_id: as for `draw_for`.
@@ -288,14 +288,14 @@ class EnsembleSampler:
                 chosen = np.empty((n, 0), dtype=np.int64)
                 for number in range(self._sampling.times):
                     query = below_each(np.full(n, among - number), self._source)
-                    for earlier in np.sort(chosen, axis=1).T:  # the query of this place among those that are left
+                    for earlier in np.sort(chosen, axis=1).T:  # the query of this rank among the remaining ones
                         query += query >= earlier
                     chosen = np.column_stack([chosen, query])
                 self._round = Round(among, chosen)
             return self._round, self._round.records()
 
     def _poisson_size(self) -> int:
-        """Return Binomial(n, q): a sum over blocks of records, all of one size but the last."""
+        """Return Binomial(n, q): a sum over blocks of records of equal size, except the last."""
         rate, sample = self._sampling.rate, self._sampling.sample
         chance = Fraction(rate) if rate is not None else Fraction(sample or 0, self._sampling.records)
         if chance == 1:
@@ -310,7 +310,7 @@ class EnsembleSampler:
         return below_each(np.full(count, self._records), self._source)
 
     def _distinct(self, count: int) -> Indices:
-        """Return distinct records in a uniform order: the first ones of a sequence of independent uniform ones."""
+        """Return distinct records in uniform order: the first ones of a sequence of independent uniform records."""
         drawn = self._uniform(count)
         while True:
             first = np.unique(drawn, return_index=True)[1]

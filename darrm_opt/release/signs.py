@@ -1,10 +1,10 @@
-"""Signs: vectors of ±1 that clients randomise, and that a server releases as the majority of each coordinate.
+"""Signs: vectors of ±1 that clients randomise and a server releases as the majority of each coordinate.
 
-`private_signs` is a strategy for Flower, which learns from nothing of the clients but these majorities. Each round,
-each client answers −1 or 1 for every weight, randomised by coins of its own; the strategy releases the majority of each
-weight by a proved γ, charges it, and moves the weight by one step. What else clients send, such as their number of
-examples and their loss, is not private, and is not looked at; clients evaluate nothing. The extra `flower` installs
-Flower; `all` leaves it out, because it pins versions of what the service runs on.
+`private_signs` is a strategy for Flower that learns from clients through these majorities only. In each round, each
+client answers −1 or 1 for every weight, randomised by its own coins; the strategy releases the majority of each weight
+by a proved γ, charges it, and moves the weight by one step. Other data that clients send, such as their number of
+examples and their loss, are not private and are ignored; clients evaluate nothing. The extra `flower` installs Flower;
+`all` excludes it, because it pins versions of the service's dependencies.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _FEATURE = "A strategy for Flower"
 
 
 def randomised_signs(signs: Any, epsilon: float, source: RandomSource | None = None) -> Signs:
-    """Return signs as a client sends them: each kept with chance e^ε/(1 + e^ε), else turned round.
+    """Return signs as a client sends them: each kept with probability e^ε/(1 + e^ε), else flipped.
 
     Args:
-        signs: of any shape, each a number: above 0 or not.
-        epsilon: ε > 0 of one sign [nats]. Of N signs of one client that a record moves together it is N times that.
-        source: where chance comes from; None for the operating system, which privacy requires.
+        signs: of any shape; each number counts as above 0 or not.
+        epsilon: ε > 0 of one sign [nats]; N times that for N signs of one client that a record changes together.
+        source: source of randomness; None for the operating system, which privacy requires.
 
     Returns:
-        −1 or 1 in the same shape, each from a coin of its own with exactly the chance of a double at most
+        −1 or 1 in the same shape, each from its own coin with exactly the probability of a double at most
         e^ε/(1 + e^ε): so each sign is ε-DP by itself, and fresh.
 
     Raises:
@@ -59,16 +59,16 @@ def release_signs(vote: PrivateVote, signs: Any) -> Signs:
     """Return the private majority of each coordinate of the clients' signs.
 
     Args:
-        vote: of two classes; it is charged one release a coordinate.
-        signs: −1 or 1, shape (K, N): a row for each client.
+        vote: of two classes; it is charged one release per coordinate.
+        signs: −1 or 1, shape (K, N): a row per client.
 
     Returns:
         −1 or 1, shape (N,).
 
     Raises:
-        InvalidInput: another shape, or something else than −1 and 1.
+        InvalidInput: another shape, or values other than −1 and 1.
         BudgetExceeded: the budget does not allow N more releases; none is made.
-        DarrmError: what `PrivateVote.release_many` raises beside, for the same reasons.
+        DarrmError: other errors of `PrivateVote.release_many`, for the same reasons.
 
     >>> from darrm_opt import Privacy, Problem, solve
     >>> vote = PrivateVote(solve(Problem(3, Privacy(0.5), Privacy(3.0))), fresh=True)
@@ -77,14 +77,14 @@ def release_signs(vote: PrivateVote, signs: Any) -> Signs:
     """
     check_unmasked(signs, "signs")
     table, K = np.asarray(signs), vote.mechanism.K
-    accepted = f"-1 or 1 in the shape ({K}, N), a row for each client"
+    accepted = f"-1 or 1 in the shape ({K}, N), a row per client"
     if vote.mechanism.classes != 2:
         raise InvalidInput("vote", f"{vote.mechanism.classes} classes", "a vote of two classes")
     if table.ndim != 2 or table.shape[0] != K:
         raise InvalidInput("signs", table.shape, accepted)
     if not np.all((table == 1) | (table == -1)):
         raise InvalidInput("signs", "values that are not shown here", accepted)
-    # Coordinates that are neighbours in memory stay so: each client's votes are a row.
+    # Keeps coordinates contiguous: each client's votes are a row.
     released = vote.release_many((table > 0).view(np.uint8).T)
     return np.where(released > 0, 1, -1).astype(np.int8)
 
@@ -92,19 +92,15 @@ def release_signs(vote: PrivateVote, signs: Any) -> Signs:
 def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, **options: Any) -> Any:
     """Return a strategy for the message API of Flower that releases majorities of signs.
 
-    Args:
-        votes: what releases the majority of K clients; or one for each K that may answer, each designed for the same
-            (ε, δ) of one release and all with one `PrivacyBudget`: then whoever answers in a round is counted by the
-            γ made for so many. How many answer must not depend on their data.
-        step: by which a weight moves in a round, > 0.
-        **options: of Flower's `FedAvg`, such as ``fraction_train`` and ``arrayrecord_key``. By default all available
-            clients are asked, at least the least K, and none evaluates.
+    ``votes`` releases the majority of K clients; or give one for each K that may answer, each designed for the same
+    (ε, δ) of one release and all with one `PrivacyBudget`: then the clients that answer in a round are counted by the γ
+    for their number, which must not depend on their data. ``step`` > 0 is the move of a weight in a round. ``options``
+    are those of Flower's `FedAvg`, such as ``fraction_train`` and ``arrayrecord_key``; by default all available clients
+    are asked, at least the least K, and none evaluates.
 
-    Returns:
-        The strategy. A client's reply has one `ArrayRecord` under ``arrayrecord_key`` with −1 or 1 for each weight.
-        A round in which another number of clients answer, or one of them something else, releases nothing and moves
-        nothing; the metric ``released`` says how many weights were moved. Where the budget is not enough,
-        `BudgetExceeded`, and nothing of the round leaves.
+    A client's reply has one `ArrayRecord` under ``arrayrecord_key`` with −1 or 1 for each weight. A round with another
+    number of clients, or an invalid answer, releases and moves nothing; the metric ``released`` is the number of moved
+    weights. If the budget is too small, `BudgetExceeded` is raised and nothing of the round leaves.
     """
     by_clients = dict(votes) if isinstance(votes, Mapping) else {votes.mechanism.K: votes}
     step = real_number(step, "step", "a number above 0", above=0)
@@ -116,7 +112,7 @@ def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, *
     class PrivateSigns(strategies.FedAvg):  # type: ignore[misc,name-defined,unused-ignore]  # flwr may be missing
         arrays: Any = None
 
-        # The weights of a round are needed again when its answers are there; Flower does not pass them on.
+        # The weights of a round are needed with its answers, but Flower does not pass them on.
         def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
             self.arrays = arrays
             return super().configure_train(server_round, arrays, config, grid)
@@ -127,14 +123,14 @@ def private_signs(votes: PrivateVote | Mapping[int, PrivateVote], step: float, *
             count = 0 if moved is None else sum(array.numpy().size for array in moved.values())
             return (self.arrays if moved is None else moved), app.MetricRecord({"released": count})
 
-    # Fewer could release nothing; who answers beyond that is counted by the γ for so many.
+    # Fewer clients could release nothing; more are counted by the γ for their number.
     least = min(by_clients)
     settings = {"fraction_evaluate": 0.0, "min_train_nodes": least, "min_available_nodes": least, **options}
     return PrivateSigns(**settings)
 
 
 def _moved(app: Any, arrays: Any, answers: list[Any], votes: Mapping[int, PrivateVote], step: float) -> Any:
-    """Return the arrays, each weight moved by its majority; None where these answers release nothing."""
+    """Return the arrays with each weight moved by its majority; None if these answers release nothing."""
     # A γ is proved for its K: another number of voters has another constraint set.
     if len(answers) not in votes:
         return None
@@ -144,11 +140,11 @@ def _moved(app: Any, arrays: Any, answers: list[Any], votes: Mapping[int, Privat
     if any({name: sign.shape for name, sign in each.items()} != shapes for each in signs):
         return None
     table = np.stack([np.concatenate([each[name].ravel() for name in weights]) for each in signs])
-    # Before anything is charged: a zero or a float is no vote, and a client may send whatever it wants.
+    # Before anything is charged: clients may send any value.
     if not np.all((table == 1) | (table == -1)):
         return None
     steps = np.split(
-        # One call for all weights, so that the round is charged as a whole or not at all.
+        # One call for all weights, so that the round is charged completely or not at all.
         step * release_signs(votes[len(answers)], table),
         np.cumsum([w.size for w in weights.values()])[:-1],
     )

@@ -1,6 +1,6 @@
-"""`PrivateVote`: votes in, private answers out, by any mechanism; what a release costs is charged before it leaves.
+"""`PrivateVote`: votes in, private answers out, by any mechanism, with each release charged before it leaves.
 
-The counter of releases is a `ReleaseLog`, which is durable, or `ReleaseCounter`, in the memory of one process.
+Releases are counted by a `ReleaseLog`, which is durable, or a `ReleaseCounter`, in the memory of one process.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import Labels, checked_for, label_type
 
 MAX_COUNTS = 2**22
-"""Vote counts that are held at once, of as many rows as there are."""
-
+"""Maximum number of vote counts in memory."""
 
 _COPY = (
-    "a copy (loaded, copied or forked) has none, or they would be free: "
+    "a copy (loaded, copied or forked) has none, as its releases would be free: "
     "release by the original, or count releases in a file, a release log"
 )
 
@@ -39,36 +38,36 @@ class PrivateVote:
     """Release the vote of K voters among C classes, two or more, through a private mechanism.
 
     Args:
-        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `TableSolution`
-            (of groups: columns of the first group first), or any mechanism (`darrm_opt.mechanisms`). What is
-            certified is proved private here, again, from the doubles in it.
-        budget: what is charged before an answer leaves. A `ReleaseLog` (a file; resumable by release ids), a
-            `ReleaseCounter` or a `PrivacyBudget` (in memory), or None: the caller keeps the account. A mechanism with a
-            cap needs one that counts its labels: a log or a counter. One with a proposal releases one batch, if its
-            noisy test passes.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-            (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, where voters are
-            fresh or not private; else the models that one record reaches, once, before the first release through this
-            object, which is then for the votes of these models alone. A `ReleaseLog` has a word of its own, and must
+        mechanism: a `Solution` (Algorithm 1 of the paper), a pair (gamma, problem), a `TableSolution` (of groups:
+            columns of the first group first), or any mechanism (`darrm_opt.mechanisms`). A γ or table is proved private
+            here, again, from its doubles.
+        budget: charged before an answer leaves. A `ReleaseLog` (a file; resumable by release ids), a `ReleaseCounter`
+            or a `PrivacyBudget` (in memory), or None: the caller keeps the account. A mechanism with a cap needs one
+            that counts its labels: a log or a counter. One with a proposal releases one batch, if its noisy test
+            passes.
+        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+            (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, if voters are
+            fresh or not private; otherwise the models that one record reaches, once, before the first release through
+            this object, which is then for the votes of these models only. A `ReleaseLog` has its own setting, and must
             not be asked for more than that.
-        source: where chance comes from; None for the operating system, which privacy requires.
+        source: source of randomness; None for the operating system, which privacy requires.
 
     Guarantees:
-        Each answer has exactly the probability that the mechanism states; of a γ, with l ones among the votes, 1 with
+        Each answer has exactly the probability that the mechanism states; for a γ, with l ones among the votes, 1 with
         probability exactly (1 + g(l))/2, g(l) = sign(l − K/2)·γ(l), for the doubles in γ. Answers leave only after they
-        are charged; a refusal charges and releases nothing.
-        How much randomness is read, and which steps are taken, does not depend on the votes where a γ releases; of
-        other mechanisms, time is not covered.
+        are charged; an error charges and releases nothing.
+        With a γ, the amount of randomness read and the steps taken do not depend on the votes; for other mechanisms,
+        time is not covered.
 
-        Not covered, so do not let others observe it: reading the votes and refusing malformed ones; the time of single
-        machine instructions, caches (a table of K+1 words is looked up at the number of ones) and what NumPy does
-        inside; copies of votes and of unreleased chance that stay in memory, in a swap file or in a core dump. Voters
-        must answer independently of each other, given the data, and nothing but the answer may leave.
+        Not covered, so do not let others observe it: reading the votes and rejecting malformed ones; the time of single
+        machine instructions, caches (a table of K+1 words is looked up at the number of ones) and the internals of
+        NumPy; copies of votes and of unreleased randomness that stay in memory, in a swap file or in a core dump.
+        Voters must answer independently of each other, given the data, and nothing but the answer may leave.
 
     Raises:
         NotPrivate: γ or the table is not private for its problem, or cannot be proved to be.
-        InvalidInput: no mechanism, a release log of another one, or one for voters that were trained once with
+        InvalidInput: not a mechanism, a release log of another one, or one for voters that were trained once with
             ``fresh=True``.
 
     Source: Algorithm 1 and Lemma 3.4 of the paper; each mechanism has its own.
@@ -91,13 +90,13 @@ class PrivateVote:
         if isinstance(budget, ReleaseLog):
             budget.check_is_for(self._mechanism, "budget")
         elif isinstance(budget, PrivacyBudget):
-            # A budget adds up (ε, δ): it cannot count labels up to a cap, nor charge what has only laws.
+            # A budget adds up (ε, δ): it can neither count labels up to a cap nor charge a mechanism with laws only.
             mechanism = self._mechanism
             if (self._event is None and mechanism.models is None) or mechanism.cap is not None:
                 raise InvalidInput("budget", "a PrivacyBudget", "a ReleaseLog or None, if one release has no (ε, δ)")
         elif budget is not None and not isinstance(budget, ReleaseCounter):
             raise InvalidInput("budget", budget, "a ReleaseLog, a ReleaseCounter, a PrivacyBudget, or None")
-        # A cap is over all releases: without a count there would be none.
+        # A cap is over all releases, so it needs a count.
         elif budget is None and self._mechanism.cap is not None:
             raise InvalidInput("budget", budget, "a ReleaseLog, which counts the labels up to the cap")
         self._proposal = budget.proposal if isinstance(budget, ReleaseLog | ReleaseCounter) else None
@@ -115,7 +114,7 @@ class PrivateVote:
 
     @property
     def mechanism(self) -> VoteMechanism:
-        """What releases."""
+        """The mechanism that releases."""
         return self._mechanism
 
     def release(self, votes: Any, release_id: str | None = None, *, sample: Sample | None = None) -> int | None:
@@ -124,13 +123,13 @@ class PrivateVote:
         Args:
             votes: K votes, each a class 0..C−1.
             release_id: as in `release_many`.
-            sample: the sample that these votes come from, where the log has a sampling.
+            sample: the sample of these votes, for a log with a sampling.
 
         Returns:
             The class; written and charged before it is returned.
 
         Raises:
-            DarrmError: what `release_many` raises, for the same reasons.
+            DarrmError: as for `release_many`.
         """
         check_unmasked(votes, "votes")
         row = np.asarray(votes)
@@ -146,16 +145,16 @@ class PrivateVote:
 
         Args:
             sampler: draws the sample, for one label.
-            ask: returns the K votes, each a class 0..C−1, of voters that look at the sample's shares and at nothing
-                else of the data. Where it raises, the same sample is kept for the next call under this id.
-            release_id: as in `release_many`: where its class is there, nobody is asked and no sample is drawn.
+            ask: returns the K votes, each a class 0..C−1, of voters that look at the sample's shares and no other data.
+                If it raises, the same sample is kept for the next call under this id.
+            release_id: as in `release_many`: if its class is stored, nobody is asked and no sample is drawn.
 
         Returns:
             The class; written before it is returned, and charged before the voters are asked.
 
         Raises:
-            InvalidInput: the sampler's samples serve several labels: `release_text`.
-            DarrmError: what `release_text` raises, for the same reasons.
+            InvalidInput: the sampler's samples serve several labels: use `release_text`.
+            DarrmError: as for `release_text`.
 
         >>> from darrm_opt.accounting import Sampling
         >>> from darrm_opt.mechanisms import mechanism_class
@@ -166,7 +165,7 @@ class PrivateVote:
         2
         """
         if sampler.sampling.labels != 1:
-            raise InvalidInput("sampler", sampler, "one whose samples serve a label each", "Else: release_text.")
+            raise InvalidInput("sampler", sampler, "one whose samples serve one label each", "Use release_text.")
         label = int(self.release_text(sampler, lambda sample, _: ask(sample), release_id)[0])
         return None if label == ABSTENTION else label
 
@@ -177,25 +176,24 @@ class PrivateVote:
 
         Args:
             sampler: draws the sample, which serves T labels (`Sampling.labels`).
-            ask: returns the K votes for the next label, each a class 0..C−1, given the sample and the labels so far.
-                What decides them is the sample's shares and those labels. After the end of a text let voters vote for
-                it again: all T are charged. Where it raises, the sample and its labels are kept for the next call
-                under this id.
-            release_id: as in `release_many`: where its text is there, nobody is asked and no sample is drawn.
+            ask: returns the K votes for the next label, each a class 0..C−1, given the sample and the labels so far;
+                they may depend on the sample's shares and those labels only. After the end of a text let voters repeat
+                it: all T are charged. If it raises, the sample and its labels are kept for the next call under this id.
+            release_id: as in `release_many`: if its text is stored, nobody is asked and no sample is drawn.
 
         Returns:
             Classes, shape (T,), `ABSTENTION` (−1) for ⊥; written before they are returned. A log with a sampling is
-            charged T labels before the voters are asked, and so is a counter, which stays charged where ``ask`` raises.
+            charged T labels before the voters are asked, and so is a counter, which stays charged if ``ask`` raises.
 
         Guarantees:
-            The labels cost what T labels of one sample do: composed, as if every record were in it, then sampled. A
+            The labels cost as much as T labels of one sample: composed as if every record were in it, then sampled. A
             process that ends before its text is released has spent that sample: under the same id another one is
             drawn, and charged as another text.
 
         Raises:
-            InvalidInput: a mechanism whose batch is tested; a log of another sampling or number of voters; votes that
-                are none.
-            DarrmError: what `release_many` raises, for the same reasons.
+            InvalidInput: a mechanism whose batch is tested; a log of another sampling or number of voters; invalid
+                votes.
+            DarrmError: as for `release_many`.
         """
         budget, T = self._budget, sampler.sampling.labels
         log = budget if isinstance(budget, ReleaseLog) else None
@@ -204,57 +202,57 @@ class PrivateVote:
         if release_id is not None:
             if log is None:
                 raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
-            # Before the draw: a text that is there needs no sample, and a sample that is drawn is spent.
+            # Before the draw: a stored text needs no sample, and a drawn sample is spent.
             if (stored := log.stored(release_id)) is not None:
-                return log.charge_and_release(T, lambda _: stored, release_id)  # or refuses an id of another size
+                return log.charge_and_release(T, lambda _: stored, release_id)  # or rejects an id of another size
         samples_log = log if log is not None and log.sampling is not None else None
         if isinstance(budget, ReleaseCounter):
             return budget.charge_and_release(T, lambda before: self._capped(self._text(sampler.draw(), ask), before))
         sample = sampler.draw_for(release_id, samples_log)
-        # The voters are asked outside of the log's lock: they may take minutes.
+        # The voters are asked outside the log's lock: they may take minutes.
         labels = text = self._text(sample, ask)
         if log is not None:
             samples = () if samples_log is None else (sample,)
             labels = log.charge_and_release(T, lambda before: self._capped(text, before), release_id, samples)
         elif isinstance(budget, PrivacyBudget):
             self._charge(budget, T)
-        # Only now: where the release failed, the same sample serves the next call under this id.
+        # Last: if the release fails, the same sample serves the next call under this id.
         sampler.forget(release_id, samples_log)
         return labels
 
     def _text(self, sample: Sample, ask: Callable[[Sample, Sequence[int]], Any]) -> Labels:
-        """Return all labels of a sample, those that it has and those that are drawn now."""
+        """Return all labels of a sample: those drawn already and those drawn now."""
         while len(sample.drawn) < sample.sampling.labels:
             votes = checked_for([ask(sample, tuple(sample.drawn))], self._mechanism.K, self._mechanism.classes)
             sample.drawn.append(int(self._draw(votes)[0]))
         return np.array(sample.drawn, dtype=label_type(self._mechanism.classes))
 
     def release_many(self, votes: Any, release_id: str | None = None, *, samples: Sequence[Sample] = ()) -> Labels:
-        """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. The same votes again cost again.
+        """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. Repeated votes are charged again.
 
         Args:
-            votes: class of each voter, 0..C−1 (whole numbers, or floats equal to them; of two classes also truth
+            votes: class of each voter, 0..C−1 (whole numbers, or floats equal to them; for two classes also truth
                 values), shape (N, K).
-            release_id: with a `ReleaseLog`: a name for this release. Under the same name the same classes are
-                returned, for nothing, whatever the votes are then: that is how a job goes on after a crash.
-            samples: where the log has a sampling, the sample that each row of votes comes from, each for the first time
-                and the last; or the one sample of all rows, where it serves the labels of a text.
+            release_id: with a `ReleaseLog`: a name for this release. Under the same name the same classes are returned
+                at no cost, for any votes: so a job can continue after a crash.
+            samples: for a log with a sampling, the sample of each row of votes, each used once; or the one sample of
+                all rows, if it serves the labels of a text.
 
         Returns:
-            Classes, shape (N,), int16, or int32 of more than 32,768 classes; written and charged before they are
+            Classes, shape (N,), int16, or int32 for more than 32,768 classes; written and charged before they are
             returned.
 
         Raises:
-            InvalidInput: another shape, or something that is not a class; messages never show votes.
+            InvalidInput: another shape, or an invalid class; messages never show votes.
             BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a log or a counter).
-            BatchWithheld: the test of the batch did not pass: no label leaves, and its total is spent.
+            BatchWithheld: the test of the batch failed: no label leaves, and its total is spent.
             ReleaseIdTaken: the name was used for another number of releases.
             SampleUsed: a sample was used already.
         """
         votes, budget = checked_for(votes, self._mechanism.K, self._mechanism.classes), self._budget
 
         def draw(before: int) -> Labels | None:
-            # The test is drawn inside of the charge, once: drawn again, it would pass in the end.
+            # The test is drawn inside the charge, once: repeated draws would pass in the end.
             if self._proposal is not None and not self._proposal.passes(self._mechanism.count(votes), self._source):
                 return None
             return self._draw(votes, before)
@@ -262,25 +260,25 @@ class PrivateVote:
         if isinstance(budget, ReleaseLog):
             return budget.charge_and_release(len(votes), draw, release_id, samples)
         if samples:
-            raise InvalidInput("sample", "a sample", "None", "Only a ReleaseLog that has a sampling charges for it.")
+            raise InvalidInput("sample", "a sample", "None", "Only a ReleaseLog with a sampling charges for samples.")
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if isinstance(budget, ReleaseCounter):
             return budget.charge_and_release(len(votes), draw)
         if budget is not None:
-            # Before the draw: a process that ends in between has paid, and shown nothing.
+            # Before the draw: a process that ends in between has paid and shown nothing.
             self._charge(budget, len(votes))
         return self._draw(votes)
 
     @property
     def _event(self) -> tuple[Privacy, int] | None:
-        """(ε, δ) of one of several releases and how many such it counts as, if there is one."""
-        # Of two: where voters were trained once, each of them may cost more than a release that stays the only one.
+        """(ε, δ) of one of several releases and the number of such events it counts as, if there is one."""
+        # For two releases: if voters were trained once, each may cost more than a single release.
         parts = self._mechanism.bounds(2)
         if len(parts) != 1:
             return None
         bounds, count = parts[0]
-        # What is proved without laws, if anything is: a budget that was saved goes on with events of the same kind.
+        # Proved without laws, if possible, so that a saved budget continues with events of the same kind.
         privacy = bounds.privacy if isinstance(bounds.privacy, Privacy) else bounds.event()
         return None if privacy is None else (privacy, count // 2)
 
@@ -293,17 +291,17 @@ class PrivateVote:
                 budget.charge(*models)
             except BudgetExceeded as err:
                 raise BudgetExceeded(
-                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh=True "
-                    "was not said. Voters that are taken as not private (epsilon = inf) are charged release by release."
+                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh is "
+                    "False. Voters counted as not private (epsilon = inf) are charged release by release."
                 ) from err
             self._models_charged = True
 
     def _draw(self, votes: NDArray[Any], before: int = 0) -> Labels:
-        """Return an answer for each row of votes, where ``before`` classes were released already."""
+        """Return an answer for each row of votes, with ``before`` classes released already."""
         cap, classes = self._mechanism.cap, self._mechanism.classes
         if cap is not None and before >= cap:
             return np.full(len(votes), ABSTENTION, dtype=label_type(classes))
-        rows = max(1, MAX_COUNTS // classes)  # of a vocabulary, a row of counts takes megabytes
+        rows = max(1, MAX_COUNTS // classes)  # a row of counts of a vocabulary takes megabytes
         drawn = [
             self._mechanism.draw_many(self._mechanism.count(votes[start : start + rows]), self._source)
             for start in range(0, len(votes), rows)
@@ -311,7 +309,7 @@ class PrivateVote:
         return self._capped(np.concatenate(drawn) if drawn else np.empty(0, dtype=label_type(classes)), before)
 
     def _capped(self, labels: Labels, before: int) -> Labels:
-        """Return labels of which those beyond the cap are ⊥, whatever they are: they do not depend on the votes."""
+        """Return labels with ⊥ beyond the cap, whatever the votes are."""
         cap = self._mechanism.cap
         if cap is None:
             return labels
@@ -319,14 +317,14 @@ class PrivateVote:
 
 
 class ReleaseCounter:
-    """Counter of releases in this process. Copies have nothing left, or they would be free.
+    """Counter of releases in this process. Copies have nothing left, as their releases would be free.
 
     Args:
-        limit: releases allowed in all, ≥ 0.
-        proposal: test of the one batch of ``limit`` releases, as `ReleaseLog.create` takes it; None: there is none.
+        limit: total number of releases, ≥ 0.
+        proposal: test of the one batch of ``limit`` releases, as in `ReleaseLog.create`; None: no test.
 
     Guarantees:
-        No more answers leave than ``limit``, whatever threads and forks do; each is charged before it is drawn.
+        No more answers leave than ``limit``, for any threads and forks; each is charged before it is drawn.
     """
 
     def __init__(self, limit: int, proposal: Proposal | None = None) -> None:
@@ -341,25 +339,25 @@ class ReleaseCounter:
 
     @property
     def left(self) -> int:
-        """Releases that are left; none in a process that was forked from the one that made it."""
+        """Number of remaining releases; 0 in a forked process."""
         return self.limit - self._spent if self._process == process_identity() else 0
 
     def charge_and_release(self, count: int, draw: Draw) -> Labels:
         """Charge ``count`` releases, then draw and return them, as `ReleaseLog.charge_and_release`.
 
         Args:
-            count: how many answers.
-            draw: draws them, given how many classes were released before.
+            count: number of answers.
+            draw: draws them, given the number of classes released before.
 
         Raises:
-            BudgetSpent: fewer are left; nothing was charged, and nothing drawn.
-            BatchWithheld: the test of the batch did not pass; all of it is charged.
-            InvalidInput: not the whole batch that is tested; nothing was charged.
-            RuntimeError: it is called from within one of its own releases.
+            BudgetSpent: fewer are left; nothing was charged or drawn.
+            BatchWithheld: the test of the batch failed; all of it is charged.
+            InvalidInput: not the whole tested batch; nothing was charged.
+            RuntimeError: called from within one of its own releases.
         """
-        # before the lock, which another thread may have held when it was copied
+        # before the lock, which another thread may have held at the fork
         self._refuse_fork(count)
-        if self._holder == threading.get_ident():  # it would wait for itself, forever
+        if self._holder == threading.get_ident():  # it would wait for itself for ever
             raise RuntimeError("a release counter cannot be used from within one of its own releases")
         with self._lock:
             if self.proposal is not None and count != self.limit:
@@ -374,7 +372,7 @@ class ReleaseCounter:
                 self._holder = None
             if labels is None:
                 raise withheld(self.proposal)
-            self._refuse_fork(count)  # a child that was forked meanwhile: one charge, one answer
+            self._refuse_fork(count)  # a child forked meanwhile: one charge, one answer
             self._labels += int(np.count_nonzero(labels != ABSTENTION))
         return labels
 

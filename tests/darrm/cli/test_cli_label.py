@@ -445,7 +445,7 @@ def test_options_are_checked_before_anything_is_charged() -> None:
     assert "a readable file" in refused("label", "none.csv", *asked[2:], *_to("log", "l.csv"))
     assert not Path("log").exists()
     assert label(name, "first.csv", "--queries", "3").exit_code == 0
-    assert "the budget of log: 3 releases. Give that one, or name another file" in refused(
+    assert "the budget of log: 3 releases. Use that one, or another file" in refused(
         *asked, *_to("log", "l.csv"), "--queries", "4"
     )
     assert "the budget of log: 3 releases" in refused(*asked, *_to("log", "l.csv"), "--total-epsilon", "1")

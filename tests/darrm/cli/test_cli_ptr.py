@@ -146,7 +146,7 @@ def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[s
     for _ in range(2):
         result = run(*earned, "--ptr", "4.5,1e-4", "--output", str(tmp_path / "labels.csv"))
         assert (result.exit_code, result.stdout) == (4, "")
-        assert "did not pass" in result.stderr
+        assert "failed the test" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"votes.npy", "mechanism.json", "log"}
     assert run_json("label", "--status", str(tmp_path / "log"))["passed"] is False
     assert "not passed" in run("label", "--status", str(tmp_path / "log")).stdout

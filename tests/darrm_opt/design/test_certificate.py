@@ -338,7 +338,7 @@ def test_within_rounding_neither_is_claimed() -> None:
         NotProven,
         match=(
             r"^gamma cannot be shown to be private in floating point: the constraint is met up to \S+ at voters "
-            r"\d at \w+.*, within the noise of the numbers given\. Use certify\(\) to scale it down by that much\.$"
+            r"\d at \w+.*, within the noise of the stated numbers\. Use certify\(\) to scale it down by that much\.$"
         ),
     ) as refusal:
         verify(problem, touching)

@@ -1,9 +1,4 @@
-"""Learning with a private vote: estimators for scikit-learn (the extra ``sklearn``).
-
-release_plan         which release fits K voters, a total budget and a number of queries, and why
-logistic_regression  `PrivateLogisticRegression`: a voter that is private itself, with its proof
-classifier           `PrivateVotingClassifier`: split, train, vote, release within a budget; any number of classes
-"""
+"""Learning with a private vote: estimators for scikit-learn (the extra ``sklearn``)."""
 
 from darrm_opt.optional_packages import needed_by
 

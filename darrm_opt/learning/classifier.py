@@ -43,70 +43,69 @@ from darrm_opt.tables.votes import count_votes
 from darrm_opt.teachers import ConstantVote, random_states, slot_partition
 
 MAX_FITS = 1000
-"""Most fits that one release log allows where private models are charged as a whole."""
+"""Maximum number of fits of one release log if private models are charged as a whole."""
 
 SILENCE = 2.0
-"""Seconds after which `PrivateVotingClassifier.fit` says how far it is."""
+"""Seconds after which `PrivateVotingClassifier.fit` reports its progress."""
 
 
 class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A classifier whose predictions, all together, are (ε, δ)-DP for the replacement of one training record.
 
     Args:
-        estimator: any scikit-learn classifier, copied for each voter; None: `LogisticRegression`. Scaling, selection of
-            features and the like belong inside it, in a pipeline.
+        estimator: any scikit-learn classifier, copied for each voter; None: `LogisticRegression`. Scaling, feature
+            selection and the like belong inside it, in a pipeline.
         n_voters: K ≥ 1 voters; between two classes an odd number has no ties.
         overlap: voters that see a given record, 1..K, a divisor of K: 1 for disjoint parts, K if all see all.
         epsilon: total ε of all predictions [nats].
         delta: total δ of all predictions [probability].
-        queries: predictions wanted; fewer and the answers are better.
+        queries: number of predictions; fewer predictions are more accurate.
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
-            `PrivateLogisticRegression`), or a `PrivacyProfile` of what its accountant computes, with which several
-            models cost far less together; None: it is not. A claim that is not true makes this one untrue.
-        groups: voters that are not alike, a list of (voters, privacy, estimator), in place of ``n_voters``,
-            ``voter_privacy`` and ``estimator``: how many, the `Privacy` of the training of each (ε = inf: not private)
-            and what trains them, None as for ``estimator``. Where all together are not within the total, one query is
-            released by the best table for their privacy (up to six classes, if it is found in a minute), and more
-            queries as if no voter was private.
-        sampling: how records are drawn anew for every prediction (`accounting.Sampling`): the voters are then the
-            ``n_voters`` nearest neighbours among the records that were drawn (private kNN; scale features by public
-            numbers alone), or, with an ``estimator``, copies of it, each trained on its share. Neighbours are those of
-            the sampling; predictions cost far less. None: the voters are trained once, on parts that hold every record.
-        prior: how votes are expected to fall, for accuracy alone, not privacy, see `voting_plan`; None: a usual one.
+            `PrivateLogisticRegression`), or a `PrivacyProfile` computed by its accountant, with which several models
+            cost far less together; None: not private. A false claim invalidates this classifier's guarantee.
+        groups: voters of different privacy, a list of (voters, privacy, estimator), instead of ``n_voters``,
+            ``voter_privacy`` and ``estimator``: their number, the `Privacy` of the training of each (ε = inf: not
+            private) and their estimator, None as for ``estimator``. If all models together are not within the total,
+            one query is released by the best table for their privacy (up to six classes, if it is found in a minute),
+            and more queries as if no voter were private.
+        sampling: how records are sampled for every prediction (`accounting.Sampling`): the voters are then the
+            ``n_voters`` nearest neighbours among the drawn records (private kNN; scale features by public numbers
+            only), or, with an ``estimator``, copies of it, each trained on its share. Neighbours are those of the
+            sampling; predictions cost far less. None: the voters are trained once, on parts of all records.
+        prior: expected distribution of votes, for accuracy only, not privacy, see `voting_plan`; None: a usual one.
         ptr: the total of propose-test-release, below (``epsilon``, ``delta``). The noise is then that of any votes
             within (``epsilon``, ``delta``); `predict` is called once, with all ``queries`` rows, and answers only if a
             noisy test of their votes passes, all of it within ``ptr`` (`accounting.propose_test_release`).
-        leader_share: with ``ptr``: mean share of the voters that agree, as you expect it.
-        price: cost of a wrong class, when a right one is worth 1. Above 0 a prediction may be ``abstention``, where the
-            vote is close; the number of classes that are released may then have a cap, which is kept.
-        abstention: what is predicted then; none of the classes.
-        design: where γ of two classes comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it
-            from the service or a table; None: the best mechanism is searched here.
-        release_log: a file that counts the predictions across processes and restarts, created if there is none
-            (`ReleaseLog`); None: this object counts them, and copies made of it (pickle, deepcopy, fork) have nothing
-            left. Fitted again on the same records, only a release log remembers: it is charged for each prediction, or,
-            where the plan is the plain vote, for each fit. What a log that is there was made for is what releases.
-        classes: the classes, public; None: those that occur in ``y``, taken to be public.
-        random_state: for the parts and the training of voters that are not private, never for what is released. An int,
-            a NumPy RandomState, or None for the operating system's.
-        verbose: whether a fit that takes longer than `SILENCE` says on standard error how far it is: which mechanisms
-            were compared, and which voter is trained; then each time after twice the time.
+        leader_share: with ``ptr``: expected mean share of the voters that agree.
+        price: cost of a wrong class, when a right one is worth 1. Above 0 a prediction may be ``abstention`` if the
+            vote is close; the number of released classes may then have a cap, which is kept.
+        abstention: predicted value of an abstention; not one of the classes.
+        design: source of γ for two classes, as a function of the problem: ``DarrmClient(url).gamma`` fetches it from
+            the service or a table; None: the best mechanism is searched here.
+        release_log: a file that counts the predictions across processes and restarts, created if it does not exist
+            (`ReleaseLog`); None: this object counts them, and copies of it (pickle, deepcopy, fork) have nothing left.
+            Only a release log remembers earlier fits on the same records: it is charged for each prediction, or, if the
+            plan is the plain vote, for each fit. The mechanism of an existing log is used.
+        classes: the classes, public; None: those in ``y``, assumed to be public.
+        random_state: for the parts and the training of voters that are not private, never for releases. An int, a NumPy
+            RandomState, or None for the operating system's randomness.
+        verbose: whether a fit that takes longer than `SILENCE` reports its progress on standard error: the compared
+            mechanism and the trained voter; then each time after twice the time.
 
     Attributes:
         classes_: the classes.
-        plan_: what is released and why (`VotingPlan`).
-        voters_: the trained voters, or `SampledVoters`, which have the records. Not private unless ``voter_privacy``
-            says so: never publish.
+        plan_: the release and its reason (`VotingPlan`).
+        voters_: the trained voters, or `SampledVoters`, which contain the records. Not private except as stated by
+            ``voter_privacy``: never publish.
 
     Guarantees:
-        Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely
-        in view of earlier predictions; with ``ptr``, the one batch of them is ``ptr``-DP. The number of records
-        is public. A row that is asked twice is charged twice.
-        There are no probabilities to ask for, since they would tell how the votes fell.
-        With a ``release_log`` that holds over all fits that share it, on the same records.
-        Errors while training, and the time it takes, are not covered: train where the records may be seen. With
-        ``sampling`` that holds for predicting too, as it draws and trains, and who sees the estimator's memory sees
-        samples. A release log is charged before the samples are looked at.
+        All results of `predict`, over all calls, are (``epsilon``, ``delta``)-DP, each row being chosen freely in view
+        of earlier predictions; with ``ptr``, the single batch of them is ``ptr``-DP. The number of records is public. A
+        repeated row is charged again. There are no class probabilities, since they would reveal how the votes fell.
+        With a ``release_log`` this holds over all fits that share it, on the same records.
+        Errors and time of training are not covered: train where the records may be seen. With ``sampling`` that holds
+        for predicting too, as it draws and trains, and an observer of the estimator's memory sees samples. A release
+        log is charged before the samples are examined.
 
     Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.teachers`.
 
@@ -139,7 +138,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         random_state: Any = None,
         verbose: bool = True,
     ) -> None:
-        # Stored as given and checked in `fit`: scikit-learn's clone and set_params ask for that.
+        # Stored as given and checked in `fit`, as scikit-learn's clone and set_params require.
         self.estimator = estimator
         self.n_voters = n_voters
         self.overlap = overlap
@@ -161,7 +160,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train the voters and decide how they will release.
+        """Train the voters and plan their release.
 
         Args:
             X: records, shape (n, features), n ≥ K/overlap.
@@ -193,8 +192,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         Raises:
             BudgetSpent: fewer predictions are left than rows; none was made.
-            BatchWithheld: with ``ptr``, the votes did not pass the test: none was made, and the total is spent.
-            InvalidInput: with ``ptr``, other than all rows at once.
+            BatchWithheld: with ``ptr``, the votes failed the test: none was made, and the total is spent.
+            InvalidInput: with ``ptr``, not all rows at once.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
@@ -203,14 +202,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             labels = voters.release(mechanism, self._budget, X)
         else:
             votes = np.column_stack([class_votes(voter.predict(X), len(X), len(self.classes_)) for voter in voters])
-            if self.plan_.queries is None:  # the plain vote: what was charged is the training
+            if self.plan_.queries is None:  # the plain vote: the training was charged
                 counts = count_votes(votes, mechanism.K, mechanism.classes)
                 labels = mechanism.draw_many(counts, SystemRandomness())
             else:
                 labels = PrivateVote(mechanism, self._budget).release_many(votes)
         if not self.price:
             return np.asarray(self.classes_.take(labels))
-        # A name beside numbers, or a number beside names, is kept as it is.
+        # A name among numbers, or a number among names, keeps its type.
         is_number = self.classes_.dtype.kind in "biuf" and isinstance(self.abstention, int | float)
         kind = np.result_type(self.classes_, self.abstention) if is_number else object
         predictions = self.classes_.astype(kind).take(np.maximum(labels, 0))
@@ -219,7 +218,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     @property
     def queries_left_(self) -> float:
-        """Predictions that are left; inf where the plan has no limit."""
+        """Number of remaining predictions; inf if the plan has no limit."""
         check_is_fitted(self)
         return math.inf if self.plan_.queries is None else self._budget.left
 
@@ -227,8 +226,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def privacy_spent_(self) -> Privacy:
         """(ε, δ) of all predictions, and, with a release log, of all fits that share it.
 
-        The total, once anything is charged: nothing less is proved, as the answers may decide how many predictions are
-        asked for. Of a plain vote with a release log, the total of all fits.
+        The total, once anything is charged: nothing less is proved, as the number of predictions may depend on the
+        answers. For a plain vote with a release log, the total of all fits.
         """
         if self.queries_left_ == self.plan_.queries:
             return Privacy(0.0)
@@ -237,7 +236,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     @property
     def _budget(self) -> ReleaseLog | ReleaseCounter:
-        """What predictions are charged to: a log is opened anew, so that copies and forked processes share it."""
+        """Budget of predictions; a log is opened anew, so that copies and forked processes share it."""
         return self._counter if self._log_path is None else ReleaseLog(self._log_path)
 
     def _plan(self, K: int, overlap: int, progress: _Progress) -> VotingPlan:
@@ -246,12 +245,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("ptr", self.ptr, "a Privacy or None")
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
-        # A design may take a minute: who waits is told which mechanism was the last to be compared.
+        # A design may take a minute: report the mechanism compared last.
         def compared(name: str) -> None:
             progress.state = f"{doing} after {name}"
 
-        # A log that is there was charged for one mechanism: what it was made for releases, whatever a new search would
-        # find. It is for the total that is asked, which is that of `ptr` where it is given.
+        # An existing log was charged for one mechanism, which is used whatever a new search would find. It must be for
+        # the requested total (`ptr` if given).
         path = None if self.release_log is None else Path(self.release_log)
         if (
             path is not None
@@ -277,13 +276,13 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
 
     def _voter_groups(self, K: int) -> list[VoterGroup]:
-        """Return the voters by their privacy, in the order of their training."""
+        """Return the voters by privacy, in the order of their training."""
         if self.groups is None:
             return [VoterGroup(K, self.voter_privacy or Privacy(math.inf))]
         return [VoterGroup(voters, privacy) for voters, privacy, _ in self.groups]
 
     def _logged_plan(self, path: Path, K: int, overlap: int, total: Privacy) -> VotingPlan | None:
-        """Return the plan of a log that is there; None where it counts fits."""
+        """Return the plan of an existing log; None if it counts fits."""
         log = ReleaseLog(path)
         if isinstance(log.mechanism, PlainVote):
             return None
@@ -292,7 +291,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         accepted = f"the release log of {K} voters, {len(self.classes_)} classes and overlap = {overlap}"
         if shape != (K, len(self.classes_), overlap):
             raise InvalidInput("release_log", str(path), accepted)
-        # What it supposes of private voters must be true of these, and, as they are trained once, for one release only.
+        # Its assumptions on private voters must hold for these, and, as they are trained once, for one release only.
         supposed: Any = getattr(mechanism, "problem", None)
         if mechanism.private_voters:
             shown = {"classes": mechanism.classes, "affected": overlap}
@@ -308,11 +307,11 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("queries", self.queries, f"the budget of {path}: {log.limit} releases")
         if log.budget != total and not (log.budget is None and mechanism.fits(total, log.limit, log.sampling)):
             raise InvalidInput("release_log", str(path), f"a release log within {total}", f"It has {log.in_words}.")
-        why = f"The release log {path} is for it: {mechanism.description}."
+        why = f"The existing release log {path} is for this mechanism: {mechanism.description}."
         return VotingPlan(mechanism, self.queries, total, why, log.proposal)
 
     def _begin_log(self, path: Path) -> None:
-        """Create the log of the predictions or open it; of the plain vote, charge this fit."""
+        """Create or open the log of the predictions; for the plain vote, charge this fit."""
         plan, total = self.plan_, Privacy(self.epsilon, self.delta)
         if plan.proposal is not None:
             ReleaseLog.open_or_create(path, plan.mechanism, proposal=plan.proposal)
@@ -320,14 +319,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if plan.queries is not None:
             ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=plan.queries, sampling=self.sampling)
             return
-        # The plain vote is post-processing of the models, so a fit is what is charged: these many fit together.
+        # The plain vote is post-processing of the models, so each fit is charged: this many fit together.
         fits = largest_count_between(lambda count: plan.mechanism.fits(total, count), 0, MAX_FITS + 1)
         log = ReleaseLog.open_or_create(path, plan.mechanism, budget=total, queries=fits)
-        # Before the training: what is fitted and not charged could be predicted from.
+        # Before the training: an uncharged fit could be used for predictions.
         log.charge_and_release(1, lambda _: np.zeros(1, dtype=np.int16))
 
     def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
-        """Return checked records, the numbers of their classes, K and the overlap; sets ``classes_``."""
+        """Return checked records, the numbers of their classes, K and the overlap; set ``classes_``."""
         self._check_groups()
         for estimator in [self.estimator] if self.groups is None else [group[2] for group in self.groups]:
             check_classifier(estimator)
@@ -336,14 +335,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
         if K % overlap:
             raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
-        # Sampled voters hold every record, unsplit: what is about parts or their training would be ignored.
+        # Sampled voters hold every record, unsplit, so arguments about parts or their training would be ignored.
         if self.sampling is not None:
             names = ("voter_privacy", "groups", "design", "ptr")
             alone = {name: (getattr(self, name), None) for name in names} | {"overlap": (overlap, 1)}
             check_sampling(self.sampling, self.estimator, alone)
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
-        # Taken from `y` they are assumed to be public: private data must not decide what can be released.
+        # Classes taken from `y` are assumed to be public: private data must not decide what can be released.
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
             raise InvalidInput("y", f"{len(classes)} class", "labels of at least two classes", "Or give classes.")
@@ -351,7 +350,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("y", "a label outside the classes", f"labels among {list(classes)}")
         if self.price and self.abstention in classes.tolist():
             raise InvalidInput("abstention", self.abstention, "a value that is not a class")
-        # K/overlap parts, each seen by `overlap` voters; n is public, so to refuse reveals nothing.
+        # K/overlap parts, each seen by `overlap` voters; n is public, so an error reveals nothing.
         if len(X) < K // overlap and self.sampling is None:
             raise InvalidInput(
                 "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
@@ -374,8 +373,8 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 raise InvalidInput(argument, value, "None with groups", "Each group has its own.")
 
     def _fit_voters(self, X: Any, y: NDArray[Any], parts: int, overlap: int, progress: _Progress) -> list[Any]:
-        """Return ``overlap`` voters for each record, each trained on one of ``parts`` parts."""
-        # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
+        """Return ``overlap`` voters per record, each trained on one of ``parts`` parts."""
+        # Privacy does not depend on the assignment of records or on the seeds, but both must not depend on the records.
         seed = self._seed()
         source = SystemRandomness() if self.random_state is None else SeededRandomnessForTestsOnly(seed)
         partition = slot_partition(len(X), parts, overlap, source=source)
@@ -396,10 +395,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _fit_voter(
         self, X: Any, y: NDArray[Any], place: tuple[int, int, int], privacy: Privacy | None, estimator: Any
     ) -> Any:
-        """Train one voter on its part, with randomness that, if it is not private, depends on its place alone."""
+        """Train one voter on its part; if it is not private, its randomness depends on its place alone."""
         voter = clone(LogisticRegression() if estimator is None else estimator)
         if privacy is not None and (self.groups is None or privacy.epsilon < math.inf):
-            # To answer for it without training, where its part has one class, would tell so.
+            # A constant vote for a part with one class would reveal that.
             names = {"classes": list(range(len(self.classes_)))} if "classes" in voter.get_params() else {}
             return voter.set_params(**names).fit(X, y)
         if (y == y[0]).all():
@@ -407,10 +406,10 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return voter.set_params(**random_states(voter, place)).fit(X, y)
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import get_tags  # from 1.6 on, which alone asks for tags in this way
+        from sklearn.utils import get_tags  # since 1.6, which alone asks for tags in this way
 
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # small sets and small budgets: noise is all there is
+        tags.classifier_tags.poor_score = True  # small sets and small budgets: noise dominates
         tags.non_deterministic = True
         models = [self.estimator] if self.groups is None else [group[2] for group in self.groups]
         theirs = [
@@ -421,7 +420,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
 
 class _Progress:
-    """Says on standard error what a fit is doing: after `SILENCE`, then each time after twice the time."""
+    """Reports the progress of a fit on standard error: after `SILENCE`, then each time after twice the time."""
 
     def __init__(self, *, verbose: bool) -> None:
         self.state = ""

@@ -1,13 +1,12 @@
-"""A private voter: logistic regression with output perturbation, in whole numbers where privacy is decided.
+"""A private voter: logistic regression with output perturbation, with integer arithmetic where privacy is decided.
 
 The objective J(w) = mean log(1 + e^(−y·w·x)) + (λ/2)|w|², with every |x| ≤ 1, is λ-strongly convex and the loss
 1-Lipschitz, so replacing one of n records moves its minimiser by at most 2/(nλ) (Chaudhuri, Monteleoni, Sarwate 2011,
-Corollary 8). A point where |∇J| ≤ λτ is within τ of it, so what is computed moves by at most s = 2/(nλ) + 2τ.
+Corollary 8). A point where |∇J| ≤ λτ is within τ of it, so the computed point moves by at most s = 2/(nλ) + 2τ.
 
-The weights are then rounded to a grid of step g, which moves the d whole numbers by at most s/g + √d, and a discrete
-Gaussian of parameter σ is added to each: (s/g + √d)²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14), drawn
-exactly. Its Rényi curve is that of the Gaussian, and gives (ε, δ). No float carries the noise, so its last bits tell
-nothing.
+The weights are then rounded to a grid of step g, which moves the d integers by at most s/g + √d, and an exactly drawn
+discrete Gaussian of parameter σ is added to each: (s/g + √d)²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14).
+Its Rényi curve is that of the Gaussian, and gives (ε, δ). The noise is never a float, so no last bits leak anything.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from darrm_opt.search import least_fitting
 Array = NDArray[np.float64]
 
 CLOSE = 1e-3
-"""τ as a share of 2/(nλ): what an inexact minimum adds to the noise."""
+"""τ as a share of 2/(nλ): the extra noise for an inexact minimum."""
 
 FINE = 2.0**-10
-"""Grid step as a share of s: what rounding adds to the noise."""
+"""Grid step as a share of s: the extra noise for rounding."""
 
 MAX_STEPS = 200
-"""Newton steps; a strongly convex problem needs some ten."""
+"""Maximum number of Newton steps; a strongly convex problem needs some ten."""
 
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -48,13 +47,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     Args:
         epsilon: ε [nats], > 0.
         delta: δ [probability], in (0, 1).
-        regularization: λ > 0. More of it needs less noise.
-        data_norm: rows longer than this (Euclidean) are shortened to it; a public number.
-        classes: the two classes, public; None: those that occur in the labels, taken to be public.
-        source: where chance comes from; None for the operating system.
+        regularization: λ > 0; more of it needs less noise.
+        data_norm: longer rows (Euclidean norm) are shortened to it; a public number.
+        classes: the two classes, public; None: those in the labels, assumed to be public.
+        source: source of randomness; None for the operating system.
 
     Guarantees:
-        ``coef_``, ``intercept_`` and so every prediction are together (ε, δ)-DP; the number of records is public.
+        ``coef_``, ``intercept_`` and all predictions together are (ε, δ)-DP; the number of records is public.
 
     Source: see the module.
 
@@ -84,7 +83,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """Train.
 
         Args:
-            X: records, shape (n, features); a longer one than ``data_norm`` is shortened to it.
+            X: records, shape (n, features); longer ones are shortened to ``data_norm``.
             y: labels of two classes, shape (n,).
 
         Raises:
@@ -101,7 +100,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         sensitivity = 2 / (n * strength)
         weights = minimum(rows, signs, strength, CLOSE * sensitivity)
         sensitivity *= (1 + 2 * CLOSE) * (1 + 1e-9)  # the last factor: rounding in these few lines
-        # Whole numbers from here on: noise in doubles would tell in its last bits what it hides.
+        # Integers from here on: the last bits of noise in doubles would reveal what it hides.
         step = FINE * sensitivity
         shift = (1 / FINE + math.sqrt(rows.shape[1])) * (1 + 1e-9)
         # Before the noise is drawn, and from public numbers alone.
@@ -116,14 +115,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return how far each row is on the side of the second class."""
+        """Return the signed distance of each row to the side of the second class."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         distances: Array = self._rows(X) @ np.append(self.coef_[0], self.intercept_)
         return distances
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row; any number of times, at no further cost."""
+        """Return the class of each row, any number of times at no further cost."""
         check_is_fitted(self)
         predictions: NDArray[Any] = self.classes_.take((self.decision_function(X) > 0).astype(np.intp))
         return predictions
@@ -139,7 +138,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # on the small sets of the checks noise is all there is
+        tags.classifier_tags.poor_score = True  # on the small sets of the checks noise dominates
         tags.non_deterministic = True
         return tags
 
@@ -157,9 +156,9 @@ def minimum(rows: Array, signs: Array, strength: float, distance: float) -> Arra
     slope = gradient(weights)
     for _ in range(MAX_STEPS):
         size = float(np.linalg.norm(slope))
-        # Rounding: sums of n and d terms, each at most 1 + |w| in size, and √d of them in the norm.
+        # Rounding: sums of n and d terms, each at most 1 + |w| in absolute value, and √d of them in the norm.
         rounding = (n + d + 100) * 2.0**-50 * (2 + float(np.linalg.norm(weights))) * math.sqrt(d)
-        # J is λ-strongly convex: a point with |∇J| ≤ λτ is within τ of the minimiser, which is what the noise is for.
+        # J is λ-strongly convex: a point with |∇J| ≤ λτ is within τ of the minimiser, which the noise covers.
         if size + rounding <= strength * distance:
             return weights
         chances = expit(rows @ weights)
@@ -179,7 +178,7 @@ def minimum(rows: Array, signs: Array, strength: float, distance: float) -> Arra
 
 
 def smallest_sigma(privacy: Privacy, shift: float) -> float:
-    """Return σ for which a shift of that size is (ε, δ)-DP, up to a millionth too large."""
+    """Return a σ for which a shift of that size is (ε, δ)-DP, at most a millionth too large."""
 
     def fits(sigma: float) -> bool:
         return gaussian_rdp_epsilon(sigma, 1, privacy.delta, shift) <= privacy.epsilon
@@ -191,10 +190,10 @@ def smallest_sigma(privacy: Privacy, shift: float) -> float:
 
 
 def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:
-    """Return the two classes, in order."""
+    """Return the two classes, sorted."""
     classes: NDArray[Any] = np.unique(y if public is None else public)
     if len(classes) > 2:
-        # The words that scikit-learn's own checks look for, then ours.
+        # scikit-learn's own checks look for these words.
         raise InvalidInput(
             "y",
             f"{len(classes)} classes",
@@ -203,9 +202,9 @@ def two_classes(y: NDArray[Any], public: Any) -> NDArray[Any]:
             "for more classes train one such classifier for each, and divide the budget among them.",
         )
     if len(classes) < 2:
-        raise InvalidInput("y", "one class", "two classes", "One class alone leaves nothing to learn: give classes.")
+        raise InvalidInput("y", "one class", "two classes", "There is nothing to learn from one class: give classes.")
     if not np.isin(y, classes).all():
-        raise InvalidInput("classes", classes.tolist(), "two classes, which hold every label")
+        raise InvalidInput("classes", classes.tolist(), "two classes that include every label")
     return classes
 
 

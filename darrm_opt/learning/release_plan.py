@@ -1,27 +1,27 @@
 """Release plan: how K trained voters release their vote within a total (ε, δ), decided before the data are seen.
 
-Voters are trained once and asked many times. What one query releases says something of all later answers, so the
-releases of *trained* private voters do not compose as if each voter were drawn afresh. Two accounts hold all the same,
-and the better of them is taken:
+Voters are trained once and asked many times. One answer reveals something about all later answers, so the releases of
+*trained* private voters do not compose as if each voter were drawn afresh. Two accounts still hold, and the better is
+used:
 
 * **post-processing**: a record reaches r voters, each (ε, Δ)-DP, so all models together are as private as r of them
-  composed, and so is everything computed from them: the plain vote, for as many queries as one likes;
-* **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most
-  r of them. The coins and the noise of a release are drawn afresh for each query, so releases compose.
+  composed, and so is everything computed from them: the plain vote, for any number of queries;
+* **fixed models**: for any models, given the randomness of their training, a record changes at most r of them. The
+  coins and the noise of a release are fresh for each query, so releases compose.
 
-Where every query has a fresh sample of the records, a record is in few of them, and all cost less: the mechanism is the
-best of the ranking for such a sampling.
+If every query has a fresh sample of the records, a record is in few of them, and all cost less: the mechanism is the
+best of the ranking for that sampling.
 
-A single query is a release of fresh voters: there the γ for private voters holds, or the table for more classes or for
-groups of voters with their own (ε, Δ), and it is the best. Else the mechanism is the best of the ranking within the
-total, whichever it is: votes are fixed, and a table for private voters, at a stricter target, has more noise.
+A single query is a release of fresh voters: the γ for private voters, or the table for more classes or for groups of
+voters with their own (ε, Δ), applies and is the best. Otherwise the mechanism is the best of the ranking within the
+total: votes are fixed, and a table for private voters, at a stricter target, has more noise.
 
-*Sampled voters*: for every query K voters of records that are drawn anew, secretly, and of no others.
+*Sampled voters*: for every query K voters of secretly sampled records, and no others.
 
-Without an estimator they are the K nearest neighbours among all records that were drawn, as private kNN has it: a
-record more, fewer or another moves one vote, since at least K − 1 of the K nearest stay, and ties go by the order of
-the records, which no other record changes. With an estimator each voter is a copy of it, trained on its own share. Who
-lacks a record, or a share, votes for the first class, which depends on no data.
+Without an estimator they are the K nearest neighbours among all drawn records, as in private kNN: adding, removing or
+replacing a record changes one vote, since at least K − 1 of the K nearest stay, and ties are broken by the order of the
+records, which no other record changes. With an estimator each voter is a copy of it, trained on its own share. A voter
+without a record, or a share, votes for the first class, independently of the data.
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ from darrm_opt.tables.votes import Labels
 from darrm_opt.teachers import ConstantVote, random_states
 
 PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
-"""How votes are expected to fall, between two classes and among more, or with a price."""
+"""Default priors: between two classes, and for more classes or with a price."""
 
 MAX_CORNERS, MAX_SECONDS = 10**7, 60.0
-"""Most corners of a table of groups, and most seconds that it is sought; beyond, voters are taken as not private."""
+"""Maximum number of corners of a table of groups, and its time limit [s]; beyond, voters count as not private."""
 
 Design = Callable[[Problem], Solution]
-"""Where γ comes from: `solve`, or the method ``gamma`` of a client of the service."""
+"""Source of γ: `solve`, or the method ``gamma`` of a client of the service."""
 
 
 @dataclass(frozen=True)
 class VotingPlan:
-    """What will be released, and at what price.
+    """Planned release and its price.
 
     Attributes:
-        mechanism: what releases; a `PlainVote` needs no noise.
-        queries: releases allowed; None: without limit.
-        total: (ε, δ) that all releases together cost at most.
-        why: in words.
-        proposal: test that the votes of all queries together must pass; None: there is none.
+        mechanism: the mechanism that releases; a `PlainVote` needs no noise.
+        queries: number of releases allowed; None: no limit.
+        total: upper bound on the (ε, δ) of all releases together.
+        why: reason, in words.
+        proposal: test that the votes of all queries together must pass; None: no test.
     """
 
     mechanism: VoteMechanism
@@ -108,21 +108,21 @@ def voting_plan(
     """Return how K trained voters should release their vote.
 
     Args:
-        K: voters.
+        K: number of voters.
         classes: C ≥ 2.
-        queries: predictions wanted, ≥ 1.
+        queries: number of predictions, ≥ 1.
         total: (ε, δ) for all of them.
         affected: voters that one record reaches, 1..K.
         voter: (ε, Δ) of one voter's training, or a `PrivacyProfile`, all of whose points count; None: not private.
-        groups: the K voters by their privacy, in place of ``voter``, in the order of the columns of votes.
-        sampling: how records are drawn anew for every query, by voters that are not private; None: voters are trained
+        groups: the K voters by privacy, instead of ``voter``, in the order of the columns of votes.
+        sampling: how records are sampled for every query, for voters that are not private; None: voters are trained
             once.
-        prior: how votes are expected to fall, for accuracy alone: of two classes as `darrm_opt.planning.plan` takes it,
-            of more, or with a price, as `darrm_opt.plurality.parse_prior`; of one query of private voters, as
+        prior: expected distribution of votes, for accuracy only: for two classes as in `darrm_opt.planning.plan`, for
+            more, or with a price, as in `darrm_opt.plurality.parse_prior`; for one query of private voters, as in
             `darrm_opt.tables.objective.as_table_objective`; None: a usual one.
         price: cost of a wrong class, when a right one is worth 1; above 0, an answer may be ⊥.
-        design: what makes or fetches γ of two classes; the target of one query is then that of optimal composition.
-            None: the best mechanism is searched, and γ made, here.
+        design: makes or fetches γ of two classes; the target of one query is then that of optimal composition. None:
+            the best mechanism is searched, and γ made, here.
         ptr: the total of propose-test-release, below ``total``: ``total`` is then that of any votes, which fixes the
             noise, and all queries are one batch, released only if a noisy test passes
             (`accounting.propose_test_release`). None: no test.
@@ -130,13 +130,13 @@ def voting_plan(
         progress: called with the name of each mechanism that a search has compared.
 
     Guarantees:
-        What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers; a
-        batch that is tested is ``ptr``-DP.
+        All releases of the plan together are ``total``-DP, the queries being chosen freely in view of the answers; a
+        tested batch is ``ptr``-DP.
 
     Raises:
-        InvalidInput: a number is outside its range, a ``design`` where there are more classes, a price or groups,
-            ``groups`` of other than K voters or with ``voter``, ``ptr`` with a design or a price, or where it
-            does not pay, or a ``sampling`` with private voters, groups, a design or ``ptr``.
+        InvalidInput: a number is outside its range, a ``design`` with more classes, a price or groups, ``groups`` of
+            other than K voters or with ``voter``, ``ptr`` with a design or a price, or if it does not pay, or a
+            ``sampling`` with private voters, groups, a design or ``ptr``.
 
     >>> voting_plan(11, queries=100, total=Privacy(1.0), voter=Privacy(0.5)).mechanism.name
     'plain_vote'
@@ -153,7 +153,7 @@ def voting_plan(
     # Any r models are at least as private as r of the worst.
     worst = Privacy(max(one.voter.epsilon for one in voters), max(one.voter.delta for one in voters))
     if len({one.voter for one in voters}) == 1:
-        worst = voters[0].voter  # with all that it states
+        worst = voters[0].voter  # with its whole profile
     if worst.epsilon < math.inf:
         plain = PlainVote(K, classes, worst, affected=affected)
         models = Privacy(plain.epsilon(1, total.delta), total.delta)
@@ -161,12 +161,12 @@ def voting_plan(
             return VotingPlan(
                 plain,
                 None,
-                # One model is as private as its own (ε, Δ) says, or where that is less at the total's δ.
+                # One model is as private as its own (ε, Δ), or less at the total's δ.
                 worst if affected == 1 and len(worst.points) == 1 and worst.delta <= total.delta else models,
                 f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: "
                 "so is everything computed from their models. The plain vote needs no noise and no limit.",
             )
-    # One release has no earlier one, so the voters' own privacy counts even where they were trained once.
+    # One release has no earlier one, so the voters' own privacy counts even if they were trained once.
     if queries == 1 and ptr is None:
         single = _single_release(voters, classes, total, affected, prior, price, design or solve)
         if single is not None:
@@ -175,24 +175,24 @@ def voting_plan(
             )
     if ptr is not None:
         return _ptr_plan(K, classes, queries, total, affected, ptr, leader_share)
-    # More of them: votes are fixed given the models, and their own privacy must not be used again (docs/proofs.md).
+    # Several queries: votes are fixed given the models, whose own privacy must not be used again (docs/proofs.md).
     mechanism = (
         _best_mechanism(K, classes, affected, queries, total, prior, price, sampling, progress)
         if design is None
         else _best_split(K, affected, queries, total, design)
     )
-    reach = f"A record changes at most {affected} of the {K} models, whatever they are."
+    reach = f"A record changes at most {affected} of the {K} models."
     if sampling is not None:
         reach = f"A record is in few answers: {sampling.words}."
-    why = f"The best mechanism for that, so that {queries} answers fit in the total: {mechanism.description}."
+    why = f"The best mechanism for which {queries} answers fit in the total: {mechanism.description}."
     return VotingPlan(mechanism, queries, total, f"{reach} {why}")
 
 
 def _ptr_plan(
     K: int, classes: int, queries: int, total: Privacy, affected: int, ptr: Privacy, leader_share: float
 ) -> VotingPlan:
-    """Return a batch that is within ``total`` for any votes, and leaves only if its votes earn less."""
-    # The noise is sought last, as that takes longest: what no noise allows is refused before.
+    """Return a batch within ``total`` for any votes, which leaves only if its votes pass a test within ``ptr``."""
+    # The noise is calibrated last, as that takes longest: targets that no noise allows are rejected before.
     tested = mechanism_class(TESTED)
     Reference(tested.of(K, classes, tested.range_for(K, classes)[1], affected).batch(queries), leader_share)
     if ptr.epsilon >= total.epsilon and ptr.delta >= total.delta:
@@ -201,7 +201,7 @@ def _ptr_plan(
         )
     mechanism = tested.calibrated(K, classes, total, queries, affected=affected)
     try:
-        # From public numbers alone: a test that is chosen in view of the votes proves nothing.
+        # From public numbers only: a test chosen in view of the votes proves nothing.
         proposal = propose(mechanism.batch(queries), ptr, leader_share=leader_share)
         chance = check_that_it_pays(proposal, leader_share)
     except InvalidInput as err:
@@ -246,13 +246,13 @@ def _single_release(
     price: float,
     design: Design,
 ) -> VoteMechanism | None:
-    """Return the γ or table for one query; None where no voter is private, or a table is out of reach."""
+    """Return the γ or table for one query; None if no voter is private, or a table is out of reach."""
     sizes = [math.comb(group.K + classes - 1, classes - 1) for group in voters]
     is_table = classes > 2 or price > 0 or len(voters) > 1
-    # From the counts alone, before a problem is built whose cells would fill the memory.
+    # From the counts only, before building a problem whose cells would fill the memory.
     if is_table and (classes > MAX_GROUP_CLASSES or math.prod(sizes) > MAX_COUNTS):
         return None
-    # Then the search of any number of queries has this table among its candidates.
+    # With public voters the search for any number of queries has this table among its candidates.
     if all(group.voter.epsilon == math.inf for group in voters):
         return None
     problem = Problem(groups=voters, target=total, affected=affected, classes=classes, abstention=price > 0).merged
@@ -260,12 +260,12 @@ def _single_release(
         return _certified_noise(_checked_solution(design, problem))
     if problem.is_public or len(group_cells(problem).owners) > MAX_CELLS:
         return None
-    # A bound on the corners: to count them exactly may take longer than the solve.
+    # A bound on the corners: counting them exactly may take longer than the solve.
     if count_bound(problem, problem.strictest.voters, range(len(problem.groups))) > MAX_CORNERS:
         return None
     solution = solve_table(problem, as_table_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
     table = GroupTableMechanism(problem, solution.table)
-    # A table that a time limit cut short may be worse than what the search finds.
+    # A table cut short by the time limit may be worse than the result of the search.
     return table if solution.status is Status.OPTIMAL and table.fits(total, 1) else None
 
 
@@ -297,7 +297,7 @@ def _best_mechanism(
         return best.mechanism
     if best.release is not None:
         return CertifiedNoiseFunction(best.release)
-    # The ranking has nothing that fits: γ_opt of a split of the total always does.
+    # Nothing in the ranking fits, but γ_opt of a split of the total always does.
     return _best_split(K, affected, queries, total, solve)
 
 
@@ -310,7 +310,7 @@ def _best_split(K: int, affected: int, queries: int, total: Privacy, design: Des
 
 
 def _checked_solution(design: Design, problem: Problem) -> Solution:
-    """Return the γ of exactly that problem; whoever releases with it proves it again."""
+    """Return the γ of exactly that problem; its privacy is proved again on release."""
     solution = design(problem)
     if solution.problem != problem:
         raise InvalidInput("design", solution.problem, f"the γ of {problem}", "It answered another question.")
@@ -322,7 +322,7 @@ def _certified_noise(solution: Solution) -> CertifiedNoiseFunction:
 
 
 def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, Any]]) -> None:
-    """Refuse what no account of sampled voters covers; ``alone``: arguments and the only value of each beside it."""
+    """Reject arguments that no account of sampled voters covers; ``alone``: arguments and the only value of each."""
     if not isinstance(sampling, Sampling):
         raise InvalidInput("sampling", sampling, "a Sampling or None")
     for name, (value, only) in alone.items():
@@ -336,7 +336,7 @@ def check_sampling(sampling: Any, estimator: Any, alone: dict[str, tuple[Any, An
 
 
 def check_classifier(estimator: Any) -> None:
-    """Refuse what does not vote for classes; None is the usual classifier."""
+    """Reject an estimator that is not a classifier; None is the default classifier."""
     accepted = "a scikit-learn classifier, not its class, or None"
     names = ("fit", "predict", "get_params", "set_params")
     if estimator is None:
@@ -344,16 +344,16 @@ def check_classifier(estimator: Any) -> None:
     if isinstance(estimator, type) or not all(callable(getattr(estimator, name, None)) for name in names):
         raise InvalidInput("estimator", estimator, accepted, f"It needs {', '.join(names)}.")
     kind = getattr(estimator, "_estimator_type", None)
-    if hasattr(estimator, "__sklearn_tags__"):  # from scikit-learn 1.6 on, which alone knows get_tags
+    if hasattr(estimator, "__sklearn_tags__"):  # since scikit-learn 1.6, which alone has get_tags
         from sklearn.utils import get_tags
 
         kind = get_tags(estimator).estimator_type
     if kind not in (None, "classifier"):
-        raise InvalidInput("estimator", estimator, accepted, f"It is a {kind}: what it predicts are no classes.")
+        raise InvalidInput("estimator", estimator, accepted, f"It is a {kind}, which does not predict classes.")
 
 
 def class_votes(predictions: Any, rows: int, classes: int) -> NDArray[np.int64]:
-    """Return what a voter predicts as numbers of classes, shape (rows,), or refuse it without showing it."""
+    """Return a voter's predictions as class numbers, shape (rows,), or reject them without showing them."""
     check_unmasked(predictions, "estimator")
     found = np.asarray(predictions)
     if found.shape == (rows, 1):
@@ -361,13 +361,13 @@ def class_votes(predictions: Any, rows: int, classes: int) -> NDArray[np.int64]:
     accepted = f"a classifier that predicts one of the classes 0 to {classes - 1} for each row, as it was trained on"
     is_number = found.dtype.kind in "biuf"
     if found.shape != (rows,) or not is_number or not np.isin(found, np.arange(classes)).all():
-        advice = "Of probabilities, let predict return argmax(axis=1)."
+        advice = "For probabilities, let predict return argmax(axis=1)."
         raise InvalidInput("estimator", f"predictions of shape {found.shape}, {found.dtype}", accepted, advice)
     return found.astype(np.int64)
 
 
 class SampledVoters:
-    """K voters of one row each time, made of the records of a sample; the records are kept, and never published."""
+    """K voters made anew for each row from a sample of the records, which are kept and must never be published."""
 
     def __init__(
         self,
@@ -384,15 +384,15 @@ class SampledVoters:
         self._sampler = EnsembleSampler(sampling, K, records=len(X))
 
     def __reduce__(self) -> Any:
-        return SampledVoters, self._made_of  # a copy draws for itself
+        return SampledVoters, self._made_of  # a copy has its own randomness
 
     def release(self, mechanism: VoteMechanism, budget: ReleaseLog | ReleaseCounter, rows: NDArray[Any]) -> Labels:
-        """Return a private class for each row, numbers of classes, of a sample each, which is charged before."""
+        """Return a private class number for each row, each from its own sample, which is charged before use."""
         if isinstance(budget, ReleaseLog):
             samples = self.samples(len(rows))
             budget.charge_samples(samples)
             return PrivateVote(mechanism, budget).release_many(self._all_votes(samples, rows), samples=samples)
-        # A counter knows no rounds: what was drawn is always charged, and so in as few rounds as the total is for.
+        # A counter knows no rounds: every draw is charged, in as few rounds as the total is for.
         return budget.charge_and_release(
             len(rows), lambda _: PrivateVote(mechanism).release_many(self._all_votes(self.samples(len(rows)), rows))
         )
@@ -401,11 +401,11 @@ class SampledVoters:
         return np.array([self.votes(sample, row) for sample, row in zip(samples, rows, strict=True)])
 
     def samples(self, count: int) -> list[Sample]:
-        """Return a fresh sample for each of so many rows."""
+        """Return ``count`` fresh samples."""
         return [self._sampler.draw() for _ in range(count)]
 
     def votes(self, sample: Sample, row: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the K votes on a row, numbers of classes."""
+        """Return the K votes on a row as class numbers."""
         X, y, K, _, estimator, _, _ = self._made_of
         votes = np.zeros(K, dtype=np.int64)
         if estimator is None:
@@ -419,15 +419,11 @@ class SampledVoters:
         return votes
 
     def try_voter(self) -> None:
-        """Train and ask a voter on made-up records, before anything is charged.
-
-        Raises:
-            InvalidInput: it does not predict classes.
-        """
+        """Train and query a voter on synthetic records, before anything is charged; InvalidInput if it fails."""
         X, _, _, _, estimator, seed, _ = self._made_of
         if estimator is None:
             return
-        # In [0, 1), which all kinds of classifiers train on; one that does not tells nothing of its answers.
+        # In [0, 1), which all kinds of classifiers accept; an error there says nothing about its answers.
         made_up = np.random.default_rng(0).random((8 * self._classes, X.shape[1]))
         voter = clone(estimator)
         try:

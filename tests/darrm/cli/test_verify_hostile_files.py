@@ -300,7 +300,7 @@ def test_a_log_is_verified_where_it_cannot_be_written_and_is_left_as_it_is(
         assert (result.exit_code, result.stderr) == (0, "")
     assert (log.read_bytes(), log.stat().st_mtime_ns) == (torn, before)
     assert len(log_lines) == 3
-    with pytest.raises(BudgetUnreadable, match="for reading alone"):
+    with pytest.raises(BudgetUnreadable, match="opened read-only"):
         PrivateVote(ReleaseLog(log).mechanism, ReleaseLog(log, read_only=True)).release([1] * 11)
 
 

@@ -841,7 +841,7 @@ def test_its_labels_and_numbers_are_checked() -> None:
         ({"delta": 0.0}, "delta = 0.0"),
         ({"regularization": math.inf}, "regularization = inf"),
         ({"data_norm": -1.0}, "data_norm = -1.0"),
-        ({"classes": [1, 2]}, "two classes, which hold every label"),
+        ({"classes": [1, 2]}, "two classes that include every label"),
     ):
         with pytest.raises(InvalidInput, match=said):
             PrivateLogisticRegression(**given).fit(X, y)

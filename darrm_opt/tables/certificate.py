@@ -1,11 +1,11 @@
-"""Certificates of tables: that a release is (ε, δ)-DP, proved for its doubles as stored; and their repair.
+"""Certificates of tables: proofs that a release is (ε, δ)-DP for its doubles as stored, and the repair of tables.
 
 A table is (ε, δ)-DP if and only if for every pair of neighbouring data sets and every set S of outputs
 
     Pr[S | before] ≤ e^ε·Pr[S | after] + δ.
 
-The worst S holds the outputs with Pr[· | before] > e^ε·Pr[· | after], so one pass over the outputs decides a pair.
-Which pairs there are depends on the voters:
+The worst S holds the outputs with Pr[· | before] > e^ε·Pr[· | after], so one pass over the outputs decides a pair. The
+pairs depend on the voters:
 
     EdgeProof      voters that are not private: every pair of neighbouring vote counts, in whole numbers. Probabilities
                    are fractions with one denominator (`Table.numerators`), δ is a double, and e^ε is replaced by a
@@ -37,25 +37,25 @@ from darrm_opt.tables.table import Table
 _REPAIR = "Use certify_table() to mix it with the uniform release until it is private."
 
 MAX_REPAIRS = 64
-"""Repairs after which the uniform release is taken; one is enough but for rounding."""
+"""Maximum number of repairs, then the uniform release is used; except for rounding, one suffices."""
 
 
 @dataclass(frozen=True)
 class Edge:
     """A pair of neighbouring vote counts, and a set of outputs."""
 
-    before: Partition  # vote counts, class by class
-    after: Partition  # its neighbour's
-    released: tuple[int, ...]  # the classes that the set holds (places in ``before``), and `ABSTENTION` for ⊥
+    before: Partition  # vote counts by class
+    after: Partition  # those of the neighbour
+    released: tuple[int, ...]  # classes in the set (places in ``before``), and `ABSTENTION` for ⊥
 
 
 @dataclass(frozen=True)
 class Corner:
-    """A corner of groups of voters, a set of outputs, and how likely that is on both sides."""
+    """A corner of groups of voters, a set of outputs, and its probability on both sides."""
 
-    # for each group and voter, its class by outcome of the extremal pair, from most to least likely before
+    # for each group and voter, its class by outcome of the extremal pair, by decreasing likelihood ratio
     maps: tuple[tuple[tuple[int, ...], ...], ...]
-    released: tuple[int, ...]  # which outputs the set holds, C standing for ⊥
+    released: tuple[int, ...]  # outputs in the set, C for ⊥
     before: float  # Pr[S] on one data set
     after: float  # Pr[S] on its neighbour
 
@@ -66,13 +66,13 @@ class Corner:
 
 @dataclass(frozen=True)
 class TableCertificate:
-    """Why a table is private.
+    """Proof that a table is private.
 
     Attributes:
-        margin: δ that is left at the worst place, ≥ 0, rounded down [probability].
+        margin: remaining δ at the worst place, ≥ 0, rounded down [probability].
         worst: the worst pair of neighbours and set of outputs: an `Edge`, or a `Corner` of groups.
-        checked: how many edges (both directions counted) or corners (one or more of each orbit) were looked at.
-        error: bound on the rounding of a sweep over corners, within the margin; 0 of edges.
+        checked: number of edges (both directions counted) or corners (one or more per orbit) examined.
+        error: bound on the rounding of a sweep over corners, within the margin; 0 for edges.
         version: version of darrm-opt that made the certificate.
     """
 
@@ -83,7 +83,7 @@ class TableCertificate:
     version: str = __version__
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain data, by the names of its geometry."""
+        """Return the certificate as plain data."""
         worst = asdict(self.worst)
         if isinstance(self.worst, Edge):
             return {"margin": self.margin, **worst, "edges": self.checked, "version": self.version}
@@ -96,9 +96,9 @@ Place = TypeVar("Place", Edge, Corner)
 
 @dataclass(frozen=True)
 class Excess(Generic[Place]):
-    """The largest excess over every pair of neighbours and set of outputs, and where."""
+    """The largest excess over every pair of neighbours and set of outputs, and its place."""
 
-    bound: float  # ≤ 0 where the table is proved private
+    bound: float  # ≤ 0 if the table is proved private
     worst: Place
 
 
@@ -106,12 +106,12 @@ def verify_table(problem: Problem, table: Table) -> TableCertificate:
     """Prove that a table is private, from its values alone.
 
     Args:
-        problem: what must hold.
-        table: any table that anyone supplies.
+        problem: privacy to prove.
+        table: any table, from any source.
 
     Guarantees:
-        If it returns, releasing by the table is (ε, δ)-DP for its doubles exactly as stored; of groups, whatever the
-        voters do within their own (ε_g, Δ_g), their votes being fresh and independent given the data.
+        If it returns, releasing by the table is (ε, δ)-DP for its doubles exactly as stored; for groups, for any
+        behaviour of the voters within their own (ε_g, Δ_g), their votes being fresh and independent given the data.
 
     Raises:
         InvalidInput: the table is for other voters, classes or outputs.
@@ -130,14 +130,14 @@ def verify_table(problem: Problem, table: Table) -> TableCertificate:
 
 
 def certify_table(problem: Problem, table: Table) -> tuple[Table, TableCertificate]:
-    """Mix a table with the uniform release just enough that it is private, and prove it.
+    """Mix a table with the uniform release just enough to make it private, and prove it.
 
     Args:
-        problem: what must hold.
+        problem: privacy to prove.
         table: any table, such as an LP solver's answer.
 
     Returns:
-        The repaired table (``table`` itself where it is private as it stands) and its certificate.
+        The repaired table (``table`` itself if it is private as it is) and its certificate.
 
     Raises:
         InvalidInput: the table is for other voters, classes or outputs.
@@ -148,7 +148,7 @@ def certify_table(problem: Problem, table: Table) -> tuple[Table, TableCertifica
         found = _excess(problem, mixed)
         if found.bound <= 0:
             return mixed, _certificate(proof, found)
-        # The first step is enough but for rounding; no proof rests on that.
+        # Except for rounding, the first step suffices; no proof rests on that.
         kept = min(proof.private_share(found.bound), 2 * kept - 1)
         if kept <= 0:
             break
@@ -159,18 +159,18 @@ def certify_table(problem: Problem, table: Table) -> tuple[Table, TableCertifica
 
 @lru_cache(maxsize=32)
 def _excess(problem: Problem, table: Table) -> Excess[Any]:
-    """Return the largest excess of a table; the last are kept, as what a solve has proved is proved as it is used."""
+    """Return the largest excess of a table, cached, as a solve and its caller prove the same table."""
     check_arithmetic()
     return _proof_of(problem, table).excess(table)
 
 
 def _proof_of(problem: Problem, table: Table) -> EdgeProof | CornerProof:
-    """Return the proof for a problem's voters, after a look at whether the table is theirs."""
+    """Return the proof for a problem's voters, after checking that the table is for them."""
     cells = group_cells(problem) if isinstance(table.cells, GroupCells) else cells_of(problem)
     shape = cells.shape
     if table.cells.shape != shape:
         raise InvalidInput(
-            "table", f"one of {table.cells.shape}", f"a table of voters, classes and ⊥ {shape}, as asked"
+            "table", f"one of {table.cells.shape}", f"a table for voters, classes and ⊥ {shape}, as requested"
         )
     return EdgeProof(problem) if isinstance(cells, Histograms) else CornerProof(problem)
 
@@ -193,16 +193,13 @@ class EdgeProof:
         return len(self._cells.left)
 
     def largest(self, table: Table) -> tuple[Fraction, int]:
-        """Return the largest excess, and the number of its edge.
-
-        Guarantees: Never below the exact value, and that but for the bound on e^ε.
-        """
+        """Return the largest excess, exact except that e^ε is bounded from below, and the number of its edge."""
         return self._largest(table, self._low, self._target)
 
     def _largest(self, table: Table, scale: int, target: Privacy) -> tuple[Fraction, int]:
         """Return the largest excess over δ, with e^ε in units of 2^−`EXPONENT_BITS`, and the number of its edge."""
         cells, delta = self._cells, Fraction(target.delta)
-        if not cells.left.size:  # one voter fewer than one edge needs: nothing to compare
+        if not cells.left.size:  # no edges: nothing to compare
             return -delta, 0
         numerators = table.numerators
         differences = (numerators[cells.left] << EXPONENT_BITS) - numerators[cells.right] * scale
@@ -212,12 +209,12 @@ class EdgeProof:
         return Fraction(int(sums[worst]), table.denominator << EXPONENT_BITS) - delta, worst
 
     def excess(self, table: Table) -> Excess[Edge]:
-        """Return a bound on the excess at every edge and set of outputs, and the worst of them."""
+        """Return a bound on the excess over all edges and sets of outputs, and the worst of them."""
         value, edge = self.largest(table)
         return Excess(float_above(value), self._edge(table, edge, self._low))
 
     def _edge(self, table: Table, edge: int, scale: int) -> Edge:
-        """Return an edge's counts before and after, class by class, and its worst set of outputs."""
+        """Return an edge's counts before and after, by class, and its worst set of outputs."""
         cells = self._cells
         if not cells.left.size:
             return Edge(cells.partitions[0], cells.partitions[0], ())
@@ -229,7 +226,7 @@ class EdgeProof:
         for left, right, size in groups:
             # In whole numbers: S has every output that counts against the table.
             worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * scale
-            # Classes with equal counts on both sides are one group of the edge: each of them is shown.
+            # Classes with equal counts on both sides are one group of the edge, listed one by one here.
             for _ in range(size):
                 if cells.values[left] == ABSTENTION:
                     released += [ABSTENTION] if worst else []
@@ -240,24 +237,23 @@ class EdgeProof:
         return Edge(tuple(before), tuple(after), tuple(released))
 
     def private_share(self, bound: float) -> float:
-        """Return by what x is to be multiplied so that an excess becomes 0, but for rounding.
+        """Return the factor of x that makes an excess 0, except for rounding.
 
-        Source: ours. The excess is convex in x, and at x = 0 at most −(e^ε − 1)/outputs − δ for any set but the empty
-        one.
+        Source: ours. The excess is convex in x, and at x = 0 at most −(e^ε − 1)/outputs − δ for any nonempty set.
         """
         target = self._problem.target
         slack = float(np.expm1(target.epsilon)) / self._cells.outputs + target.delta
         return 1.0 - (1.0 if slack == 0 else min(1.0, bound / (bound + slack) * (1 + 2.0**-20) + 2.0**-50))
 
     def refusal(self, table: Table, found: Excess[Edge]) -> NotPrivate:
-        """Return the error of a table that is not proved private: refuted by an edge where no reading allows it."""
+        """Return the error for a table that is not proved private: refuted if an edge violates every reading."""
         target, bound, edge = self._problem.loosest.target, found.bound, found.worst
         _, high = exp_bounds(target.epsilon)
         value, place = self._largest(table, high, target)
         if value > 0:
             bound, edge = float(value), self._edge(table, place, high)
         outputs = ", ".join("no class" if o == ABSTENTION else f"class {o + 1}" for o in edge.released)
-        place_text = f"from the counts {edge.before} to {edge.after} the chance of {{{outputs}}}"
+        place_text = f"from the counts {edge.before} to {edge.after} the probability of {{{outputs}}}"
         worst = {f"{edge.before} -> {edge.after}": self._problem.affected}
         return _refusal(place_text, worst, bound, found.bound, certain=value > 0)
 
@@ -277,10 +273,7 @@ class CornerProof:
         return max(corners.error for corners in self._corners)
 
     def excess(self, table: Table) -> Excess[Corner]:
-        """Return a bound on the excess at every corner and set of outputs, and the worst of them.
-
-        Guarantees: Never below the exact value.
-        """
+        """Return a bound on the excess over all corners and sets of outputs, never below it, and the worst of them."""
         return max((self._excess(corners, table) for corners in self._corners), key=lambda found: found.bound)
 
     def _excess(self, corners: Corners, table: Table) -> Excess[Corner]:
@@ -292,16 +285,16 @@ class CornerProof:
             tuple(side.maps[place] for place in chosen) for side, chosen in zip(corners.maps, multisets, strict=True)
         )
         bound = worst.largest + corners.error
-        if table.is_constant:  # exactly private, whatever the sweep's rounding says
+        if table.is_constant:  # exactly private, without the sweep's rounding
             bound = min(bound, -corners.limit)
         return Excess(bound, Corner(maps, released, float(before), float(after)))
 
     def private_share(self, bound: float) -> float:
-        """Return by what x is to be multiplied so that an excess becomes 0, but for rounding."""
+        """Return the factor of x that makes an excess 0, except for rounding."""
         return min(corners.private_share(bound) for corners in self._corners)
 
     def refusal(self, table: Table, found: Excess[Corner]) -> NotPrivate:
-        """Return the error of a table that is not proved private: refuted by a corner where no reading allows it."""
+        """Return the error for a table that is not proved private: refuted if a corner violates every reading."""
         corner, problem = found.worst, self._problem
         loosest = problem.loosest
         try:
@@ -310,7 +303,7 @@ class CornerProof:
                 before - Fraction(exp_bounds(target.epsilon)[1], 1 << EXPONENT_BITS) * after - Fraction(target.delta)
                 for target in loosest.targets
             )
-        except InvalidInput:  # an outcome that voters of the loosest reading do not have
+        except InvalidInput:  # voters in the loosest reading lack an outcome
             value = Fraction(0)
         bound = found.bound / min(corners.inverse for corners in self._corners)
         worst = {" ".join("".join(map(str, chosen)) for chosen in group): len(group) for group in corner.maps}
@@ -318,13 +311,13 @@ class CornerProof:
 
 
 def _refusal(place: str, worst: dict[str, int], shown: float, bound: float, *, certain: bool) -> NotPrivate:
-    """Return the error of a table: not private for any numbers that round to those of its problem, or not proved."""
+    """Return the error for a table: refuted for all numbers that round to the problem's if ``certain``, or unproved."""
     if certain:
         text = f"the table is not private: {place} needs δ larger by {shown:.3g} than allowed. {_REPAIR}"
         return NotPrivate(text, worst, bound)
     text = (
         f"the table cannot be shown to be private: {place} needs δ larger by at most {shown:.3g} than allowed, within "
-        f"the noise of the numbers given. {_REPAIR}"
+        f"the noise of the stated numbers. {_REPAIR}"
     )
     return NotProven(text, worst, bound)
 
@@ -332,12 +325,9 @@ def _refusal(place: str, worst: dict[str, int], shown: float, bound: float, *, c
 def place_chances(
     problem: Problem, table: Table, place: Edge | Corner, voters: tuple[Privacy, ...] | None = None
 ) -> tuple[Fraction, Fraction]:
-    """Return Pr[S] on both sides of a place in fractions (a voter's e^ε within 1e-60).
+    """Return Pr[S] on both sides of a place in fractions (a voter's e^ε within 1e-60); else raise `InvalidInput`.
 
     ``voters``: the privacy of the voters of each group; None: that of the strictest reading.
-
-    Raises:
-        InvalidInput: it is not a place of the problem.
     """
     accepted = "a pair of neighbouring vote counts, or a corner, of the problem"
     if isinstance(place, Edge) != isinstance(table.cells, Histograms):
@@ -361,7 +351,7 @@ def place_chances(
 
 
 def _are_outputs(place: Edge | Corner, problem: Problem) -> bool:
-    """Return whether a set holds outputs of a problem, each once; ⊥ is `ABSTENTION` of an edge and C of a corner."""
+    """Return whether a set contains outputs of a problem, each once; ⊥ is `ABSTENTION` in an edge and C in a corner."""
     none, released = ABSTENTION if isinstance(place, Edge) else problem.classes, place.released
     outputs = {*range(problem.classes), *([none] if problem.abstention else [])}
     return set(released) <= outputs and len(set(released)) == len(released)
@@ -375,7 +365,7 @@ def exact_chances(
     released: tuple[int, ...],
 ) -> tuple[Fraction, Fraction]:
     """Return Pr[S] on both sides of a corner in fractions (e^ε within 1e-60)."""
-    # Of outputs in S, at every count, over the table's denominator.
+    # Probability of S at every count, over the table's denominator.
     chances = table.numerators[table.cells.layout[:, list(released)]].sum(axis=1).tolist()
     answers = []
     for side in ("before", "after"):
@@ -386,7 +376,7 @@ def exact_chances(
             unit = math.lcm(*(chance.denominator for row in rows for chance in row))
             law = {(0,) * problem.classes: 1}
             for row in rows:
-                # Convolved voter by voter, without symmetry and without doubles: the refutation must stand on its own.
+                # Convolved voter by voter, without symmetry and doubles, so that the refutation is independent.
                 grown: dict[tuple[int, ...], int] = {}
                 for c, chance in enumerate(row):
                     numerator = chance.numerator * (unit // chance.denominator)
@@ -394,7 +384,7 @@ def exact_chances(
                         key = (*votes[:c], votes[c] + 1, *votes[c + 1 :])
                         grown[key] = grown.get(key, 0) + mass * numerator
                 law = grown
-            # In the order of the table's counts, as the product of the groups is.
+            # In the order of the table's counts, which is that of the product of the groups.
             ways = compositions(len(chosen), problem.classes).tolist()
             joint = [mass * law.get(tuple(way), 0) for mass in joint for way in ways]
             denominator *= unit ** len(chosen)

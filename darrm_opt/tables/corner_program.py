@@ -1,10 +1,10 @@
-"""The linear program of groups of voters: rows of corners, cutting planes, dual bound.
+"""Linear program of groups of voters: rows of corners, cutting planes, dual bound.
 
-Rows say, for a corner with laws P, P′ and a set S of outputs, with D = e^−ε·P − P′,
+For a corner with laws P, P′ and a set S of outputs, with D = e^−ε·P − P′, the row is
 
     Σ_n D(n)·Σ_o ([o ∈ S] − |S|/outputs)·x[o, n] ≤ e^−ε·δ + (1 − e^−ε)·|S|/outputs,
 
-the limit being what x = 0 leaves. With two classes and one group these are the rows of γ, which has a faster search.
+where the limit is the slack at x = 0. With two classes and one group these are the rows of γ, with a faster search.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from darrm_opt.tables.problem import Index
 from darrm_opt.tables.table import Table
 
 CANONICAL_WEIGHT = 1e-9
-"""Share of the objective that asks for the leading class everywhere, also where the prior gives little weight."""
+"""Share of the objective that rewards the leading class everywhere, also where the prior has little weight."""
 
 NEAR = 1e-5
-"""Utility below the program's from which on cuts are sought at its own answer."""
+"""Utility below the program's at which cuts are sought at its own answer."""
 
 MAX_NEW_ROWS = 400
-"""Most rows of one round."""
+"""Maximum number of new rows in a round."""
 
 ROWS_PER_VARIABLE, IDLE_ROUNDS = 2, 3
-"""Above so many rows for each variable, those that have not bound for so many rounds are dropped."""
+"""Above this many rows per variable, rows that have not bound for this many rounds are dropped."""
 
 CORNER_SECONDS = 4e-8
-"""About how long a proof takes a corner [s], on one processor: a time limit leaves the time for it."""
+"""Approximate time of a proof per corner [s], on one processor: a time limit reserves it."""
 
 MIN_SECONDS = 0.1
-"""Time of the first program where a time limit leaves none [s]."""
+"""Minimum time of the first program under a time limit [s]."""
 
 MAX_ROUNDS = 400
-"""Rounds after which a solve stops short."""
+"""Maximum number of rounds."""
 
 
 class _Program:
-    """The rows, as the backend and the dual bound see them."""
+    """The rows, in the form of the backend and of the dual bound."""
 
     def __init__(self, problem: Problem, corners: Sequence[Corners], likely: Sequence[Corners], backend: str) -> None:
-        from scipy import sparse  # reading and proving a table takes none
+        from scipy import sparse  # not needed for reading and proving a table
 
         cells = group_cells(problem)
         count = len(cells.owners)
         self.problem, self.cells, self.corners, self.likely = problem, cells, corners, likely
-        # Where a sweep of all corners takes long, one comes at the end and proves.
+        # If a sweep of all corners takes long, only the last one is complete, and proves.
         self.is_quick = likely is corners and not isinstance(corners[0], CompletedCorners)
         self.to_cells = [
             sparse.csr_array(
@@ -72,8 +72,8 @@ class _Program:
             )
             for o in range(cells.outputs)
         ]
-        # Between two classes a table is d = x[0] − x[1] in [−1, 1], one number an orbit (none where both have the same
-        # counts): the backend sees (1 + d)/2, half as many variables, and needs no sums.
+        # Between two classes a table is d = x[0] − x[1] in [−1, 1], one number per orbit (none where both have the same
+        # counts): the backend gets (1 + d)/2, half as many variables, and needs no sums.
         self.pairs = cells.starts[np.bincount(cells.owners) == 2] if cells.outputs == 2 else None
         self.variables = count if self.pairs is None else len(self.pairs)
         self.backend = open_backend(backend, self.variables)
@@ -91,11 +91,11 @@ class _Program:
 
     @property
     def places(self) -> Index:
-        """The maps of all voters of each row."""
+        """Maps of all voters by row."""
         return np.array([row[0] for row in self._rows_of.values()], dtype=np.intp).reshape(-1, self.problem.K)
 
     def add(self, places: Index, sets: Any, number: int) -> int:
-        """Add the rows of a target, by its number, that are new; return how many."""
+        """Add the new rows of a target, given by its number; return how many."""
         before_adding, corners = len(self), self.corners[number]
         new = []
         for i, (corner, chosen) in enumerate(zip(places, sets.astype(np.float64), strict=True)):
@@ -108,7 +108,7 @@ class _Program:
             chosen = sets[new].astype(np.float64)
             inverse, limit = np.full(len(new), corners.inverse), np.full(len(new), corners.limit)
             rows, limits = self._rows(before, after, chosen, inverse, limit)
-            if self.pairs is not None:  # entries of the two classes differ in sign alone
+            if self.pairs is not None:  # entries of the two classes differ in sign only
                 rows = rows[:, self.pairs]
                 rows, limits = 2 * rows, limits + rows.sum(axis=1)
             self.backend.add(rows, limits)
@@ -117,7 +117,7 @@ class _Program:
     def cut(self, chances: Array, *, complete: bool) -> tuple[int, list[Violations]]:
         """Add rows that a table violates; return how many are new, and the corners.
 
-        ``complete``: if no row of the likely corners is new, of all corners.
+        ``complete``: if the likely corners give no new row, search all corners.
         """
         places = self.places
         cuts = [_likely_cuts(one, chances, places) for one in self.likely]
@@ -128,7 +128,7 @@ class _Program:
         return added, cuts
 
     def solve(self, weights: Array, seconds: float | None) -> Outcome:
-        """Return the backend's outcome, with x in place of its variables."""
+        """Return the backend's outcome in terms of x."""
         if self.pairs is None:
             outcome = self.backend.solve(weights, seconds)
             return outcome._replace(upper_half=np.clip(outcome.upper_half, 0.0, 1.0))
@@ -139,8 +139,8 @@ class _Program:
         return outcome._replace(upper_half=x)
 
     def drop_idle(self, multipliers: Array) -> Array:
-        """Drop rows that no longer bind, where there are many; return the multipliers of those that stay."""
-        # Rows are dense, one number a cell, and most bind for a few rounds only. Should the corner of a dropped row be
+        """Drop rows that no longer bind, if there are many; return the multipliers of the others."""
+        # Rows are dense, one number per cell, and most bind for a few rounds only. If the corner of a dropped row is
         # violated, a sweep finds it again.
         y = multipliers[self.sums :]
         idle = np.zeros(len(y), dtype=np.intp)
@@ -156,8 +156,8 @@ class _Program:
         return np.asarray(y[stay])
 
     def _rows(self, before: Array, after: Array, sets: Array, inverse: Array, limit: Array) -> tuple[Array, Array]:
-        # What is left of 1 is shared by all outputs: a set's chance is Σ x over it and its share of the rest, so the
-        # mean is taken off every coefficient, and the constant part goes into the limit.
+        # The remainder to 1 is shared by all outputs: a set's probability is Σ x over it plus its share of the rest, so
+        # the mean is subtracted from every coefficient, and the constant part goes into the limit.
         share = sets.mean(axis=1, keepdims=True)
         loss = inverse[:, None] * before - after
         rows = np.zeros((len(sets), len(self.cells.owners)))
@@ -168,13 +168,14 @@ class _Program:
     def bound(self, weights: Array, multipliers: Array) -> float:
         """Return a proven bound on weights·x over every private table, for the loosest reading of the problem.
 
-        Guarantees: Never below the optimum, whatever the rows' multipliers (negative ones become 0): rounding is added.
+        Guarantees: Never below the optimum, for any multipliers of the rows (negative ones become 0): rounding is
+        added.
         """
         y = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)
         rows, limits = np.zeros((0, weights.size)), np.zeros(0)
         loosest = self.problem.loosest
         targets = loosest.targets
-        # The rows that bind are made again for the loosest reading: the program's are those of the strictest.
+        # Binding rows are recomputed for the loosest reading, as the program's are those of the strictest.
         used = np.flatnonzero(y)
         y = y[used]
         if len(y):
@@ -188,19 +189,19 @@ class _Program:
                 before, after, sets, inverse, np.array([target.delta for target in of_row]) * inverse
             )
         charged = rows.T @ y
-        # A row as computed differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
+        # A computed row differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
         # (1 + e^−ε) of; then the roundings of the sums above, each entry's terms in ulps.
         terms = (len(y) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y)
         inverse_of_least = math.exp(-min(target.epsilon for target in targets))
         slack = 2 * self.corners[0].relative * (1 + inverse_of_least) * float(y.sum())
-        # What an orbit's x, with Σ multiplicity·x ≤ 1, can gain beyond the charge: its best cell's, for the whole of 1.
+        # The most that an orbit's x, with Σ multiplicity·x ≤ 1, gains beyond the charge: its best cell's, for all of 1.
         gains = np.maximum.reduceat((weights - charged + terms) / self.cells.multiplicities, self.cells.starts)
         parts = [*np.maximum(gains, 0.0).tolist(), *(limits * y).tolist()]
         return math.fsum(parts) * (1 + 8 * UNIT_ROUNDOFF) + slack * (1 + len(parts) * UNIT_ROUNDOFF)
 
 
 def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: float) -> Optimum:
-    """Return what the program comes to by a deadline, a time of `time.perf_counter`."""
+    """Return the program's outcome by a deadline, a time of `time.perf_counter`."""
     cells = group_cells(problem)
     if len(cells.owners) > MAX_CELLS:
         raise InvalidInput("groups", f"{len(cells.owners):,} cells", f"at most {MAX_CELLS:,} cells of a table")
@@ -215,7 +216,7 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
     deadline -= CORNER_SECONDS * sum(map(len, corners)) / thread_count()
     while rounds < MAX_ROUNDS:
         left = deadline - time.perf_counter()
-        if left <= 0 and rounds:  # one round, or there is nothing to prove
+        if left <= 0 and rounds:  # at least one round, to have something to prove
             status = Status.TIME_LIMIT
             break
         outcome = program.solve(asked, None if left == math.inf else max(left, MIN_SECONDS))
@@ -237,23 +238,23 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
             if added or share == 0.0 or time.perf_counter() > deadline:
                 break
             share = 0.0 if share < 0.3 else share / 2
-        if not added:  # nothing is violated, or nothing that is not known already
+        if not added:  # nothing is violated, or only known rows
             status = Status.OPTIMAL if share == 0.0 else Status.TIME_LIMIT
-            if not program.is_quick:  # as it will be proved: a repair takes one more sweep
+            if not program.is_quick:  # scaled for the proof: a repair takes another sweep
                 x = x * min(_private_share(corners, cuts, 2), 1 - 2e-12)
             break
-    # The bound is on the utility alone, without the canonical part: any multipliers prove one, these nearly the best.
+    # The bound is on the utility without the canonical part: any multipliers prove one; these a nearly optimal one.
     bound = program.bound(weights, multipliers) + constant
     bound += 8 * UNIT_ROUNDOFF * worth.size * float(np.abs(worth).sum())  # of the weights' own sums
     program.backend.close()
-    # Where cuts are missing the last x is far from private, and ``inside`` the best that was made of any.
+    # If cuts are missing the last x is far from private, and ``inside`` is the best private table found.
     candidates = [Table.normalised(cells, x if status is Status.OPTIMAL else inside)]
     score = partial(expected, worth=worth)
     return Optimum(candidates, score, 0.0, bound, status, len(program), rounds, iterations)
 
 
 def _likely_cuts(corners: Corners, chances: Array, known: Index) -> Violations:
-    """Return violated corners, if any is found."""
+    """Return violated corners, if any."""
     if not isinstance(corners, CompletedCorners):
         return corners.violations(chances, VIOLATION, MAX_NEW_ROWS)
     found = corners.climb(chances, corners.starts(known))
@@ -262,7 +263,7 @@ def _likely_cuts(corners: Corners, chances: Array, known: Index) -> Violations:
 
 
 def _private_share(corners: Sequence[Corners], cuts: Sequence[Violations], errors: int = 0) -> float:
-    """Return by what x is to be multiplied so that no target's excess is above 0, with so many errors of a sweep."""
+    """Return the factor of x that makes no target's excess positive, with ``errors`` errors of a sweep."""
     return min(one.private_share(found.largest + errors * one.error) for one, found in zip(corners, cuts, strict=True))
 
 
@@ -273,14 +274,14 @@ def _chances(x: Array, cells: GroupCells) -> Array:
 
 
 def _cell_weights(worth: Array, cells: GroupCells) -> tuple[Array, float]:
-    """Return (w, constant): the utility of x is w·x + constant."""
+    """Return (w, constant) such that the utility of x is w·x + constant."""
     mean = worth.mean(axis=1)
     weights = np.bincount(cells.layout.ravel(), (worth - mean[:, None]).ravel(), minlength=len(cells.owners))
     return np.asarray(weights, dtype=np.float64), math.fsum(mean.tolist())
 
 
 def _everywhere(cells: GroupCells) -> Array:
-    """Return weights that leave no entry to chance: the leading class is worth something at every count."""
+    """Return weights that determine every entry: the leading class has some value at every count."""
     scores = cells.counts.sum(axis=1) / sum(cells.sizes)
     if cells.abstention:
         scores = np.column_stack([scores, np.zeros(len(scores))])

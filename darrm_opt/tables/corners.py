@@ -1,9 +1,9 @@
 """Corners of voters among C classes, and the sweep: the largest loss of a table over every corner, with its error.
 
-The loss is convex in each voter's pair of laws, so that the worst case has every voter at a map from the outcomes of
-its extremal pair to the classes (`darrm_opt.tables.group_laws`). Relabelling the classes of all groups at once changes
+The loss is convex in each voter's pair of laws, so in the worst case every voter is at a map from the outcomes of its
+extremal pair to the classes (`darrm_opt.tables.group_laws`). Relabelling the classes of all groups at once changes
 nothing: one group's multisets of maps are listed up to relabelling, the others' in full. The losses are then products
-of matrices. Where there are too many, one voter's map is not listed: for given maps of the others its worst map is
+of matrices. If there are too many, one voter's map is not listed: for given maps of the others its worst map is
 Σ_j max_c of a linear functional, in closed form (`CompletedCorners`).
 """
 
@@ -41,52 +41,49 @@ from darrm_opt.tables.groups import group_cells
 from darrm_opt.tables.problem import Index
 
 MAX_CORNERS = 400_000_000
-"""Most corners of a sweep that lists all of them: some twenty seconds."""
+"""Maximum number of corners of a sweep that lists all: some twenty seconds."""
 
 MAX_LISTED = 20_000_000
-"""Most corners that are listed where one voter's map can be left open instead."""
+"""Maximum number of listed corners if one voter's map can be left open instead."""
 
 MAX_STEPS = 10**10
-"""Most steps of a sweep that leaves one voter's map open, a maximum at an outcome each: some twenty seconds."""
-
+"""Maximum number of steps of a sweep with one open map, each a maximum at an outcome: some twenty seconds."""
 
 MAX_LAW_BYTES = 800 * 2**20
-"""Most memory for the laws of the groups' counts."""
+"""Maximum memory for the laws of the groups' counts [bytes]."""
 
 MAX_COUNT_STEPS = 2000 * 2000
-"""Most voters times affected ones with which corners are counted exactly before a problem is refused."""
+"""Maximum of voters times affected ones at which corners are counted exactly before a problem is rejected."""
 
 BLOCK_NUMBERS = 250_000
-"""Losses that are computed at once: 2 MB, what a processor's cache holds."""
+"""Losses computed at once: 2 MB, which fits in the processor's cache."""
 
 COMPLETED_BLOCK = 16_000
-"""Losses that are completed at once: each takes a dozen numbers, which a processor's cache holds."""
+"""Losses completed at once: each takes a dozen numbers, which fit in the processor's cache."""
 
 PRODUCT_TERMS = 250_000
-"""Products of one call of BLAS: above 262,144 OpenBLAS starts threads of its own, beside those of the sweep."""
+"""Products in one call of BLAS: above 262,144 OpenBLAS starts threads of its own, besides those of the sweep."""
 
 MIN_LIKELY_STEPS, LIKELY_SHARE = 10**6, 4
-"""Steps of a sweep from which on few corners are searched first, and how many times as few they must be."""
+"""Steps of a sweep from which few corners are searched first, and by which factor they must be fewer."""
 
 MAX_CLIMBS, CLIMB = 8, 1e-13
-"""Most rounds over all voters in which maps are exchanged, and what makes another worth while."""
+"""Maximum number of rounds over all voters in which maps are exchanged, and smallest gain for another round."""
 
 MAX_CLIMBERS = 800
-"""Most pairs of maps of all voters and sets of outputs from which corners are climbed to."""
-
+"""Maximum number of starts of climbs, pairs of maps of all voters and sets of outputs."""
 
 MAX_KEYS = 4 * 10**10
-"""Most digits of keys that listing a group's multisets up to relabelling may take: some minutes."""
-
+"""Maximum number of digits of keys in listing a group's multisets up to relabelling: some minutes."""
 
 Part = TypeVar("Part")
 
 
 @lru_cache(maxsize=64)
 def corner_count(problem: Problem, *, swept: bool = False) -> int:
-    """Return the number of corners of a problem, one of each orbit under relabelling the classes; nothing is listed.
+    """Return the number of corners of a problem, one per orbit under relabelling the classes, without listing them.
 
-    ``swept`` counts those that a sweep looks at: one group's up to relabelling, the others' in full.
+    ``swept`` counts the corners of a sweep instead: one group's up to relabelling, the others' in full.
 
     Source: the lemma that is not Burnside's; a permutation fixes the multisets that are unions of its cycles.
 
@@ -98,7 +95,7 @@ def corner_count(problem: Problem, *, swept: bool = False) -> int:
     first = _reduced_group(problem)
     total = 0
     for number in range(len(orders[0])):
-        fixed = [1]  # by voters that move: combinations that this relabelling leaves as they are
+        fixed = [1]  # by number of moving voters: combinations that this relabelling fixes
         for g, (side, order) in enumerate(zip(sides, orders, strict=True)):
             chosen = order[0 if swept and g != first else number]
             fixed = _products(fixed, fixed_multisets(chosen, side.moves, problem.groups[g].K, problem.affected))
@@ -115,7 +112,7 @@ def _products(left: list[int], right: list[int]) -> list[int]:
 
 
 def _reduced_group(problem: Problem) -> int:
-    """Return the group whose multisets are listed up to relabelling: the one with most."""
+    """Return the group whose multisets are listed up to relabelling: the one with the most."""
     counts = [
         math.comb(group.K + len(voter_maps(voter, problem.classes).maps) - 1, group.K)
         for group, voter in zip(problem.groups, problem.strictest.voters, strict=True)
@@ -127,19 +124,19 @@ def _reduced_group(problem: Problem) -> int:
 class Violations:
     """Corners at which a table loses most."""
 
-    places: Index  # the map of each voter, group after group, shape (found, K)
-    # the worst set of outputs that is not empty, shape (found, outputs)
+    places: Index  # the map of each voter, group by group, shape (found, K)
+    # the worst nonempty set of outputs, shape (found, outputs)
     sets: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     excesses: Array  # e^−ε·Pr[S | before] − Pr[S | after] − e^−ε·δ as computed, shape (found,), largest first
-    largest: float  # the largest of all corners, as computed
+    largest: float  # the largest over all corners, as computed
 
 
 class Corners:
-    """Every corner of a problem, one of each orbit, as laws.
+    """Every corner of a problem, one per orbit, as laws.
 
-    ``moving``: those where these groups alone move. ``alike``: those where all voters of a group that move send the
-    outcome that is likeliest before to one class; where many voters are between two classes, the worst is nearly always
-    one of these few.
+    ``moving``: only corners at which these groups move. ``alike``: only those where all moving voters of a group send
+    the outcome that is likeliest before to one class; if many voters are between two classes, the worst is nearly
+    always one of these few.
     """
 
     def __init__(
@@ -160,8 +157,8 @@ class Corners:
         self.problem, self.cells = problem, group_cells(problem)
         self.reduced = _reduced_group(problem)
         self.maps = [voter_maps(voter, problem.classes) for voter in voters]
-        # Laws have relative errors of (C+2) units a voter, products of matrices as many as their terms; the table's
-        # chances one; e^−ε two. All terms are ≥ 0, so that the parts of an excess, e^−ε and 1 at most in sum over
+        # Laws have relative errors of (C+2) units per voter, products of matrices as many as their terms; the table's
+        # probabilities one; e^−ε two. All terms are ≥ 0, so that the parts of an excess, at most e^−ε and 1 in sum over
         # the outputs, keep these relative errors; differences and sums over the outputs add a few.
         steps = (
             (problem.classes + 3) * problem.K + 2 * sum(self.cells.widths) + len(problem.groups) + problem.outputs + 16
@@ -170,12 +167,12 @@ class Corners:
         self._read(target)
 
     def _read(self, target: Privacy) -> None:
-        self.target = target  # of the release, as it shall be read
+        self.target = target  # in the chosen reading
         _, high = exp_bounds(target.epsilon)
         exact = Fraction(1 << EXPONENT_BITS, high)
         self.inverse = float_below(exact)  # e^−ε, rounded down
         self.limit = float_below(Fraction(target.delta) * exact)  # e^−ε·δ, rounded down
-        # bound on the error of a computed excess, rounding of the laws, products and sums
+        # bound on the error of a computed excess: rounding of the laws, products and sums
         self.error = self.relative * (self.inverse + 1.0) * 1.01 + 1e-290
 
     def at(self, target: Privacy) -> Corners:
@@ -186,7 +183,7 @@ class Corners:
 
     def _list(self, moving: Collection[int] | None) -> None:
         self.laws = self._listed(moving)
-        # Between two classes Pr[1] is 1 − Pr[0], and so are the losses of the second: they are not computed.
+        # Between two classes Pr[1] is 1 − Pr[0], which determines the losses of the second.
         self._seen = 1 if self.problem.outputs == 2 else self.problem.outputs
         self._last = np.empty((0, 0))
         if self._others:
@@ -194,7 +191,7 @@ class Corners:
             self._last = np.ascontiguousarray(np.hstack([last.before, last.after]).T)
 
     def _listed(self, moving: Collection[int] | None, left_out: int = 0) -> list[GroupLaws]:
-        """Return the laws of each group, of the reduced one without some voters; ``moving``: as for the class."""
+        """Return the laws of each group, of the reduced one without some voters; ``moving`` as in the class."""
         problem = self.problem
         return [
             group_laws(
@@ -210,14 +207,14 @@ class Corners:
 
     @property
     def _others(self) -> list[GroupLaws]:
-        """The laws of the groups that are listed in full."""
+        """Laws of the groups that are listed in full."""
         return [law for g, law in enumerate(self.laws) if g != self.reduced]
 
     def __len__(self) -> int:
         return math.prod(len(law.multisets) for law in self.laws)
 
     def _losses(self, table: Array, start: int, rows: int) -> Array:
-        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets, of all `_seen` o."""
+        """Return e^−ε·Pr[o | before] − Pr[o | after] at a block of the reduced group's multisets, for all `_seen` o."""
         lead = self.laws[self.reduced]
         others = self._others
         part = slice(start, start + rows)
@@ -228,10 +225,10 @@ class Corners:
         for side, scale in (("before", self.inverse), ("after", -1.0)):
             contracted = ((getattr(lead, side)[part] * scale) @ flat).reshape(-1, *table.shape[1:])
             for axis, law in enumerate(others[:-1], 1):
-                # one more group's counts become its multisets, in the same place
+                # one more group's counts become its multisets, at the same axis
                 contracted = np.moveaxis(np.tensordot(contracted, getattr(law, side), axes=(axis, 1)), -1, axis)
             sides.append(np.moveaxis(contracted, -1, 0))
-        # The last product takes both sides at once: no array of the corners' size is made beside the losses.
+        # The last product takes both sides at once, so the losses are the only array of the corners' size.
         both = np.ascontiguousarray(np.concatenate(sides, axis=-1))
         losses = np.empty((*both.shape[:-1], self._last.shape[1]))
         width = max(1, PRODUCT_TERMS // (both.shape[-2] * both.shape[-1]))
@@ -240,7 +237,7 @@ class Corners:
         return losses
 
     def _excesses(self, losses: Array) -> Array:
-        """Return the largest Σ losses − e^−ε·δ of a set of outputs that is not empty, the first axis being outputs."""
+        """Return the largest Σ losses − e^−ε·δ over nonempty sets of outputs; the first axis is the outputs."""
         if self._seen < self.problem.outputs:
             excess = (self.inverse - 1.0) - losses[0]
             np.maximum(excess, losses[0], out=excess)
@@ -249,13 +246,13 @@ class Corners:
             for of_output in losses[1:]:
                 excess += np.maximum(of_output, 0.0)
                 np.maximum(top, of_output, out=top)
-            # Of the sets that are not empty: no rounding is to be charged to the empty one.
+            # Nonempty sets only: no rounding must be charged to the empty one.
             excess += np.minimum(top, 0.0, out=top)
         excess -= self.limit
         return np.asarray(excess)
 
     def _too_many(self, start: int, rows: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
-        """Return which corners of a block move more voters than one record can, or None if none does."""
+        """Return a mask of a block's corners that move more voters than one record can, or None if none does."""
         if self.problem.affected >= self.problem.K or len(self.laws) == 1:
             return None
         moved = self.laws[self.reduced].moved[start : start + rows]
@@ -264,11 +261,11 @@ class Corners:
         return moved > self.problem.affected
 
     def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
-        """Return the corners at which a table loses most: a complete sweep.
+        """Return the corners at which a table loses most, by a complete sweep.
 
-        ``most`` of those whose excess is above ``above``: one for each multiset of the reduced group first.
+        Up to ``most`` of those with an excess above ``above``: one per multiset of the reduced group first.
 
-        Guarantees: At no corner has a set that is not empty an excess above ``largest`` + `error`.
+        Guarantees: At no corner has a nonempty set an excess above ``largest`` + `error`.
         """
         groups, outputs = len(self.laws), self.problem.outputs
         order = [self.reduced, *(g for g in range(groups) if g != self.reduced)]
@@ -281,22 +278,22 @@ class Corners:
             loss = self._excesses(losses)
             too_many = self._too_many(start, rows)
             if too_many is not None:
-                # Combinations in which a record would move more than `affected` voters are no corners.
+                # Combinations in which a record would move more than `affected` voters are not corners.
                 loss[too_many] = -math.inf
             flat = loss.reshape(len(loss), -1)
             best = flat.argmax(axis=1)
             excess = flat[np.arange(len(flat)), best]
             worst = float(excess.max(initial=-math.inf))
-            # One corner for each multiset of the reduced group: the very worst ones resemble each other.
+            # One corner per multiset of the reduced group, as the very worst ones resemble each other.
             first = np.flatnonzero(excess > above) * flat.shape[1] + best[excess > above]
             more = np.flatnonzero(flat > max(above, 0.5 * worst)) if worst > above else first
             hits = np.union1d(first, more) if more.size <= most else first
             found = losses.reshape(self._seen, -1)[:, hits].T
-            # Losses of all outputs add up to e^−ε − 1: the last one follows from the others.
+            # Losses of all outputs sum to e^−ε − 1, which gives the last one.
             if self._seen < outputs:
                 found = np.hstack([found, (self.inverse - 1.0) - found])
             highest = found.max(axis=1, initial=-math.inf, keepdims=True)
-            # S must not be empty, or its excess is 0 and proves nothing of the table.
+            # S must not be empty: its excess would be 0 and prove nothing.
             sets = (found > 0) | ((found == highest) & (highest <= 0))
             places = np.array(np.unravel_index(hits, loss.shape))
             places[0] += start
@@ -315,12 +312,12 @@ class Corners:
     def output_laws(self, chances: Array) -> tuple[Array, Array]:
         """Return Pr[o | before] and Pr[o | after] at every corner, shape (corners, outputs).
 
-        Guarantees: each with a relative error below ``relative``, but for underflow.
+        Guarantees: each with a relative error below ``relative``, except for underflow.
         """
         sides = []
         for side in ("before", "after"):
             table = chances.reshape(*self.cells.widths, -1)
-            for law in self.laws:  # the first axis becomes the multisets of its group, and goes to the end
+            for law in self.laws:  # the first axis becomes the multisets of its group and moves to the end
                 table = np.moveaxis(np.tensordot(getattr(law, side), table, axes=(1, 0)), 0, -2)
             sides.append(table.reshape(-1, table.shape[-1]))
         moved = np.zeros((), dtype=np.intp)
@@ -330,23 +327,23 @@ class Corners:
         return sides[0][within], sides[1][within]
 
     def private_share(self, excess: float) -> float:
-        """Return by what x is to be multiplied so that an excess becomes 0, which is convex in x (but for rounding)."""
-        slack = -math.expm1(-self.target.epsilon) / self.problem.outputs + self.limit  # of x = 0, at least
+        """Return the factor of x that makes an excess 0; the excess is convex in x (except for rounding)."""
+        slack = -math.expm1(-self.target.epsilon) / self.problem.outputs + self.limit  # at x = 0, at least
         return 1.0 if excess <= 0 else max(0.0, 1 - excess / (excess + slack) * (1 + 2.0**-20) - 2.0**-50)
 
     def by_group(self, places: Index) -> list[Index]:
-        """Return the maps of each group's voters, given those of all: as `laws_at` takes them."""
+        """Return the maps of each group's voters from those of all voters, as for `laws_at`."""
         return np.split(places, np.cumsum([group.K for group in self.problem.groups])[:-1], axis=1)
 
 
 class CompletedCorners(Corners):
-    """Every corner of a problem, the map of one voter of the reduced group left open.
+    """Every corner of a problem, with the map of one voter of the reduced group left open.
 
-    For a set of outputs S and given maps of the others, this voter's loss is Σ_c U_c·p_c − V_c·q_c over its own chances
-    p, q of the classes, with U_c and V_c the chances of S where it answers c, before (times e^−ε) and after. The worst
-    map lets each outcome choose: Σ_j max_c (U_c·p_j − V_c·q_j). The loss of the complement of S is e^−ε − 1 less that
-    of S, so its worst map takes the least. The others' multisets are made from those of one voter fewer, as the sweep
-    comes to them.
+    For a set of outputs S and given maps of the others, this voter's loss is Σ_c U_c·p_c − V_c·q_c over its own
+    probabilities p, q of the classes, with U_c and V_c the probabilities of S if it answers c, before (times e^−ε) and
+    after. The worst map lets each outcome choose: Σ_j max_c (U_c·p_j − V_c·q_j). The loss of the complement of S is
+    e^−ε − 1 minus that of S, so its worst map takes the least. The others' multisets are made from those of one voter
+    fewer during the sweep.
     """
 
     def _list(self, moving: Collection[int] | None) -> None:
@@ -359,12 +356,12 @@ class CompletedCorners(Corners):
         self._new = np.arange(len(self._parent)) - np.repeat(np.cumsum(more) - more - last, more)
         within = parents.moved[self._parent] + lead.moves[self._new] <= problem.affected
         self._parent, self._new = self._parent[within], self._new[within]
-        # sets of outputs up to the complement: those that hold the first output and not all
+        # sets of outputs up to the complement: those that contain the first output and not all
         rest = problem.outputs - 1
         self._halves = np.array([[1, *(number >> o & 1 for o in range(rest))] for number in range(2**rest - 1)])
         self._doubles = [(float(p), float(q)) for p, q in lead.pairs]
-        # The last voter's chances, its maximum at each outcome and the sums of a set's outputs add roundings of terms
-        # that are, with either sign, e^−ε and 1 at most in sum.
+        # The last voter's probabilities, its maximum at each outcome and the sums of a set's outputs add roundings of
+        # terms that are, with either sign, at most e^−ε and 1 in sum.
         self.relative += 1.01 * (len(lead.pairs) + 2 * problem.outputs + 8) * UNIT_ROUNDOFF
         self._read(self.target)
 
@@ -373,7 +370,7 @@ class CompletedCorners(Corners):
         return len(self._parent) * len(self.maps[self.reduced].maps) * others
 
     def violations(self, chances: Array, above: float, most: int = 200) -> Violations:
-        """Return corners at which a table loses most: as for all corners, one for each multiset of the others."""
+        """Return corners at which a table loses most, as in `Corners`: one per multiset of the others."""
         values = (chances @ self._halves.T).reshape(*self.cells.widths, len(self._halves))
         values = np.moveaxis(values, self.reduced, 0)
         places, _ = next_places(self.problem.groups[self.reduced].K, self.problem.classes)
@@ -391,7 +388,7 @@ class CompletedCorners(Corners):
             np.array([one[1] for one in found], dtype=np.intp).reshape(-1, width[0]),
             np.array([one[2] for one in found], dtype=bool).reshape(-1, width[1]),
             np.array([one[0] for one in found]),
-            # the whole of all outputs is a set as well
+            # the set of all outputs counts too
             max(self.inverse - 1.0 - self.limit, *(part[0] for part in parts)),
         )
 
@@ -405,7 +402,7 @@ class CompletedCorners(Corners):
         for law in others:
             moved = moved[..., None] + law.moved
         full = moved >= self.problem.affected
-        if full.any():  # one more voter must not move
+        if full.any():  # the last voter must not move
             losses = [before - after for before, after in zip(*sides, strict=True)]
             top = np.where(full[..., None], reduce(np.maximum, losses), top)
             bottom = np.where(full[..., None], reduce(np.minimum, losses), bottom)
@@ -451,7 +448,7 @@ class CompletedCorners(Corners):
         return sides
 
     def _completed(self, sides: tuple[list[Array], list[Array]]) -> tuple[Array, Array]:
-        """Return the largest and the least loss of each set of outputs over the last voter's maps."""
+        """Return the largest and the smallest loss of each set of outputs over the last voter's maps."""
         top, bottom = np.zeros_like(sides[0][0]), np.zeros_like(sides[0][0])
         high, low, value, minus = (np.empty_like(top) for _ in range(4))
         for p, q in self._doubles:
@@ -469,7 +466,7 @@ class CompletedCorners(Corners):
         return top, bottom
 
     def starts(self, known: Index) -> Index:
-        """Return maps of all voters to climb from: alike in each group, drawn at random, and those known."""
+        """Return maps of all voters as starts of climbs: alike in each group, random, and the known ones."""
         chance = np.random.default_rng(len(known))
         sizes = np.repeat([len(side.maps) for side in self.maps], [group.K for group in self.problem.groups])
         alike = np.arange(sizes.max())[:, None] % sizes
@@ -477,12 +474,12 @@ class CompletedCorners(Corners):
         drawn = chance.integers(sizes, size=(half, self.problem.K))
         drawn[: half // 2] = alike[chance.integers(len(alike), size=half // 2)]
         found = np.vstack([drawn, known[-half:]])
-        # Of voters that are alike no more move than one record can move: the first map of a voter is a class.
+        # No more voters move than one record can move: the first map of a voter is a class.
         fixed = chance.permuted(np.tile(np.arange(self.problem.K), (len(found), 1)), axis=1) >= self.problem.affected
         return np.where(fixed, 0, found)
 
     def climb(self, chances: Array, starts: Index) -> Violations:
-        """Return corners that no change of one voter's map makes worse, as found from maps of all voters.
+        """Return corners that no change of one voter's map makes worse, found from starting maps of all voters.
 
         Each voter in turn takes its worst map, given those of the others, for each set of outputs.
         """
@@ -529,27 +526,27 @@ class CompletedCorners(Corners):
 
 
 class Reach(NamedTuple):
-    """How much a sweep over a problem's corners takes."""
+    """Cost of a sweep over a problem's corners."""
 
     completed: bool  # whether one voter's map is left open
-    probabilities: int  # in the laws that are held
-    keys: int  # digits compared while multisets are listed up to relabelling
+    probabilities: int  # in the stored laws
+    keys: int  # digits compared in listing multisets up to relabelling
     steps: int  # losses of a sweep, or maxima at an outcome
 
 
 def check_reach(problem: Problem) -> Reach:
-    """Return what a sweep takes, by the cheaper of both ways; refuse a problem that is too large, before any work."""
+    """Return the cost of a sweep by the cheaper method; reject a problem that is too large, before any work."""
     maps = [voter_maps(voter, problem.classes) for voter in problem.strictest.voters]
     bound = [math.comb(group.K + len(side.maps) - 1, group.K) for group, side in zip(problem.groups, maps, strict=True)]
     lead = _reduced_group(problem)
-    # To count exactly takes K·affected steps a map. Where these are more than for 2,000 voters that all move, there are
-    # more than `MAX_CORNERS` corners of any table that is within reach, and a bound is reason enough.
+    # Exact counting takes K·affected steps per map. If these are more than for 2,000 voters that all move, any feasible
+    # table has more than `MAX_CORNERS` corners, and a bound suffices to reject it.
     steps = max(group.K * min(group.K, problem.affected) for group in problem.groups)
     countable = steps <= MAX_COUNT_STEPS or max(bound) <= MAX_CORNERS
     K, orders = problem.groups[lead].K, math.factorial(problem.classes)
     sets = (2 ** (problem.outputs - 1) - 1) * problem.classes * len(maps[lead].pairs)
     if problem.affected >= K and math.comb(K + len(maps[lead].maps) - 2, K - 1) // orders * sets > MAX_STEPS:
-        # Nor are orbits of this many maps counted, where an orbit holds at most one for each order of the classes.
+        # Orbits of this many maps are not counted either, if an orbit holds at most one per order of the classes.
         countable = countable and bound[lead] // orders <= MAX_CORNERS
     if countable:
         sizes = [_size(problem, g, group.K, lead) for g, group in enumerate(problem.groups)]
@@ -583,28 +580,28 @@ def check_reach(problem: Problem) -> Reach:
         raise InvalidInput(
             "groups",
             "; ".join(map(str, problem.groups)),
-            f"multisets of voters' maps that can be listed; "
-            f"{problem.classes} classes have {orders} orders, too many for this many voters",
-            "Take fewer voters or classes, or Delta = 0.",
+            f"multisets of voters' maps that can be listed; {problem.classes} classes have {orders} orders, too many "
+            "for this many voters",
+            "Use fewer voters or classes, or Delta = 0.",
         )
     raise InvalidInput(
         "groups",
         "; ".join(map(str, problem.groups)),
         f"at most {MAX_CORNERS:,} corners and {MAX_LAW_BYTES >> 20} MiB of laws; here there are {corners:,} "
         f"corners and {memory >> 20:,} MiB",
-        "Take fewer voters or classes, Delta = 0, fewer points of a profile, or fewer affected voters.",
+        "Use fewer voters or classes, Delta = 0, fewer points of a profile, or fewer affected voters.",
     )
 
 
 def _probabilities(problem: Problem, sizes: list[int], voters: Mapping[int, int] | None = None) -> int:
-    """Return how many probabilities the laws of so many multisets hold, of other numbers of voters in some groups."""
+    """Return the number of probabilities in the laws of multisets; ``voters`` replaces the voters of some groups."""
     number = [(voters or {}).get(g, group.K) for g, group in enumerate(problem.groups)]
     widths = [math.comb(K + problem.classes - 1, K) for K in number]
     return sum(size * width for size, width in zip(sizes, widths, strict=True))
 
 
 def _size(problem: Problem, g: int, K: int, lead: int) -> int:
-    """Return the number of multisets of K voters of a group: up to relabelling in the lead, else in full."""
+    """Return the number of multisets of K voters of a group: up to relabelling in the lead, otherwise in full."""
     if not K:
         return 1
     group = VoterGroup(K, problem.groups[g].voter)
@@ -613,7 +610,7 @@ def _size(problem: Problem, g: int, K: int, lead: int) -> int:
 
 
 def _key_count(problem: Problem, lead: int, K: int) -> int:
-    """Return about how many digits of keys are compared while K voters' multisets are listed up to relabelling."""
+    """Return the approximate number of digits of keys compared in listing K voters' multisets up to relabelling."""
     maps, orders = len(voter_maps(problem.groups[lead].voter, problem.classes).maps), math.factorial(problem.classes)
     limbs = int(map_digits(maps, K).shape[1])
     return _size(problem, lead, max(K - 1, 0), lead) * maps * orders * limbs * K
@@ -621,10 +618,7 @@ def _key_count(problem: Problem, lead: int, K: int) -> int:
 
 @lru_cache(maxsize=1)
 def corners_of(problem: Problem) -> tuple[Corners, ...]:
-    """Return the corners of a problem's strictest reading for each of its targets, swept the cheaper way.
-
-    The last are kept, for table after table of one problem.
-    """
+    """Return the corners of a problem's strictest reading per target, swept the cheaper way; the last are cached."""
     strictest = problem.strictest
     first, *others = strictest.targets
     corners = (CompletedCorners if check_reach(problem).completed else Corners)(problem, strictest.voters, first)
@@ -633,8 +627,8 @@ def corners_of(problem: Problem) -> tuple[Corners, ...]:
 
 @lru_cache(maxsize=1)
 def likely_corners(problem: Problem) -> tuple[Corners, ...]:
-    """Return the corners to search first for each target: those that are alike where these are few, else all."""
-    if problem.classes > 2:  # among more, the worst is often another one, and each that is missed costs a sweep of all
+    """Return the corners to search first per target: those that are alike if these are few, otherwise all."""
+    if problem.classes > 2:  # otherwise the worst is often another one, and each one missed costs a complete sweep
         return corners_of(problem)
     reach, strictest = check_reach(problem), problem.strictest
     numbers = []
@@ -649,7 +643,7 @@ def likely_corners(problem: Problem) -> tuple[Corners, ...]:
 
 
 def count_bound(problem: Problem, voters: tuple[Privacy, ...], moving: Collection[int]) -> int:
-    """Return at least as many corners as there are for these voters at which the moving groups alone move."""
+    """Return an upper bound on the number of corners of these voters at which only the moving groups move."""
     total = 1
     for g, (group, voter) in enumerate(zip(problem.groups, voters, strict=True)):
         if g in moving:
@@ -671,7 +665,7 @@ def _unreduced(problem: Problem) -> int:
 
 
 def _in_threads(search: Callable[[int], Part], starts: range) -> list[Part]:
-    """Return what a search finds in each block: products and comparisons leave the interpreter."""
+    """Return the results of a search of each block, in threads: products and comparisons release the interpreter."""
     threads = min(thread_count(), len(starts))
     if threads <= 1:
         return [search(start) for start in starts]

@@ -1,12 +1,12 @@
-"""The equivariant linear program of a plurality problem, in HiGHS, with cuts added as they are found.
+"""Equivariant linear program of a plurality problem, in HiGHS, with cuts added as they are found.
 
     maximise    w · x                                                      utility
-    over        x[λ, v] ≥ 0                                                one variable a cell
-    subject to  Σ_v mult_λ(v)·x[λ, v] + x[λ, ⊥] = 1                        one row a partition
-                Σ_{c ∈ S} (e^−ε·x_c − x′_c) ≤ e^−ε·δ                       one row an edge and set of outputs S
+    over        x[λ, v] ≥ 0                                                one variable per cell
+    subject to  Σ_v mult_λ(v)·x[λ, v] + x[λ, ⊥] = 1                        one row per partition
+                Σ_{c ∈ S} (e^−ε·x_c − x′_c) ≤ e^−ε·δ                       one row per edge and set of outputs S
 
-Edges times sets are far too many rows; `Cuts` holds those that an optimum needed. Any multipliers y ≥ 0 of the cuts
-prove a bound, whoever made them, since the rest is a maximum over a product of simplices (weak duality):
+Edges times sets are far too many rows; `Cuts` holds those that an optimum needed. Any multipliers y ≥ 0 of the cuts,
+from any source, prove a bound, since the rest is a maximum over a product of simplices (weak duality):
 
     w·x ≤ bᵀy + (w − Aᵀy)·x ≤ bᵀy + Σ_λ max_v (w − Aᵀy)_{λ,v}/mult_λ(v)
 
@@ -40,52 +40,51 @@ with needed_by("The linear program of several classes"):
     from scipy import sparse
 
 TOLERANCE = 1e-10
-"""Primal and dual feasibility; the least HiGHS accepts."""
+"""Primal and dual feasibility tolerance; the smallest that HiGHS accepts."""
 
 ROW_SCALE = 64.0
-"""Rows and limits are multiplied by this, so that the tolerance is that much finer."""
+"""Factor of rows and limits that makes the tolerance finer."""
 
 CANONICAL_WEIGHT = 1e-8
-"""Share of the objective that asks for the class with most votes everywhere, also where the prior gives little weight.
-`gap` accounts for it. Where the prior gives no weight at all, it is too small to decide every entry: see the
-documentation, "One answer"."""
+"""Share of the objective that rewards the class with the most votes everywhere, also where the prior has little weight.
+`gap` includes it. Where the prior has no weight at all, it is too small to decide every entry: see the documentation,
+"One answer"."""
 
 VIOLATION = 2e-12
-"""Excess below which a constraint counts as met; what is left is repaired."""
+"""Excess below which a constraint counts as satisfied; the remainder is repaired."""
 
 STEP_INWARD = 0.8
-"""Cuts are sought at this share of the way from the program's answer to a private table: such cuts are deeper."""
+"""Share of the way from the program's answer to a private table at which cuts are sought, as they are deeper there."""
 
 MAX_ROUNDS = 1000
-"""Rounds after which the solve stops short."""
+"""Maximum number of rounds."""
 
 Masks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """What a program came to: proposals, none of them proved, and a bound that is."""
+    """Outcome of a program: unproved proposals and a proved bound."""
 
     candidates: list[Table]
-    score: Callable[[Table], float]  # utility of a table, but for the constant
+    score: Callable[[Table], float]  # utility of a table, without the constant
     constant: float
     bound: float  # on the utility of every private table
     status: Status
     cuts: int  # privacy constraints in the final program
     rounds: int  # programs solved
-    iterations: int  # simplex iterations in all
+    iterations: int  # total number of simplex iterations
 
 
 class Cuts:
-    """Privacy constraints by edge and set of outputs: which outputs (groups) of which edge are in S."""
+    """Privacy constraints by edge and set S: which outputs (groups) of which edge are in S."""
 
     def __init__(self, cells: Histograms, target: Privacy) -> None:
         self._cells = cells
         low, high = exp_bounds(target.epsilon)
-        self.inverse = ratio_below(1 << EXPONENT_BITS, high)
-        """e^−ε, rounded down."""
+        self.inverse = ratio_below(1 << EXPONENT_BITS, high)  # e^−ε, rounded down
+        # e^−ε·δ, rounded up
         self.limit = float(np.nextafter(target.delta * float(Fraction(1 << EXPONENT_BITS, low)) * (1 + 2.0**-50), 1.0))
-        """e^−ε·δ, rounded up."""
         if target.delta == 0:
             self.limit = 0.0
         self._edges: list[Index] = []
@@ -105,7 +104,7 @@ class Cuts:
         return edges, worst[edges], float(excess.max(initial=-math.inf))
 
     def add(self, edges: Index, sets: Masks) -> sparse.csr_array:
-        """Keep those of the constraints that are new, and return their rows."""
+        """Store the new constraints and return their rows."""
         new = []
         for place, (edge, mask) in enumerate(zip(edges.tolist(), sets, strict=True)):
             key = (edge, mask.tobytes())
@@ -137,7 +136,7 @@ class Cuts:
         return matrix
 
     def dual_bound(self, weights: Array, multipliers: Array) -> float:
-        """Return a proven upper bound on w·x over all private rules, from any multipliers (negative ones become 0).
+        """Return a proven upper bound on w·x over all private tables, from any multipliers (negative ones become 0).
 
         Guarantees: Never below the true optimum: the rounding of every product and sum is added.
         """
@@ -168,7 +167,7 @@ class EdgeProgram:
         self._partition_count, self._cell_count = partition_count, cell_count
 
     def add(self, rows: sparse.csr_array, limit: float | Array) -> None:
-        """Add rows · x ≤ limit, one for all or one each."""
+        """Add rows · x ≤ limit, with a common limit or one per row."""
         count = rows.shape[0]
         status = self._highs.addRows(
             count,
@@ -182,16 +181,16 @@ class EdgeProgram:
         check_status(status, "addRows")
 
     def solve(self, seconds: float) -> tuple[bool, Array, Array, int]:
-        """Return whether an optimum was reached, x, the cuts' multipliers and the iterations, within a time [s].
+        """Return whether an optimum was reached, x, the cuts' multipliers and the iterations, within ``seconds``.
 
-        Nothing that is proved rests on what the solver says.
+        No proof rests on the solver's outcome.
         """
         highs = self._highs
         # HiGHS counts the time of all runs of a model together.
         limit = highspy.kHighsInf if seconds == math.inf else highs.getRunTime() + max(seconds, 0.0)
         optimal = False
-        # Warm and tight first. Where rounding defeats that: looser from scratch, then the primal simplex. A looser x is
-        # repaired, and its bound is proved by any multipliers.
+        # Warm and tight first. If rounding defeats that: looser from scratch, then the primal simplex. A looser x is
+        # repaired, and any multipliers prove a bound.
         for tolerance, strategy, afresh in ((TOLERANCE, 1, False), (1e-8, 1, True), (1e-8, 4, True)):
             for name, value in (
                 ("time_limit", limit),
@@ -210,19 +209,19 @@ class EdgeProgram:
         solution = highs.getSolution()
         x = np.asarray(solution.col_value, dtype=np.float64)
         # Rows were scaled by `ROW_SCALE`, so multipliers are by its inverse. Those of the partitions' sums are not
-        # needed: the bound takes a maximum over each partition.
+        # needed, as the bound takes a maximum over each partition.
         multipliers = np.asarray(solution.row_dual, dtype=np.float64)[self._partition_count :] * ROW_SCALE
-        # After a failure HiGHS may have no solution at all.
+        # After a failure HiGHS may have no solution.
         if x.size != self._cell_count:
             x = np.zeros(self._cell_count)
         return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
 
 
 def optimum(problem: Problem, goal: PluralityObjective, deadline: float) -> Optimum:
-    """Return what the program comes to by a deadline, a time of `time.perf_counter`."""
+    """Return the program's outcome by a deadline, a time of `time.perf_counter`."""
     cells = partition_cells(problem)
     weights, constant = goal.cell_weights(cells)
-    # Everything below is proved for any multipliers and any table; the solver only proposes them.
+    # Everything below is proved for any multipliers and tables; the solver only proposes them.
     cuts, program = Cuts(cells, problem.strictest.target), EdgeProgram(cells, _canonical(weights, cells))
     inside = _private_start(cells, problem.target.epsilon / (2 * problem.affected))
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0
@@ -243,12 +242,11 @@ def optimum(problem: Problem, goal: PluralityObjective, deadline: float) -> Opti
                 inside = between
         count_before = len(cuts)
         program.add(cuts.add(edges, sets), cuts.limit)
-        if len(cuts) == count_before:  # nothing is violated, or nothing that the program does not know already
+        if len(cuts) == count_before:  # nothing is violated, or only known rows
             status = Status.OPTIMAL
             break
     bound = cuts.dual_bound(weights, multipliers) + constant
-    # Constant tables are private whatever the target is: where it leaves next to nothing, repair may cost more than
-    # that.
+    # Constant tables are private for any target: if it leaves next to nothing, repair may cost more than that.
     silent = cells.values == ABSTENTION
     some_class = (1 - 2.0**-50) / cells.classes  # the same double in every cell: exactly constant
     candidates = [Table.normalised(cells, table) for table in ((x,) if status is Status.OPTIMAL else (x, inside))]
@@ -266,7 +264,7 @@ def _private_start(cells: Histograms, rate: float) -> Array:
 
 
 def _canonical(weights: Array, cells: Histograms) -> Array:
-    """Return weights that leave no entry to chance: also where the prior has none, more votes are worth more."""
+    """Return weights that determine every entry: more votes have more value, also where the prior has no weight."""
     scores = np.where(cells.values == ABSTENTION, 0, cells.values) / cells.values[cells.starts][cells.owners]
     everywhere = scores * cells.multiplicities / len(cells.partitions)
     return (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * everywhere

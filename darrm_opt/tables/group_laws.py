@@ -1,13 +1,14 @@
 """Laws of a group's votes: the maps of one voter, multisets of them up to relabelling, and the laws of their counts.
 
 Any pair of laws of a voter is a post-processing of one pair with m outcomes: the edges of the region of its privacy
-profile (`darrm_opt.voters`; Blackwell 1953). An (ε, Δ)-DP voter has four (Kairouz, Oh, Viswanath 2015), of chances
+profile (`darrm_opt.voters`; Blackwell 1953). An (ε, Δ)-DP voter has four (Kairouz, Oh, Viswanath 2015), with
+probabilities
 
     (Δ, 0),  (1−Δ)·(a, 1−a),  (1−Δ)·(1−a, a),  (0, Δ),      a = e^ε/(1 + e^ε).
 
 A post-processing is a mixture of maps from outcomes to classes. A linear functional lets each class take a run of
-outcomes in the order of their likelihood ratio, so *monotone* maps are enough, Σ_j C(m−1, j−1)·C!/(C−j)! of them: C²
-for two outcomes; 8, 39, 136 for four and C = 2, 3, 4. Only the multiset of a group's maps matters.
+outcomes in the order of their likelihood ratio, so *monotone* maps suffice, Σ_j C(m−1, j−1)·C!/(C−j)! of them: C² for
+two outcomes; 8, 39, 136 for four and C = 2, 3, 4. Only the multiset of a group's maps matters.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from darrm_opt.tables.problem import Index
 from darrm_opt.voters import PrivacyProfile
 
 MAX_MAPS = 3000
-"""Most maps of one voter: six classes of four outcomes have 816, of six outcomes 2,250."""
+"""Maximum number of maps of one voter: six classes of four outcomes have 816, of six outcomes 2,250."""
 
 KEY_BLOCK = 500_000
-"""Keys that are compared at once."""
+"""Keys compared at once."""
 
 LAW_BLOCK = 30_000
-"""Probabilities of one block while laws are convolved: what a processor's cache holds."""
+"""Probabilities in one block of a convolution: what fits in the processor's cache."""
 
 Map = tuple[int, ...]
 
@@ -44,9 +45,9 @@ Map = tuple[int, ...]
 class VoterMaps:
     """The corners of one voter."""
 
-    pairs: tuple[tuple[Fraction, Fraction], ...]  # chances of each outcome before and after, by falling ratio
-    maps: tuple[Map, ...]  # the class of each outcome, as tuples in the order of the likelihood ratio
-    # probability of each class, exactly up to 1e-60, one tuple of fractions a map
+    pairs: tuple[tuple[Fraction, Fraction], ...]  # probabilities of each outcome before and after, by falling ratio
+    maps: tuple[Map, ...]  # the class of each outcome, outcomes in the order of the likelihood ratio
+    # probability of each class, within 1e-60, one tuple of fractions per map
     before: tuple[tuple[Fraction, ...], ...]
     after: tuple[tuple[Fraction, ...], ...]  # the same on the neighbouring data set
     moves: Array  # whether the two differ, shape (maps,), read-only
@@ -59,7 +60,7 @@ class VoterMaps:
 
 
 def _outcomes(voter: Privacy) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Return the pair of laws of which every pair of a voter is a post-processing, by falling likelihood ratio."""
+    """Return the pair of laws from which every pair of a voter is post-processed, by falling likelihood ratio."""
     if isinstance(voter, PrivacyProfile):
         return voter.outcomes()
     if voter.epsilon == math.inf:
@@ -73,7 +74,7 @@ def _outcomes(voter: Privacy) -> tuple[tuple[Fraction, Fraction], ...]:
 
 
 def map_count(voter: Privacy, classes: int) -> int:
-    """Return the number of corners of one voter's pairs of laws; they are not listed."""
+    """Return the number of corners of one voter's pairs of laws, without listing them."""
     m = len(_outcomes(voter))
     return sum(math.comb(m - 1, runs - 1) * math.perm(classes, runs) for runs in range(1, min(m, classes) + 1))
 
@@ -90,12 +91,12 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
             "groups",
             f"{map_count(voter, classes):,} maps of a voter's {len(_outcomes(voter))} outcomes to {classes} classes",
             f"at most {MAX_MAPS:,}",
-            "State fewer points of the voters' privacy profile, or take fewer classes.",
+            "State fewer points of the voters' privacy profile, or use fewer classes.",
         )
     pairs = _outcomes(voter)
     outcomes = len(pairs)
-    # Outcomes stand in the order of their likelihood ratio, so a monotone map cuts them into runs, one for each class
-    # that it uses; other maps lose no more at any linear functional.
+    # Outcomes are in the order of their likelihood ratio, so a monotone map cuts them into runs, one per class that it
+    # uses; other maps lose no more at any linear functional.
     maps: list[Map] = []
     for runs in range(1, min(outcomes, classes) + 1):
         for cuts in combinations(range(1, outcomes), runs - 1):
@@ -126,7 +127,7 @@ def relabellings(maps: tuple[Map, ...], classes: int) -> Index:
 
 
 def fixed_multisets(order: Index, moves: Array, K: int, affected: int) -> list[int]:
-    """Return how many multisets of K maps a relabelling fixes, by number of those that move (up to ``affected``)."""
+    """Return the number of multisets of K maps fixed by a relabelling, by number of moving ones (≤ ``affected``)."""
     most = min(K, affected)
     ways = [[0] * (most + 1) for _ in range(K + 1)]
     ways[0][0] = 1
@@ -150,7 +151,7 @@ class GroupLaws:
     """Multisets of one group's maps, and the laws of its counts."""
 
     multisets: Index  # places of the maps, increasing, shape (multisets, K)
-    moved: Index  # voters that move, shape (multisets,)
+    moved: Index  # number of moving voters, shape (multisets,)
     # probability of each composition of the votes, shape (multisets, compositions); every entry has a relative error
     # below (C + 2)·K·`UNIT_ROUNDOFF` (plus underflow)
     before: Array
@@ -162,23 +163,22 @@ def group_laws(
 ) -> GroupLaws:
     """Return the laws of a group.
 
-    ``reduced``: one multiset of each orbit under relabelling the classes. ``alike``: only those in which all voters
-    that move send the outcome that is likeliest before to one class.
-
-    Guarantees: With ``reduced`` each orbit's first multiset, in lexicographic order. The first of an orbit without its
-    largest map is the first of its own orbit, so each is found by adding a map to one that is.
+    ``reduced``: one multiset per orbit under relabelling the classes, the first in lexicographic order. ``alike``: only
+    those in which all moving voters send the outcome that is likeliest before to one class.
     """
+    # The first multiset of an orbit without its largest map is the first of its own orbit, so each is found by adding a
+    # map to one that is.
     orders = relabellings(sides.maps, classes)[: None if reduced else 1]
     digits = map_digits(len(sides.maps), K)[orders]  # of each map after each relabelling, shape (orders, maps, limbs)
     p, q = sides.laws
     chosen = np.empty((1, 0), dtype=np.int16)
     moved = np.zeros(1, dtype=np.intp)
     first_class = np.array([chosen[0] for chosen in sides.maps])
-    towards = np.full(1, -1)  # the class to which the voters that move go first; −1 while none does
+    towards = np.full(1, -1)  # the class to which moving voters go first; −1 while none moves
     before = after = np.ones((1, 1))
     # One voter at a time, no map before the last one's: each multiset is made once, from one parent, and its law is the
-    # parent's convolved with one voter's. A multiset that is not the first of its orbit is dropped at once: none that
-    # continues it is the first of its own.
+    # parent's convolved with one voter's. A multiset that is not the first of its orbit is dropped at once, as none
+    # that continues it is the first of its own.
     for k in range(1, K + 1):
         last = chosen[:, -1].astype(np.intp) if k > 1 else np.zeros(1, dtype=np.intp)
         more = len(sides.maps) - last  # maps that may follow: none before the last
@@ -203,8 +203,8 @@ def group_laws(
 
 
 def map_digits(maps: int, K: int) -> Index:
-    """Return for each map what one voter at it adds to a key: a digit of base K + 1, in limbs of 62 bits."""
-    # Of two multisets of one size the first in lexicographic order has the larger key.
+    """Return one voter's contribution to a key for each map: a digit of base K + 1, in limbs of 62 bits."""
+    # Of two multisets of equal size the first in lexicographic order has the larger key.
     bits = max(1, K.bit_length())
     per_limb = 62 // bits
     limbs = np.zeros((maps, -(-maps // per_limb)), dtype=np.int64)
@@ -214,10 +214,10 @@ def map_digits(maps: int, K: int) -> Index:
 
 
 def _is_first(digits: Index, chosen: Index, new: Index) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return which multisets, chosen maps and a new one, have no relabelling with a larger key: the first of orbits."""
+    """Return which multisets, chosen maps and a new one, are first in their orbit: no relabelling has a larger key."""
     larger = np.zeros((len(digits), len(new)), dtype=bool)
     equal = np.ones_like(larger)
-    for limb in range(digits.shape[2]):  # one after the other: with many classes, keys of all limbs fill the memory
+    for limb in range(digits.shape[2]):  # one by one: with many classes, keys of all limbs fill the memory
         column = digits[:, :, limb]
         key = column[:, new]
         for k in range(chosen.shape[1]):
@@ -230,7 +230,7 @@ def _is_first(digits: Index, chosen: Index, new: Index) -> np.ndarray[tuple[int,
 
 
 def convolved(laws: Array, parent: Index, chances: Array, places: list[Index], width: int) -> Array:
-    """Return the laws of the counts with one more voter, of the multisets that each continue a parent."""
+    """Return the laws of the counts with one more voter, for multisets that each continue a parent."""
     result = np.empty((len(parent), width))
     rows = max(1, LAW_BLOCK // width)
     for start in range(0, len(parent), rows):  # blocks that stay in the cache
@@ -243,10 +243,7 @@ def convolved(laws: Array, parent: Index, chances: Array, places: list[Index], w
 
 
 def laws_at(problem: Problem, maps: list[VoterMaps], multisets: list[Index]) -> tuple[Array, Array]:
-    """Return the laws of the counts at given corners, of voters that may be read otherwise than those of a sweep.
-
-    Before and after, shape (corners, counts).
-    """
+    """Return the laws of the counts before and after at given corners, shape (corners, counts), for any voters."""
     joint = [np.ones((len(multisets[0]), 1)) for _ in range(2)]
     for side, chosen in zip(maps, multisets, strict=True):
         for number, chances in enumerate(side.laws):
@@ -260,7 +257,7 @@ def laws_at(problem: Problem, maps: list[VoterMaps], multisets: list[Index]) -> 
 
 @lru_cache(maxsize=256)
 def next_places(k: int, classes: int) -> tuple[list[Index], int]:
-    """Return where each composition of k − 1 votes stands with one more for each class, and how many there are."""
+    """Return the index of each composition of k − 1 votes with one more for each class, and their number."""
     votes, more = compositions(k - 1, classes), compositions(k, classes)
     factors = (k + 1) ** np.arange(classes)[::-1]
     steps = np.eye(classes, dtype=np.intp)

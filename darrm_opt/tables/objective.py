@@ -1,7 +1,7 @@
-"""Objectives: what a release of votes among classes is worth, by whom votes come from.
+"""Objectives: the value of a release of votes among classes.
 
-PluralityObjective    right is the plurality of the votes cast, under a prior of how votes fall
-Truth                 right is a true class, which the voters of each group know more or less well
+PluralityObjective    right is the plurality of the votes cast, under a prior of the votes
+Truth                 right is a true class, which the voters of each group know with some probability
 Worth                 any numbers, by vote count and output
 """
 
@@ -26,7 +26,7 @@ from darrm_opt.tables.problem import Histograms, histograms
 from darrm_opt.tables.table import Table
 
 MAX_PRICE = 1e6
-"""Largest price of a wrong label of a named objective: beyond, right ones no longer count in doubles."""
+"""Largest price of a wrong label in a named objective: beyond it, right ones do not count in doubles."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,13 @@ class PluralityObjective:
     """Utility of a release: Pr[right] − price·Pr[wrong], expected over a prior.
 
     Right means that the plurality of the votes cast is released; wrong, that another class is; ⊥ is neither. For two
-    classes γ's utility is 2·Pr[right] − 1, scaled to 1 where nothing is lost.
+    classes γ's utility is 2·Pr[right] − 1, scaled to 1 without noise.
 
     Args:
-        prior: how votes fall; of groups, those of all together, as voters of every group have the same chances.
+        prior: prior of the votes; for groups, of all votes together, as voters of every group have equal probabilities.
         ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
-        price: what a wrong label costs, in right ones, ≥ 0; only where ⊥ may be released does it change the answer.
-        weights: worth of one vote of each group, > 0, for which the plurality is taken; None, and equal ones become
-            None: votes count alike.
+        price: cost of a wrong label relative to a right one, ≥ 0; it changes the answer only if ⊥ may be released.
+        weights: weight of one vote of each group in the plurality, > 0; equal weights become None: votes count alike.
 
     Raises:
         InvalidInput: a parameter out of range.
@@ -62,11 +61,11 @@ class PluralityObjective:
         object.__setattr__(self, "weights", _weights(self.weights))
 
     def judged(self, masses: Array, alone: NDArray[np.bool_]) -> Array:
-        """Return the probabilities of the vote counts that are judged: all, or given that one class leads alone.
+        """Return the probabilities of the vote counts, given that one class leads alone if ties are excluded.
 
         Args:
             masses: probability of each vote count.
-            alone: whether one class leads alone there.
+            alone: whether one class leads alone at each.
 
         Raises:
             InvalidInput: one class never leads alone.
@@ -96,7 +95,7 @@ class PluralityObjective:
         """Return the utility of each output by its counts, times their probability, shape (counts, outputs).
 
         Raises:
-            InvalidInput: as `cell_weights`, or there are other weights than groups.
+            InvalidInput: as `cell_weights`, or the number of weights is not that of groups.
         """
         leads = self._leaders(cells)
         masses = self.judged(self._masses(cells), leads.sum(axis=1) == 1)
@@ -104,7 +103,7 @@ class PluralityObjective:
         return np.column_stack([table, np.zeros(len(table))]) if cells.abstention else table
 
     def _masses(self, cells: GroupCells) -> Array:
-        """Return the probability of the groups' counts: voters are exchangeable, so that of a sequence times ways."""
+        """Return the probability of the groups' counts: that of a sequence of exchangeable voters, times the ways."""
         K = sum(cells.sizes)
         whole = histograms(K, cells.classes, 1, abstention=False)
         logs = []
@@ -120,10 +119,10 @@ class PluralityObjective:
         return np.asarray(masses / math.fsum(masses.tolist()))
 
     def _leaders(self, cells: GroupCells) -> NDArray[np.bool_]:
-        """Return which classes lead, shape (counts, classes)."""
+        """Return a mask of the leading classes, shape (counts, classes)."""
         weights = np.ones(len(cells.sizes)) if self.weights is None else np.array(self.weights)
         if len(weights) != len(cells.sizes):
-            raise InvalidInput("weights", self.weights, f"{len(cells.sizes)} numbers, one for each group")
+            raise InvalidInput("weights", self.weights, f"{len(cells.sizes)} numbers, one per group")
         scores = np.einsum("ngc,g->nc", cells.counts, weights)
         leads: NDArray[np.bool_] = scores >= scores.max(axis=1, keepdims=True) * (1 - 1e-12)
         return leads
@@ -134,17 +133,17 @@ class PluralityObjective:
 
 @dataclass(frozen=True)
 class Truth:
-    """Utility of a release: Pr[right] − price·Pr[wrong], right being a true class that voters know more or less well.
+    """Utility of a release: Pr[right] − price·Pr[wrong], where right is a true class that voters know to some degree.
 
-    Every class is true equally often; a voter of group g answers it with its group's chance, else another at random.
-    So votes weigh what they tell: log-odds, by themselves.
+    All classes are true equally often; a voter of group g answers the true class with its group's probability, else
+    another at random. So votes are weighted by their log-odds, implicitly.
     """
 
     chances: tuple[float, ...]  # of each group [probability], in (0, 1)
-    price: float = 0.0  # what a wrong label costs, in right ones, ≥ 0
+    price: float = 0.0  # cost of a wrong label relative to a right one, ≥ 0
 
     def __post_init__(self) -> None:
-        accepted = "chances of a right answer, one for each group, in (0, 1)"
+        accepted = "probabilities of a right answer, one per group, in (0, 1)"
         chances = tuple(real_number(a, "chances", accepted) for a in self.chances)
         if not chances or not all(0 < a < 1 for a in chances):
             raise InvalidInput("chances", self.chances, accepted)
@@ -154,7 +153,7 @@ class Truth:
     def worth(self, cells: GroupCells) -> Array:
         """Return the utility of each output by its counts, times their probability, shape (counts, outputs)."""
         if len(self.chances) != len(cells.sizes):
-            raise InvalidInput("chances", self.chances, f"{len(cells.sizes)} chances, one for each group")
+            raise InvalidInput("chances", self.chances, f"{len(cells.sizes)} probabilities, one per group")
         right = np.log(np.array(self.chances))[:, None]
         wrong = np.log((1 - np.array(self.chances)) / (cells.classes - 1))[:, None]
         sizes = np.array(cells.sizes)[:, None]
@@ -169,13 +168,13 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """Utility of each output by its counts, times their probability, as numbers."""
+    """Utility of each output by its counts, times their probability, as given numbers."""
 
     values: Array  # shape (counts, outputs)
     price: float = 0.0
 
     def worth(self, cells: GroupCells) -> Array:
-        """Return the numbers."""
+        """Return the given numbers."""
         if self.values.shape != (len(cells.counts), cells.outputs):
             raise InvalidInput("values", self.values.shape, f"shape {(len(cells.counts), cells.outputs)}")
         return self.values
@@ -185,7 +184,7 @@ class Worth:
 
 
 TableObjective = PluralityObjective | Truth | Worth
-"""What can be maximised."""
+"""All objectives of tables."""
 
 
 def as_table_objective(
@@ -194,10 +193,10 @@ def as_table_objective(
     ties: Ties = "excluded",
     weights: Sequence[float] | None = None,
 ) -> TableObjective:
-    """Return an objective, given one, a prior, or a text: truth(a_1,…,a_G), shared(a,b), or a prior's.
+    """Return an objective from itself, a prior, or a text: truth(a_1,…,a_G), shared(a,b), or a prior's.
 
-    shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b). ``weights`` are what one vote of each group is
-    worth; equal ones are none. A truth has neither ties nor weights: its votes weigh what they tell.
+    shared(a,a) is dirichlet(a), as for γ; shared(a,b) is beta(a,b). ``weights`` are those of one vote of each group;
+    equal ones become None. A truth has neither ties nor weights: its votes are weighted by their log-odds.
     """
     if isinstance(text, TableObjective):
         return text
@@ -212,33 +211,32 @@ def as_table_objective(
             numbers = tuple(float(part) for part in inside.split(","))
         except ValueError as err:
             raise InvalidInput("objective", text, accepted) from err
-        # A truth is Bayes' rule for the voters' accuracies: weights of votes or a rule for ties would contradict it.
+        # A truth implies Bayes' rule for the voters' accuracies, which weights of votes or a tie rule would contradict.
         if name == "truth":
             for argument, value, default in (("ties", ties, "excluded"), ("weights", weigh, None)):
                 if value != default:
                     raise InvalidInput(
-                        argument, value, Rule("cannot be combined with truth(…): its votes weigh what they tell")
+                        argument, value, Rule("cannot be combined with truth(…), whose votes have implicit weights")
                     )
             return Truth(numbers, price)
         if len(numbers) != 2:
             raise InvalidInput("objective", text, accepted)
         a, b = numbers
-        # The name that the two-class objective has, so that a question can be asked of γ and of groups in the same
-        # words.
+        # The same name as for two classes, so that a question has the same words for γ and for groups.
         return PluralityObjective(Dirichlet(a) if a == b else FavouredBeta(a, b), ties, _price(price), weigh)
     return PluralityObjective(parse_prior(text), ties, _price(price), weigh)
 
 
 def is_plurality(problem: Problem, objective: TableObjective) -> bool:
-    """Return whether a question is the plurality's: voters that are not private, all alike, whose votes count alike.
+    """Return whether a question is the plurality's: all voters alike and not private, and all votes count the same.
 
-    Its tables are over partitions; those of others over the counts of each group.
+    Its tables are over partitions; those of other questions over the counts of each group.
     """
     return problem.is_public and counts_alike(objective)
 
 
 def counts_alike(objective: TableObjective) -> bool:
-    """Return whether an objective is about the plurality of votes that count alike, whoever gave them."""
+    """Return whether an objective is the plurality of votes that all count the same."""
     return isinstance(objective, PluralityObjective) and objective.weights is None
 
 
@@ -248,7 +246,7 @@ def question_cells(problem: Problem, objective: TableObjective) -> AnyCells:
 
 
 def objective_for(problem: Problem, objective: str | TableObjective | PluralityPrior) -> TableObjective:
-    """Return an objective, as `as_table_objective`, of a problem that it can be asked of."""
+    """Return an objective, as `as_table_objective`, checked for a problem."""
     goal = as_table_objective(objective)
     if is_plurality(problem, goal):
         return plurality_of(goal)
@@ -257,18 +255,14 @@ def objective_for(problem: Problem, objective: str | TableObjective | PluralityP
 
 
 def plurality_of(objective: TableObjective) -> PluralityObjective:
-    """Return an objective of voters that are alike, and count alike; refuse another."""
+    """Return an objective of votes that all count the same; reject another."""
     if isinstance(objective, PluralityObjective) and counts_alike(objective):
         return objective
-    raise InvalidInput("objective", str(objective), "a prior of votes that count alike, of voters that are alike")
+    raise InvalidInput("objective", str(objective), "a prior for voters that are alike, with equal weights of votes")
 
 
 def utility(table: Table, objective: TableObjective) -> float:
-    """Return the utility of a table under an objective.
-
-    Raises:
-        InvalidInput: the objective is of other voters or classes.
-    """
+    """Return the utility of a table under an objective; `InvalidInput` for another number of voters or classes."""
     if isinstance(table.cells, GroupCells):
         return expected(table, objective.worth(table.cells))
     weights, constant = plurality_of(objective).cell_weights(table.cells)
@@ -276,7 +270,7 @@ def utility(table: Table, objective: TableObjective) -> float:
 
 
 def check_objective(problem: Problem, objective: TableObjective) -> None:
-    """Refuse an objective that is of other voters or classes than a problem, before any work."""
+    """Reject an objective for other voters or classes than a problem's, before any work."""
     cells = question_cells(problem, objective)
     if isinstance(cells, Histograms):
         plurality_of(objective).cell_weights(cells)
@@ -285,12 +279,12 @@ def check_objective(problem: Problem, objective: TableObjective) -> None:
 
 
 def weighted_sum(table: Table, weights: Array) -> float:
-    """Return Σ w·x over the cells of a table, x its probabilities."""
+    """Return Σ w·x over the cells of a table, where x are its probabilities."""
     return math.fsum((weights * table.nearest).tolist())
 
 
 def expected(table: Table, worth: Array) -> float:
-    """Return Σ worth·Pr[o | n] over every vote count and output, the worth of shape (counts, outputs)."""
+    """Return Σ worth·Pr[o | n] over every vote count and output; ``worth`` has shape (counts, outputs)."""
     return math.fsum((worth * table.chances).ravel().tolist())
 
 
@@ -301,7 +295,7 @@ def _price(value: Any) -> float:
 def _weights(given: Sequence[float] | None) -> tuple[float, ...] | None:
     if given is None:
         return None
-    accepted = "numbers above 0, one for each group"
+    accepted = "numbers above 0, one per group"
     weights = tuple(real_number(w, "weights", accepted, above=0, below=math.inf) for w in given)
-    # Equal weights are none, whatever they are: one question has one key.
+    # Equal weights become None, so that one question has one key.
     return None if len(set(weights)) == 1 else weights

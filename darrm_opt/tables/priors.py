@@ -1,14 +1,13 @@
 """Priors over votes among C classes.
 
-Every prior treats the classes alike: it draws a class at random to be the favoured one (or none), then the voters
-choose independently. With a the chance of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ
-has mass
+Every prior treats the classes alike: it draws a random favoured class (or none), then the voters choose independently.
+With a the probability of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ has mass
 
     Pr[λ] = K!/Πλ_i! · C!/Π mult! · Σ_v (mult_λ(v)/C)·E[a^v b^(K−v)].
 
-    favoured(a_1,…,a_n)    a is one of these with equal chances, each ≥ 1/C
+    favoured(a_1,…,a_n)    a is one of these with equal probabilities, each ≥ 1/C
     beta(alpha,beta)       a ~ Beta(alpha, beta)
-    dirichlet(alpha)       the chances of all classes ~ Dirichlet(alpha, …, alpha)
+    dirichlet(alpha)       the probabilities of all classes ~ Dirichlet(alpha, …, alpha)
     histogram(c:n; c:n)    past votes: the counts c, separated by commas, were seen n times
 """
 
@@ -32,15 +31,15 @@ from darrm_opt.tables.votes import VoteTable, count_votes
 Ties = Literal["excluded", "any"]
 
 MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
-"""Range of the parameters of a Beta or Dirichlet law."""
+"""Range of the parameters of a Beta or Dirichlet distribution."""
 
 FORMS = "favoured(a_1,…,a_n), beta(alpha,beta), dirichlet(alpha) or histogram(n_1,…,n_C:times; …)"
-"""How each is written, in words."""
+"""Text forms of the priors."""
 
 
 @runtime_checkable
 class PluralityPrior(Protocol):
-    """How votes fall."""
+    """Prior of the votes."""
 
     def masses(self, cells: Histograms) -> Array:
         """Return the probability of each partition, shape (partitions,); relative error below 1e-11."""
@@ -48,16 +47,16 @@ class PluralityPrior(Protocol):
 
 @dataclass(frozen=True)
 class Favoured:
-    """One class is favoured: every voter chooses it with the same chance, the others share the rest.
+    """One class is favoured: every voter chooses it with the same probability, and the others share the rest.
 
     Args:
-        chances: the chance of the favoured class, one of these in equal parts [probability], each in [1/C, 1].
+        chances: possible probabilities of the favoured class, equally likely [probability], each in [1/C, 1].
     """
 
     chances: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        accepted = "chances of the favoured class, each at least 1/classes and at most 1"
+        accepted = "probabilities of the favoured class, each at least 1/classes and at most 1"
         chances = tuple(real_number(chance, "chances", accepted) for chance in self.chances)
         if not chances or not all(0 < chance <= 1 for chance in chances):
             raise InvalidInput("chances", self.chances, accepted)
@@ -73,13 +72,13 @@ class Favoured:
         return _favoured_masses(cells, self._log_moment)
 
     def check_classes(self, classes: int) -> None:
-        """Refuse chances below 1/C.
+        """Reject probabilities below 1/C, at which another class would be favoured.
 
         Args:
             classes: C.
 
         Raises:
-            InvalidInput: a chance is below 1/C, so that another class is favoured.
+            InvalidInput: a probability is below 1/C.
         """
         low = min(self.chances)
         if low < (1 - 1e-12) / classes:
@@ -98,10 +97,10 @@ class Favoured:
 
 @dataclass(frozen=True)
 class FavouredBeta:
-    """One class is favoured: every voter chooses it with a chance drawn from a Beta law, the others share the rest.
+    """One class is favoured: voters choose it with a probability drawn from a Beta law; the others share the rest.
 
     Args:
-        alpha: first shape parameter, `MIN_SHAPE` to `MAX_SHAPE`; the mean chance is alpha/(alpha + beta).
+        alpha: first shape parameter, `MIN_SHAPE` to `MAX_SHAPE`; the mean probability is alpha/(alpha + beta).
         beta: second shape parameter, in the same range.
     """
 
@@ -127,10 +126,10 @@ class FavouredBeta:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """The chances of the classes are drawn from a symmetric Dirichlet law, once for all voters.
+    """The probabilities of the classes are drawn from a symmetric Dirichlet distribution, once for all voters.
 
     Args:
-        alpha: concentration of each class, `MIN_SHAPE` to `MAX_SHAPE`; small: the voters agree.
+        alpha: concentration of each class, `MIN_SHAPE` to `MAX_SHAPE`; if it is small the voters agree.
     """
 
     alpha: float
@@ -154,10 +153,10 @@ class Dirichlet:
 
 @dataclass(frozen=True)
 class PastVotes:
-    """Votes that were counted before, public or no longer sensitive; the classes are taken to be alike.
+    """Votes that were counted before, public or no longer sensitive; the classes count as alike.
 
     Args:
-        counts: pairs (vote counts, times seen), the counts one number a class.
+        counts: pairs (vote counts, times seen), with one count per class.
 
     >>> PastVotes((((3, 1, 0), 2), ((0, 1, 3), 5))).counts
     (((3, 1, 0), 7),)
@@ -190,14 +189,14 @@ class PastVotes:
         return cls(tuple(seen.items()))
 
     def check_shape(self, K: int, classes: int) -> None:
-        """Refuse another number of voters or classes.
+        """Reject another number of voters or classes.
 
         Args:
             K: number of voters.
             classes: C.
 
         Raises:
-            InvalidInput: these were not K votes among C classes.
+            InvalidInput: the counts are not K votes among C classes.
         """
         example = self.counts[0][0]
         if (sum(example), len(example)) != (K, classes):
@@ -224,7 +223,7 @@ class PastVotes:
 
 
 def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> VoteTable:
-    """Return vote counts drawn from a prior, decreasing, shape (size, C), where they are too many to be listed."""
+    """Return random vote counts from a prior, decreasing, shape (size, C), for problems with too many to list."""
     rng = np.random.default_rng(0)
     if isinstance(prior, Dirichlet):
         chances = rng.dirichlet(np.full(classes, prior.alpha), size)
@@ -244,7 +243,7 @@ def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> Vot
 
 
 def is_class_prior(text: Any) -> bool:
-    """Return whether a text is in the form of a prior over votes among classes, not of one between two alone."""
+    """Return whether a text has the form of a prior among classes that a prior between two does not have."""
     if not isinstance(text, str):
         return False
     name, _, rest = text.strip().partition("(")
@@ -257,10 +256,8 @@ def parse_prior(text: str) -> PluralityPrior:
     """Return the prior that a text names: favoured, beta, dirichlet or histogram.
 
     Raises:
-        InvalidInput: not a prior; says how each is written.
+        InvalidInput: the text is not a prior; the error shows the forms.
 
-    >>> parse_prior("favoured(0.4, 0.9)")
-    Favoured(chances=(0.4, 0.9))
     >>> parse_prior("histogram(3,1,0:5; 2,2,0:1)").counts
     (((3, 1, 0), 5), ((2, 2, 0), 1))
     """
@@ -303,7 +300,7 @@ def _favoured_masses(cells: Histograms, log_moment: Callable[[int, int, int], fl
 
 
 def _log_arrangements(partition: Partition) -> float:
-    """Return log of the number of ways in which K votes have these counts, in any order of the classes."""
+    """Return the logarithm of the number of ways in which K votes have these counts, in any order of the classes."""
     ways = math.factorial(sum(partition)) * math.factorial(len(partition))
     for count in partition:
         ways //= math.factorial(count)

@@ -1,14 +1,14 @@
-"""The plurality problem: K voters choose among C classes, and one class is released.
+"""Plurality problem: K voters choose among C classes, and one class is released.
 
-Voters are not private; one record can change the answers of at most ``affected`` of them. The release sees the vote
-counts alone. What must hold is (ε, δ)-differential privacy of the released class.
+Voters are not private; one record can change the answers of at most ``affected`` of them. The release depends on the
+vote counts only. The released class must satisfy (ε, δ)-differential privacy.
 
-Averaging a release rule over all permutations of the classes changes neither its privacy nor its utility, so nothing
-is lost by rules that treat the classes alike. Such a rule is a table over *partitions* λ: the counts in decreasing
-order. Its cells are
+Averaging a release rule over all permutations of the classes changes neither its privacy nor its utility, so rules that
+treat the classes alike lose nothing. Such a rule is a table over *partitions* λ: the counts in decreasing order. Its
+cells are
 
     x[λ, v]    the probability that one given class, with v votes, is released     Σ_v mult_λ(v)·x[λ, v] + x[λ, ⊥] = 1
-    x[λ, ⊥]    the probability that no class is released, where the problem allows abstention
+    x[λ, ⊥]    the probability that no class is released, if the problem allows abstention
 
 with mult_λ(v) the number of classes that have v votes.
 """
@@ -30,16 +30,16 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 
 MAX_PARTITIONS = 20_000
-"""Most partitions for which a table is made: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037."""
+"""Maximum number of partitions of a table: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037."""
 
 THREE_PARTS_TOO_MANY = 500
-"""From so many voters on three parts alone have more than `MAX_PARTITIONS` partitions: (K + 3)²/12, rounded."""
+"""Voters from which three parts alone have more than `MAX_PARTITIONS` partitions: (K + 3)²/12, rounded."""
 
 MAX_EDGES = 500_000
-"""Most pairs of neighbouring vote counts that are looked at: some ten seconds."""
+"""Maximum number of pairs of neighbouring vote counts: some ten seconds."""
 
 ABSTENTION = -1
-"""The value that stands for ⊥ where others are vote counts."""
+"""The value of ⊥ among vote counts."""
 
 Index = NDArray[np.intp]
 Partition = tuple[int, ...]
@@ -63,7 +63,7 @@ def partition_count(K: int, classes: int) -> int:
 
 
 def has_table(K: int, classes: int, most: int = MAX_PARTITIONS) -> bool:
-    """Return whether K votes among the classes have at most ``most`` ≤ `MAX_PARTITIONS` partitions; at once for any K.
+    """Return whether K votes have at most ``most`` ≤ `MAX_PARTITIONS` partitions, immediately for any K.
 
     >>> has_table(40, 4), has_table(10**6, 1000)
     (True, False)
@@ -74,7 +74,7 @@ def has_table(K: int, classes: int, most: int = MAX_PARTITIONS) -> bool:
 
 
 def partitions(K: int, classes: int) -> Iterator[Partition]:
-    """Yield the partitions of K into ``classes`` parts, zeros included: decreasing tuples in lexicographic order."""
+    """Yield the partitions of K into ``classes`` parts, including zeros: decreasing tuples in lexicographic order."""
 
     def extend(total: int, parts: int, largest: int) -> Iterator[Partition]:
         if parts == 1:
@@ -89,8 +89,8 @@ def partitions(K: int, classes: int) -> Iterator[Partition]:
 
 
 def changes(partition: Partition, affected: int) -> Iterator[Partition]:
-    """Yield every way in which a record can change the counts, up to exchanging classes of equal count."""
-    # Of the classes without votes no more than ``affected`` can gain one.
+    """Yield every change of the counts by one record, up to exchanging classes of equal count."""
+    # At most ``affected`` of the classes without votes can gain one.
     length = min(len(partition), sum(count > 0 for count in partition) + affected)
     last = length - 1
     votes_after = [sum(partition[place + 1 : length]) for place in range(length)]
@@ -98,7 +98,7 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
     def extend(place: int, gained: int, lost: int, previous: int) -> Iterator[Partition]:
         largest = affected - gained
         if place and partition[place] == partition[place - 1]:
-            largest = min(largest, previous)  # among equal counts the larger change first: one order of many
+            largest = min(largest, previous)  # the larger change first among equal counts: one order of many
         least = -min(partition[place], affected - lost)
         if place == last:
             change = lost - gained
@@ -108,7 +108,7 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
         for change in range(least, largest + 1):
             more, fewer = gained + max(change, 0), lost + max(-change, 0)
             if more > fewer + min(votes_after[place], affected - fewer):
-                break  # the classes that follow cannot lose that many, nor for a larger change
+                break  # the following classes cannot lose that many, nor for a larger change
             for rest in extend(place + 1, more, fewer, change):
                 yield (change, *rest)
 
@@ -117,13 +117,13 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
 
 
 class Cells(ABC):
-    """Cells of a table: one for each output that a vote count tells apart, count after count, one of each orbit.
+    """Cells of a table: one per output that a vote count distinguishes, count by count, one per orbit.
 
     Attributes:
         classes: C.
         abstention: whether there are cells for ⊥.
-        multiplicities: outputs that share a cell, shape (cells,).
-        owners: number of the cell's vote count, increasing, shape (cells,).
+        multiplicities: number of outputs in a cell, shape (cells,).
+        owners: index of the cell's vote count, increasing, shape (cells,).
         starts: first cell of each vote count, shape (counts,).
     """
 
@@ -141,7 +141,7 @@ class Cells(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[object, ...]:
-        """What tables that can be compared have in common."""
+        """Common properties of comparable tables."""
 
     @property
     @abstractmethod
@@ -153,21 +153,21 @@ class Cells(ABC):
         """Return the cells of each output for rows of vote counts, shape (N, outputs).
 
         Raises:
-            InvalidInput: these are not counts of these voters; they are not shown.
+            InvalidInput: invalid counts, which are not shown.
         """
 
     @abstractmethod
     def shrink(self, sums: Array) -> Array:
-        """Return by what the values of each vote count are to be multiplied so that their sum is at most 1, exactly."""
+        """Return factors for the values of each vote count that make their sum at most 1, exactly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Histograms(Cells):
-    """Partitions, cells and edges of a problem, as arrays; the first cell of a partition is the plurality's.
+    """Partitions, cells and edges of a problem as arrays; the first cell of a partition is the plurality's.
 
     An *edge* is an ordered pair of vote counts that differ by one record, up to relabelling the classes of both. Its
-    *outputs* are groups of classes with the same counts on both sides (and ⊥): ``left``, ``right`` are their cells,
-    ``sizes`` how many classes there are; unused places have size 0.
+    *outputs* are groups of classes with the same counts on both sides (and ⊥): ``left`` and ``right`` are their cells,
+    ``sizes`` their numbers of classes; unused places have size 0.
     """
 
     K: int
@@ -191,18 +191,18 @@ class Histograms(Cells):
         return self.find(self.partitions)
 
     def find(self, counts: Any) -> Index:
-        """As for all cells, of counts of shape (N, C)."""
+        """As for all cells, for counts of shape (N, C)."""
         accepted = f"{self.classes} counts that sum to K = {self.K}"
         try:
             votes = np.asarray(counts, dtype=np.intp)
         except (TypeError, ValueError):
-            raise InvalidInput("counts", "counts that are not shown here", accepted) from None
+            raise InvalidInput("counts", "values that are not shown here", accepted) from None
         if votes.shape[1:] != (self.classes,) or votes.min(initial=0) < 0 or np.any(votes.sum(axis=1) != self.K):
-            raise InvalidInput("counts", "counts that are not shown here", accepted)
+            raise InvalidInput("counts", "values that are not shown here", accepted)
         order = np.argsort(-votes, axis=1, kind="stable")
         falling = np.take_along_axis(votes, order, axis=1)
         first = self.starts[np.array([self.numbers[tuple(row)] for row in falling.tolist()], dtype=np.intp)]
-        # Classes of one count share a cell, and the cells of a partition follow its counts.
+        # Classes with equal counts share a cell, and the cells of a partition follow its counts.
         steps = np.diff(falling, axis=1, prepend=falling[:, :1]) != 0
         cells = np.empty((len(votes), self.outputs), dtype=np.intp)
         np.put_along_axis(cells[:, : self.classes], order, first[:, None] + np.cumsum(steps, axis=1), axis=1)
@@ -211,32 +211,32 @@ class Histograms(Cells):
         return cells
 
     def shrink(self, sums: Array) -> Array:
-        """As for all cells; every sum becomes 1, nearly."""
+        """As for all cells; every sum becomes nearly 1."""
         return np.asarray((1.0 - 2.0**-52 * (self.classes + 4)) / np.maximum(sums, 1.0 - 1e-6))
 
     @cached_property
     def numbers(self) -> dict[Partition, int]:
-        """The place of each partition."""
+        """Index of each partition."""
         return {partition: place for place, partition in enumerate(self.partitions)}
 
     @property
     def left(self) -> Index:
-        """Cells of the outputs before the change, shape (edges, width); raises `InvalidInput` as all of an edge."""
+        """Cells of the outputs before the change, shape (edges, width); `InvalidInput` if there are too many edges."""
         return self._edges[0]
 
     @property
     def right(self) -> Index:
-        """Cells of the outputs after it, shape (edges, width)."""
+        """Cells of the outputs after the change, shape (edges, width)."""
         return self._edges[1]
 
     @property
     def sizes(self) -> Index:
-        """Classes of each output, shape (edges, width)."""
+        """Number of classes of each output, shape (edges, width)."""
         return self._edges[2]
 
     @cached_property
     def _edges(self) -> tuple[Index, Index, Index]:
-        # Only what is private is looked at edge by edge: priors and shares need no edges, which take most of the time.
+        # On demand: only proofs need edges, which take most of the time.
         places: list[dict[int, int]] = [{} for _ in self.partitions]
         for place, (owner, value) in enumerate(zip(self.owners.tolist(), self.values.tolist(), strict=True)):
             places[owner][value] = place
@@ -245,7 +245,7 @@ class Histograms(Cells):
             for change in changes(partition, self.affected):
                 after = tuple(count + gain for count, gain in zip(partition, change, strict=True))
                 places_after = places[self.numbers[tuple(sorted(after, reverse=True))]]
-                # Classes with the same counts before and after enter the constraint as one group with a size.
+                # Classes with equal counts before and after enter the constraint as one group with a size.
                 groups = Counter((places[number][v], places_after[w]) for v, w in zip(partition, after, strict=True))
                 edge = [(v, w, size) for (v, w), size in groups.items()]
                 if len(edges) == MAX_EDGES:
@@ -265,7 +265,7 @@ class Histograms(Cells):
         return _read_only(packed[0]), _read_only(packed[1]), _read_only(packed[2])
 
     def part(self, owners: Index) -> tuple[Histograms, Index]:
-        """Return the cells of some partitions alone, and their places among those of all, increasing."""
+        """Return the cells of some partitions, and their indices among all cells, increasing."""
         chosen = np.unique(owners)
         places = np.flatnonzero(np.isin(self.owners, chosen))
         of_part = np.searchsorted(chosen, self.owners[places])
@@ -297,8 +297,8 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
             "Use a mechanism that needs no table: see darrm_opt.mechanisms.",
         )
-    # Classes with equal counts are released with equal probability, by symmetry: one cell for each distinct count of a
-    # partition is enough, and its multiplicity says how many classes share it.
+    # By symmetry, classes with equal counts have equal probabilities: one cell per distinct count of a partition, with
+    # the number of classes that share it.
     all_partitions = tuple(partitions(K, classes))
     starts: list[int] = []
     values: list[int] = []

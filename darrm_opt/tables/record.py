@@ -1,12 +1,12 @@
-"""Records of tables, and what a table depends on: its specification, content key and re-proof.
+"""Records of tables, and the specification of a table: its content key and verification.
 
 Records are plain data that `darrm solve` writes and every reader proves again. As for γ (`darrm_opt.record`,
-`darrm_opt.verification`): nothing that stands in a record is believed. The table is proved private again, exactly as
-its bits are, and every other claim of the record is compared with the table. One claim cannot be checked: that no
-private table is better than `TableSolution.upper_bound`.
+`darrm_opt.verification`), nothing in a record is trusted: the table is proved private again, exactly as stored, and all
+other claims are compared with the table. One claim cannot be checked: that no private table is better than
+`TableSolution.upper_bound`.
 
-There are two kinds, for voters that are not private and for groups. They differ in how the problem, the objective and
-the worst place of the certificate are written, and in nothing else.
+There are two kinds, for voters that are not private and for groups. They differ only in the form of the problem, the
+objective and the worst place of the certificate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from darrm_opt.verification import InvalidSolution
 from darrm_opt.voters import PrivacyProfile
 
 KIND, GROUP_KIND = "darrm table", "darrm group table"
-"""What a record says it is: a table of voters that are not private, or of groups."""
+"""Kinds of records: tables for voters that are not private, and for groups."""
 
 KINDS = (KIND, GROUP_KIND)
 
@@ -52,12 +52,12 @@ FORMAT = 1
 
 
 def kind_of(cells: AnyCells) -> str:
-    """Return what the records of tables over such cells say they are."""
+    """Return the kind of records of tables over these cells."""
     return KIND if isinstance(cells, Histograms) else GROUP_KIND
 
 
 def problem_record(problem: Problem, kind: str | None = None) -> dict[str, Any]:
-    """Return a problem as plain data, for records of a kind; None: of groups unless the voters are not private."""
+    """Return a problem as plain data, in the form of a kind; by default of groups unless voters are not private."""
     if kind is None:
         kind = KIND if problem.is_public else GROUP_KIND
     voters: dict[str, Any] = {"K": problem.K, "classes": problem.classes}
@@ -108,7 +108,7 @@ def group_of_record(record: Any) -> VoterGroup:
 
 
 def problem_from_record(record: Any) -> Problem:
-    """Return the problem of a record; of groups where it names them."""
+    """Return the problem of a record; of groups if it names them."""
     try:
         target = _target_of(record)
         classes, affected, abstention = record["classes"], record["affected"], record["abstention"]
@@ -121,11 +121,11 @@ def problem_from_record(record: Any) -> Problem:
 
 
 def objective_record(kind: str, objective: TableObjective) -> dict[str, Any]:
-    """Return an objective as plain data; of groups, ties and weights are there where they are not the usual ones."""
+    """Return an objective as plain data; for groups, ties and weights only if they are not the defaults."""
     if kind == KIND:
         goal = plurality_of(objective)
         return {"prior": str(goal.prior), "ties": goal.ties, "price": float(goal.price)}
-    if isinstance(objective, Worth):  # nor has it a key: all of them have one text
+    if isinstance(objective, Worth):  # it has no key either: all of them have one text
         raise InvalidInput("objective", str(objective), "an objective that a text names, for a record")
     record: dict[str, Any] = {"objective": str(objective), "price": objective.price}
     if isinstance(objective, PluralityObjective):
@@ -145,7 +145,7 @@ def objective_from_record(kind: str, record: Any) -> TableObjective:
 
 
 def table_record(problem: Problem, table: Table) -> dict[str, Any]:
-    """Return a problem and a table as plain data; the doubles read back as they are."""
+    """Return a problem and a table as plain data; doubles survive exactly."""
     return {
         "kind": kind_of(table.cells),
         "format": FORMAT,
@@ -174,17 +174,17 @@ CLAIMS = (
     *("objective", "prior", "ties", "price", "weights"),
     *("utility", "upper_bound", "gap", "status", "certificate"),
 )
-"""Fields of a solution that a mechanism's record, a table alone, has not: all of them are there, or none."""
+"""Fields of a solution that a mechanism's record, a table alone, lacks: all or none of them are present."""
 
 USE_FIELDS = (*PLANNED_FIELDS, "sampling")
-"""Fields in the file of a table for its releases, and how their records are sampled. Readers prove the total."""
+"""Fields of a table's file about its releases, and the sampling of records. Readers prove the total."""
 
 
 def table_from_record(record: Any) -> tuple[Problem, Table, TableCertificate]:
-    """Return the problem and table of a record, proved here, with everything that the record claims of them.
+    """Return the problem and table of a record after proving the table and checking all claims.
 
     Raises:
-        InvalidInput: it is not such a record, or claims what does not fit its table.
+        InvalidInput: not such a record, or one whose claims do not fit its table.
         NotPrivate: its table is not private for its problem.
     """
     problem = _checked_problem(record)
@@ -203,7 +203,7 @@ def table_from_record(record: Any) -> tuple[Problem, Table, TableCertificate]:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """Everything an optimal table depends on, and nothing else; the order of groups included.
+    """Everything that an optimal table depends on, including the order of groups.
 
     Guarantees: Equal specifications have equal keys.
     """
@@ -217,7 +217,7 @@ class TableSpec:
 
     @classmethod
     def of(cls, solution: TableSolution) -> TableSpec:
-        """Return the specification that ``solution`` says it answers."""
+        """Return the specification of a solution."""
         return cls(solution.problem, solution.objective)
 
     @property
@@ -230,26 +230,17 @@ class TableSpec:
 
     @property
     def kind(self) -> str:
-        """What records of its answer say they are."""
+        """Kind of the records of its answer."""
         return KIND if is_plurality(self.problem, self.objective) else GROUP_KIND
 
     @cached_property
     def key(self) -> str:
-        """The content key: 64 hexadecimal digits.
-
-        >>> problems = [Problem(5, Privacy(0.5), Privacy(target), classes=3) for target in (3 * 0.1, 0.3)]
-        >>> keys = {TableSpec(problem).key for problem in problems}
-        >>> len(keys)
-        1
-        """
+        """The content key: 64 hexadecimal digits."""
         return content_key(kind=self.kind, format=FORMAT, **self.record)
 
 
 def read_table(record: Any) -> TableSolution:
-    """Return the solution that plain data states, unproved; anything may be in ``record``.
-
-    It says nothing of the effort.
-    """
+    """Return the solution in a record of arbitrary data, without a proof and without its effort."""
     try:
         problem = _checked_problem(record)
         solution = TableSolution(
@@ -265,14 +256,14 @@ def read_table(record: Any) -> TableSolution:
             TableStatistics(),
         )
         check_written(record, table_solution_record(solution), USE_FIELDS)
-    # Whatever is wrong with data from elsewhere is one error, which a store takes for a miss.
+    # Any fault of untrusted data is one error, which a store counts as a miss.
     except UNREADABLE as err:
         raise InvalidSolution("record", f"its record cannot be read: {err}") from err
     return solution
 
 
 def verify_table_solution(solution: TableSolution, spec: TableSpec) -> TableSolution:
-    """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
+    """Return ``solution`` with a certificate proved by this process and its utility recomputed.
 
     Guarantees: The table returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
     """
@@ -284,10 +275,10 @@ def verify_table_solution(solution: TableSolution, spec: TableSpec) -> TableSolu
     except InvalidInput as err:  # a prior of other voters or classes
         raise InvalidSolution("question", str(err)) from err
     _check("certificate", "its margin", claim.margin, proof.margin)
-    if claim.version == __version__:  # another one may look at other places
+    if claim.version == __version__:  # another version may examine other places
         _check("certificate", "its number of places", claim.checked, proof.checked)
         _check("certificate", "its error", claim.error, proof.error)
-        # Of two places that are equally bad another processor may find the other: each is held against its own chances.
+        # Of two equally bad places another processor may find the other: compare their values.
         _check("certificate", "its worst place", _value_at(claim.worst, solution), _value_at(proof.worst, solution))
     _check("utility", "its utility", solution.utility, worth)
     if not worth - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
@@ -297,7 +288,7 @@ def verify_table_solution(solution: TableSolution, spec: TableSpec) -> TableSolu
 
 
 def _value_at(worst: Edge | Corner, solution: TableSolution) -> float:
-    """Return Pr[S | before] − e^ε·Pr[S | after] at a place of a certificate; NaN where it is not a place."""
+    """Return Pr[S | before] − e^ε·Pr[S | after] at a certificate's place; NaN if it is invalid."""
     try:
         before, after = place_chances(solution.problem, solution.table, worst)
     except UNREADABLE:
@@ -316,7 +307,7 @@ _ACCEPTED = f"a record of kind {KIND!r} or {GROUP_KIND!r} and format {FORMAT}"
 
 
 def _checked_problem(record: Any) -> Problem:
-    """Return the problem of a record, which must be of its kind."""
+    """Return the problem of a record, checked against its kind."""
     if not isinstance(record, dict):
         raise InvalidInput("table", type(record).__name__, _ACCEPTED)
     if record.get("kind") not in KINDS or record.get("format") != FORMAT:
@@ -343,7 +334,7 @@ def _certificate_record(certificate: TableCertificate) -> dict[str, Any]:
 
 
 def _certificate_of(kind: str, claim: Any, version: str) -> TableCertificate:
-    """Return the certificate that a record claims."""
+    """Return the certificate claimed by a record."""
     margin = typed(float, field(claim, "margin"), "margin")
     if kind == KIND:
         worst: Edge | Corner = Edge(*(_whole_numbers(claim, name) for name in ("before", "after", "released")))
@@ -358,10 +349,10 @@ def _certificate_of(kind: str, claim: Any, version: str) -> TableCertificate:
 
 
 def _whole_numbers(record: Any, name: str) -> tuple[int, ...]:
-    """Return a list of whole numbers of a record; `ABSTENTION`, which is below 0, may be among them."""
+    """Return a record's list of integers, which may contain `ABSTENTION` (negative)."""
     items = typed(list[float], field(record, name), name)
     if any(item != int(item) for item in items):
-        raise InvalidInput(name, record[name], "a list of whole numbers")
+        raise InvalidInput(name, record[name], "a list of integers")
     return tuple(map(int, items))
 
 

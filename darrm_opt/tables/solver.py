@@ -1,6 +1,6 @@
-"""The optimal table: a program proposes, a proof decides.
+"""Optimal table: a program proposes, a proof decides.
 
-Which program it is depends on the voters: `edge_program` where they are not private, `corner_program` for groups.
+Voters that are not private use `edge_program`, groups of voters `corner_program`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from darrm_opt.tables.table import Table
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """What a solve took; a record does not keep it."""
+    """Effort of a solve; a record does not contain it."""
 
     cuts: int = 0  # privacy constraints in the final program
     rounds: int = 0  # programs solved
-    iterations: int = 0  # simplex iterations in all
+    iterations: int = 0  # total number of simplex iterations
     seconds: float = field(default=0.0, compare=False)
 
 
@@ -34,14 +34,14 @@ class TableSolution:
     """A certified table.
 
     Attributes:
-        problem: what was asked.
-        objective: what was maximised.
+        problem: the problem solved.
+        objective: the maximised objective.
         table: the release; its `values` are the array.
         utility: of the table.
-        upper_bound: proven bound on the utility of any private release that sees the vote counts alone.
-        status: how the solve ended.
-        certificate: why the table is private.
-        statistics: what it took.
+        upper_bound: proven bound on the utility of any private release that depends on the vote counts only.
+        status: outcome of the solve.
+        certificate: proof that the table is private.
+        statistics: effort of the solve.
     """
 
     problem: Problem
@@ -55,7 +55,7 @@ class TableSolution:
 
     @property
     def gap(self) -> float:
-        """How much larger the utility of the best private release could be, at most; ≥ 0."""
+        """Upper bound on the utility that the best private release has beyond this one; ≥ 0."""
         return max(0.0, self.upper_bound - self.utility)
 
 
@@ -70,21 +70,21 @@ def solve_table(
 
     Args:
         problem: voters, classes and target.
-        objective: the utility of a release; a prior, or the text of one, stands for its probability of a right label
-            given that one class alone leads.
+        objective: the utility of a release; a prior, or its text, stands for the probability of a right label given
+            that one class alone leads.
         backend: the LP solver; "highs" for voters that are not private.
-        time_limit: [s]; when it has passed, the best table so far is returned with a gap.
+        time_limit: [s]; after it, the best table so far is returned with a gap.
 
     Guarantees:
-        The table is (ε, δ)-DP for its doubles exactly as stored; no private release that sees the counts alone (of each
-        group) has a utility above ``upper_bound``.
+        The table is (ε, δ)-DP for its doubles exactly as stored; no private release that depends on the counts (of each
+        group) only has a utility above ``upper_bound``.
 
     Raises:
         InvalidInput: an argument is out of range, the prior does not fit, or there are too many vote counts.
-        SolveFailed: the solver refused the program.
+        SolveFailed: the solver rejected the program.
 
     Source: ours; the documentation, "Votes among any number of classes"; Problem 1.1 of the paper for any number of
-    classes and voters that are not alike.
+    classes and for groups of voters.
 
     >>> from darrm_opt import Privacy
     >>> problem = Problem(11, Privacy(math.inf), Privacy(1.0, 1e-5), affected=1, classes=3)
@@ -100,7 +100,7 @@ def solve_table(
         real_number(time_limit, "time_limit", "seconds, above 0", above=0)
     deadline = math.inf if time_limit is None else start + time_limit
     goal = objective_for(problem, objective)
-    # Loaded here: reading and proving a table takes no solver.
+    # Imported on use: reading and proving a table needs no solver.
     if is_plurality(problem, goal):
         from darrm_opt.tables import edge_program
 
@@ -112,7 +112,7 @@ def solve_table(
 
         found = corner_program.optimum(problem, goal, backend, deadline)
     proved = [certify_table(problem, candidate) for candidate in found.candidates]
-    # Where the target is so strict that the repair leaves nothing, a release that ignores the votes may be worth more.
+    # If the target is so strict that the repair leaves nothing, a release that ignores the votes may be better.
     for constant in Table.constants(question_cells(problem, goal)):
         if all(found.score(constant) > found.score(table) for table, _ in proved):
             proved.append(certify_table(problem, constant))

@@ -1,12 +1,12 @@
-"""Table: how likely each output is at every vote count, exactly.
+"""Table: the probability of each output at every vote count, exactly.
 
-A table holds doubles over the cells of its voters (`Cells`). What is left of 1 at a vote count is shared equally by all
-outputs, so that
+A table holds doubles over the cells of its voters (`Cells`). The remainder to 1 at a vote count is shared equally by
+all outputs, so that
 
     Pr[o | n] = x[o, n] + rest(n)/outputs,      rest(n) = 1 − Σ_o′ x[o′, n]
 
-is a probability exactly, although thirds are not doubles. x = 0 is the uniform release, which is private whatever the
-target is, and x·s for s < 1 mixes x with it.
+is a probability exactly, although thirds are not doubles. x = 0 is the uniform release, which is private for any
+target, and x·s for s < 1 mixes x with it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ class Table:
 
     Args:
         cells: those of a problem's voters.
-        values: one double in [0, 1] a cell, in their order; at every vote count Σ multiplicity·x ≤ 1, exactly. Of
-            voters that are not private: partitions in lexicographic order, the counts of each decreasing, then ⊥ if
-            there is one.
+        values: one double in [0, 1] per cell, in order; at every vote count Σ multiplicity·x ≤ 1, exactly. For voters
+            that are not private: partitions in lexicographic order, the counts of each decreasing, then ⊥ if any.
 
     Guarantees:
         Frozen; equal when equal bit for bit.
@@ -50,7 +49,7 @@ class Table:
 
     def __init__(self, cells: AnyCells, values: Any) -> None:
         self.cells = cells
-        accepted = f"{cells.owners.size} numbers in [0, 1], one for each cell"
+        accepted = f"{cells.owners.size} numbers in [0, 1], one per cell"
         try:
             table = np.array(values, dtype=np.float64)
         except (TypeError, ValueError, OverflowError) as err:
@@ -62,7 +61,7 @@ class Table:
         table += 0.0  # −0.0 becomes 0.0
         table.flags.writeable = False
         self.values: Array = table
-        # In exact arithmetic: a sum that rounds to 1 may be above it.
+        # In exact arithmetic, as a sum that rounds to 1 may be above it.
         if min(self._rests) < 0:
             raise InvalidInput(
                 "values",
@@ -73,11 +72,11 @@ class Table:
 
     @classmethod
     def normalised(cls, cells: AnyCells, values: Any) -> Table:
-        """Return the table nearest to real numbers that meet the sums up to rounding, or a solver's tolerance.
+        """Return the table nearest to numbers that satisfy the sums up to rounding, or a solver's tolerance.
 
         Args:
             cells: those of a problem's voters.
-            values: one number a cell.
+            values: one number per cell.
         """
         table = np.clip(np.nan_to_num(np.array(values, dtype=np.float64), nan=0.0), 0.0, 1.0)
         shrink = cells.shrink(np.add.reduceat(table * cells.multiplicities, cells.starts))
@@ -85,9 +84,9 @@ class Table:
 
     @classmethod
     def constants(cls, cells: AnyCells) -> list[Table]:
-        """Return releases that ignore the votes, private at any target, other than the uniform one: x = 0.
+        """Return the releases other than x = 0 that ignore the votes, private for any target.
 
-        Any class, and never ⊥; and ⊥ alone. Without ⊥ there is none that treats the classes alike.
+        These are any class but never ⊥, and ⊥ alone. Without ⊥ none of them treats the classes alike.
         """
         if not cells.abstention:
             return []
@@ -100,13 +99,13 @@ class Table:
 
     @cached_property
     def exponent(self) -> int:
-        """The least s such that every value is a whole number of 2^−s."""
+        """The smallest s such that every value is a multiple of 2^−s."""
         denominators: list[int] = [value.as_integer_ratio()[1] for value in self.values.tolist()]
         return max(denominators).bit_length() - 1
 
     @cached_property
     def units(self) -> Integers:
-        """The values in units of 2^−exponent, whole numbers of any size, shape (cells,)."""
+        """The values in units of 2^−exponent, integers of any size, shape (cells,)."""
         one = 1 << self.exponent
         scaled = []
         for value in self.values.tolist():
@@ -122,7 +121,7 @@ class Table:
 
     @property
     def denominator(self) -> int:
-        """What `numerators` are to be divided by."""
+        """Denominator of `numerators`."""
         return self.cells.outputs << self.exponent
 
     @cached_property
@@ -144,17 +143,17 @@ class Table:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the release is independent of the votes: each output has one chance, exactly."""
+        """Whether the release is independent of the votes: each output has one probability, exactly."""
         return all(len(set(self.numerators[np.unique(cells)].tolist())) == 1 for cells in self.cells.layout.T)
 
     def probabilities(self, counts: Sequence[Any]) -> list[Fraction]:
-        """Return the probability of each output for vote counts, as fractions: the classes in order, then ⊥.
+        """Return the probability of each output at vote counts, as fractions: the classes in order, then ⊥.
 
         Args:
-            counts: votes for each class; of groups, one such row a group.
+            counts: votes by class; for groups, one such row per group.
 
         Raises:
-            InvalidInput: these are not counts of these voters.
+            InvalidInput: invalid counts for these voters.
         """
         return [Fraction(self.numerators[cell], self.denominator) for cell in self.cells.find([counts])[0].tolist()]
 

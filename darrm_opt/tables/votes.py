@@ -1,4 +1,4 @@
-"""Votes among C classes, checked and counted."""
+"""Votes among C classes: their checks and counts."""
 
 from __future__ import annotations
 
@@ -14,36 +14,32 @@ from darrm_opt.noise import ABSENT, check_unmasked
 VoteTable = NDArray[np.int64]
 
 Labels = NDArray[np.signedinteger]
-"""Released classes, `ABSTENTION` for ⊥, shape (N,); of the type that `label_type` says."""
+"""Released classes, `ABSTENTION` for ⊥, shape (N,), of type `label_type`."""
 
 SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
-"""Advice where votes are not all 0 or 1, whatever else they are: an error says nothing about votes."""
+"""Advice if votes are not all 0 or 1, for any votes: errors must not reveal votes."""
 
 NAMED = "Number the classes from 0, as np.searchsorted(classes, votes) does."
-"""Advice where votes are text."""
+"""Advice if votes are text."""
 
 TRANSPOSED = "Is the table transposed? A row is a release, a column a voter."
-"""Advice where a table has another shape, and as many rows as it should have columns."""
+"""Advice for a table with as many rows as it should have columns."""
 
 INDEXED = "Is its first column an index? pandas leaves it out with index=False."
-"""Advice where a table has one column too many."""
+"""Advice for a table with one column too many."""
 
 EVENLY, AS_CLASS = "evenly", "class"
-"""What a missing vote becomes: a vote for each class in turn, or one for the last class."""
+"""Replacement of a missing vote: a vote for each class in turn, or one for the last class."""
 
 
 def label_type(classes: int) -> np.dtype[np.signedinteger]:
-    """Return the type of the labels of so many classes: 16 bits where they suffice, else 32.
-
-    >>> label_type(50_257)
-    dtype('int32')
-    """
+    """Return the type of labels: 16 bits if they suffice for the classes, else 32."""
     return np.dtype(np.int16 if classes <= 2**15 else np.int32)
 
 
 def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
-    """Return votes as an array of shape (N, K), whatever it holds; None: of any number of columns but 0."""
-    accepted = f"an array of shape (N, {'K' if K is None else K}), one column for each voter"
+    """Return votes as an array of shape (N, K), with any content; K = None: any positive number of columns."""
+    accepted = f"an array of shape (N, {'K' if K is None else K}), one column per voter"
     check_unmasked(votes, "votes")
     try:
         table = np.asarray(votes)
@@ -55,19 +51,19 @@ def vote_table(votes: Any, K: int | None) -> NDArray[Any]:
 
 
 def shape_advice(shape: tuple[int, ...], K: int) -> str:
-    """Return what may be wrong with a table that should have K columns; nothing where that is not plain."""
+    """Return the likely fault of a table that should have K columns, or ""."""
     if len(shape) == 2 and shape[1] == K + 1:
         return INDEXED
     return TRANSPOSED if len(shape) == 2 and shape[0] == K else ""
 
 
 def kind_advice(dtype: np.dtype[Any], *, signed: bool, absent: str = ABSENT) -> str:
-    """Return what makes classes of an array of that type; it depends on the type alone, not on a vote.
+    """Return how to make classes of an array of a type; it depends on the type only, not on votes.
 
-    ``signed`` if votes of −1 and 1 are likely; ``absent`` is the advice about votes that are missing.
+    ``signed``: whether votes of −1 and 1 are likely; ``absent``: advice about missing votes.
     """
     if dtype.kind in "mM":
-        return "Dates and times are no votes: leave their columns out."
+        return "Dates and times are not votes: leave their columns out."
     numbers = dtype.kind in "biuf"
     advice = [absent if numbers or dtype.kind == "O" else "", (SIGNED if signed else "") if numbers else NAMED]
     return " ".join(filter(None, advice))
@@ -82,31 +78,30 @@ def fill_missing(
     groups: Sequence[int] | None = None,
     first_row: int = 0,
 ) -> VoteTable:
-    """Return a table of votes of which some are missing as one of whole numbers, so that it can be released.
+    """Return a table of votes with missing ones as a table of integers that can be released.
 
     Args:
-        votes: class of each voter, 0..C−1, shape (N, K). Missing are NaN, None, what a masked array masks, and
-            ``value``.
+        votes: class of each voter, 0..C−1, shape (N, K). Missing are NaN, None, masked entries, and ``value``.
         classes: C ≥ 2, those of the mechanism.
-        how: "evenly": the missing votes of a row are dealt to the classes in turn, beginning with class (row mod C), so
-            that no class gains more than one vote on another. "class": a missing vote is one for the last class C − 1,
-            which the mechanism has for that.
-        value: a number that stands for a missing vote as well, none of the classes; None: there is none.
+        how: "evenly": the missing votes of a row are dealt to the classes in turn, starting with class (row mod C), so
+            that no class gains more than one vote over another. "class": a missing vote is one for the last class
+            C − 1, which the mechanism has for that.
+        value: another number for a missing vote, not one of the classes; None: no such number.
         groups: with a table of groups: voters of each group, columns of the first one first; dealt within each.
-        first_row: number of the first row, where these are a part of a table.
+        first_row: number of the first row, if these are part of a table.
 
     Returns:
         Classes, shape (N, K), int64.
 
     Guarantees:
-        Another vote of one voter, a vote that goes missing and one that appears each move one vote of the result's
-        counts at most, of the same group: a release costs what it does of votes that are all there, and who is missing
-        may depend on the data (docs/proofs.md, "Missing votes"). "evenly" holds so for voters that are not private, and
-        for private ones of which a record reaches one.
+        Changing, removing or adding one voter's vote moves at most one vote of the result's counts, in the same group.
+        So a release costs as much as with complete votes, and missingness may depend on the data (docs/proofs.md,
+        "Missing votes"). For "evenly" this holds for voters that are not private, and for private ones of which a
+        record reaches one.
 
     Raises:
-        InvalidInput: another shape, something else that is not a class, a value that is one, or one class alone beside
-            the one for missing votes.
+        InvalidInput: another shape, an invalid class, a ``value`` that is a class, or only one class besides the one
+            for missing votes.
 
     >>> fill_missing([[0, 0, float("nan"), None], [1, 1, 1, -1]], 2, "evenly", value=-1).tolist()
     [[0, 0, 0, 1], [1, 1, 1, 1]]
@@ -114,9 +109,9 @@ def fill_missing(
     if how not in (EVENLY, AS_CLASS):
         raise InvalidInput("how", how, f"{EVENLY} or {AS_CLASS}")
     if how == AS_CLASS and classes < 3:
-        raise InvalidInput("how", how, f"{EVENLY} where there are two classes", "Design for one class more.")
+        raise InvalidInput("how", how, f"{EVENLY} with two classes", "Design for one more class.")
     if value is not None and value in range(classes):
-        raise InvalidInput("value", value, f"a number outside of 0 to {classes - 1}")
+        raise InvalidInput("value", value, f"a number outside 0 to {classes - 1}")
     if isinstance(votes, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in votes):
         votes = np.ma.stack(votes)
     masked = np.ma.getmaskarray(votes) if isinstance(votes, np.ma.MaskedArray) else False
@@ -126,7 +121,7 @@ def fill_missing(
         try:
             table = np.where(absent, 0, table).astype(np.float64)
         except (TypeError, ValueError):
-            raise InvalidInput("votes", "objects that are no numbers", f"classes 0 to {classes - 1}", NAMED) from None
+            raise InvalidInput("votes", "objects that are not numbers", f"classes 0 to {classes - 1}", NAMED) from None
     rows = np.arange(first_row, first_row + len(table))[:, None]
     if how == AS_CLASS:
         filled = np.full(table.shape, classes - 1)
@@ -142,17 +137,17 @@ def _absent(table: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(np.isnan(table))
     if table.dtype.kind != "O":
         return np.zeros(table.shape, dtype=np.bool_)
-    # The missing value of pandas is neither equal to anything nor unequal; its class is known by name alone.
+    # pandas' missing value is neither equal nor unequal to anything; its class is recognised by name.
     gone = [each is None or each is np.ma.masked or type(each).__name__ == "NAType" for each in table.ravel()]
-    nan = [isinstance(each, float) and each != each for each in table.ravel()]  # noqa: PLR0124 - so is NaN alone
+    nan = [isinstance(each, float) and each != each for each in table.ravel()]  # noqa: PLR0124 - true of NaN only
     absent: NDArray[np.bool_] = np.logical_or(gone, nan).reshape(table.shape)
     return absent
 
 
 def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return votes as whole numbers of shape (N, K), or refuse them without showing them."""
+    """Return votes as integers of shape (N, K), or reject them without showing them."""
     table = vote_table(votes, K)
-    # Every element is looked at, whatever the others are.
+    # Every element is examined, whatever the others are.
     if table.dtype.kind not in "biuf" or np.count_nonzero(~np.isin(table, np.arange(classes))):
         raise InvalidInput(
             "votes",
@@ -164,12 +159,15 @@ def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
 
 
 def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return the votes for each class in each row, shape (N, C); errors as `checked_classes`.
+    """Return the number of votes for each class in each row, shape (N, C).
 
     Args:
-        votes: whole numbers 0..C−1, shape (N, K) or (K,).
-        K: number of voters; None: as many as there are columns.
+        votes: integers 0..C−1, shape (N, K) or (K,).
+        K: number of voters; None: the number of columns.
         classes: C.
+
+    Raises:
+        InvalidInput: another shape or an invalid class; votes are not shown.
 
     >>> count_votes([[0, 2, 2]], 3, 3).tolist()
     [[1, 0, 2]]
@@ -178,12 +176,12 @@ def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
 
 
 def checked_for(votes: Any, K: int | None, classes: int) -> NDArray[Any]:
-    """Return votes as whole numbers of shape (N, K), of two classes also where they are truth values."""
+    """Return votes as integers of shape (N, K); for two classes also truth values."""
     return checked_votes(votes, K) if classes == 2 else checked_classes(votes, K, classes)
 
 
 def count_checked(table: NDArray[Any], classes: int) -> VoteTable:
-    """Return the votes for each class in each row of votes that were checked, shape (N, C)."""
+    """Return the number of votes for each class in each row of checked votes, shape (N, C)."""
     if classes == 2:
         ones = count_ones(table)
         return np.stack([table.shape[1] - ones, ones], axis=1)
@@ -192,19 +190,19 @@ def count_checked(table: NDArray[Any], classes: int) -> VoteTable:
 
 
 def count_ones(votes: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return the number of ones in each row of votes that were checked."""
+    """Return the number of ones in each row of checked votes."""
     ones = np.zeros(len(votes), dtype=np.int32)
-    for voter in range(votes.shape[1]):  # a column at a time: NumPy's sums along a short last axis are ten times slower
+    for voter in range(votes.shape[1]):  # by column: NumPy's sums along a short last axis are ten times slower
         ones += votes[:, voter]
     return ones.astype(np.int64)
 
 
 def checked_votes(votes: Any, K: int | None) -> NDArray[np.uint8]:
-    """Return votes as zeros and ones of shape (N, K), or refuse them without showing them."""
+    """Return votes as zeros and ones of shape (N, K), or reject them without showing them."""
     table = vote_table(votes, K)
-    if table.dtype == np.bool_:  # a buffer may hold other bytes than 0 and 1: each of them is one vote, no more
+    if table.dtype == np.bool_:  # a buffer may contain bytes other than 0 and 1: each counts as one vote
         return np.not_equal(table.view(np.uint8), 0).astype(np.uint8)
-    # Every element is looked at, whatever the others are.
+    # Every element is examined, whatever the others are.
     if table.dtype.kind in "iuf" and not np.count_nonzero((table != 0) & (table != 1)):
         return table.astype(np.uint8, copy=False)
     raise InvalidInput(

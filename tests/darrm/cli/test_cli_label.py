@@ -683,7 +683,7 @@ def test_private_voters_are_not_made_to_depend_on_each_other() -> None:
     asked = ("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "4")
     told = refused(*asked, "--missing", "evenly")
     assert "class, where a record reaches 5 private voters" in told
-    assert "evenly where there are two classes" in refused(*asked, "--missing", "class")
+    assert "evenly with two classes" in refused(*asked, "--missing", "class")
     assert not Path("log").exists()
 
 

@@ -332,7 +332,7 @@ def test_invalid_release_logs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetUnreadable, match="not a release log of format 1, the format of this version"):
         ReleaseLog(tmp_path / "another_format")
     create(tmp_path / "half", {"kind": "darrm release log", "format": 1})
-    with pytest.raises(ReleaseLogDamaged, match="header of the release log .* cannot be read"):
+    with pytest.raises(ReleaseLogDamaged, match=r"header of the release log .* cannot be read"):
         ReleaseLog(tmp_path / "half")
     header = json.loads(begun(tmp_path).path.read_text().partition(" ")[2])
     mechanism = header["mechanism"]

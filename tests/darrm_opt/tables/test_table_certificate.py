@@ -224,7 +224,7 @@ def verdict(problem: Problem, table: Table) -> str:
     try:
         verify_table(problem, table)
     except NotPrivate as err:
-        words = "within the noise of the numbers given" if isinstance(err, NotProven) else "the table is not private"
+        words = "within the noise of the stated numbers" if isinstance(err, NotProven) else "the table is not private"
         return ("not proved" if isinstance(err, NotProven) else "refuted") if words in str(err) else str(err)
     return "private"
 

@@ -468,7 +468,9 @@ def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp
         assert solve(Problem(5, Privacy(0.3), Privacy(0.6))).certificate.margin >= 0
         monkeypatch.setenv("DARRM_KERNEL", "c")
         library.kernel.cache_clear()
-        with pytest.raises(BackendUnavailable, match="DARRM_KERNEL=c requires the compiled kernel, which is missing or"):
+        with pytest.raises(
+            BackendUnavailable, match="DARRM_KERNEL=c requires the compiled kernel, which is missing or"
+        ):
             library.kernel()
         monkeypatch.delenv("DARRM_KERNEL")
     library.kernel.cache_clear()

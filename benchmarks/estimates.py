@@ -17,6 +17,7 @@ import json
 import math
 import random
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -279,11 +280,14 @@ def text_of(found: dict[str, tuple[float, ...]], lines: list[str]) -> str:
     """Return the module with the coefficients."""
     head = '"""Coefficients of the regressions of running time, by `benchmarks/estimates.py` (do not edit).\n\n'
     worth = "\n".join(lines)
-    body = "\n".join(
-        f'    "{name}": (\n' + "".join(f"        {value!r},\n" for value in values) + "    ),"
+    body = "".join(
+        f'    "{name}": (\n'
+        + "".join(f'        "{line} "\n' for line in textwrap.wrap(" ".join(map(repr, values)), 100))
+        + "    ),\n"
         for name, values in found.items()
     )
-    return f'{head}{worth}\n"""\n\nCOEFFICIENTS: dict[str, tuple[float, ...]] = {{\n{body}\n}}\n'
+    parsed = "{name: tuple(map(float, numbers.split())) for name, numbers in _NUMBERS.items()}"
+    return f'{head}{worth}\n"""\n\n_NUMBERS = {{\n{body}}}\n\nCOEFFICIENTS: dict[str, tuple[float, ...]] = {parsed}\n'
 
 
 def main(words: list[str]) -> None:

@@ -85,9 +85,7 @@ def verify_solution(solution: Solution, spec: DesignSpec) -> Solution:
     _check_certificate(solution, proof)
     certificate = solution.certificate if _implies(proof, solution.certificate) else proof
     utility = check_utility(solution.utility, solution.noise, spec)
-    if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
-        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
-        raise InvalidSolution("bound", bound)
+    check_upper_bound(solution.upper_bound, utility)
     _check_shape(solution.noise, spec)
     return replace(solution, certificate=certificate, utility=utility)
 
@@ -133,8 +131,7 @@ def verify_implied(solution: Solution, spec: DesignSpec) -> Solution:
 def check_utility(claim: float, noise: NoiseFunction, spec: DesignSpec) -> float:
     """Return the utility of γ under the objective of ``spec``; it must equal the claim within `TOLERANCE`."""
     utility = spec.objective.linear_goal(spec.problem.K).utility(noise.upper_half)
-    if not math.isclose(utility, claim, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise InvalidSolution("utility", f"its utility is {utility!r}, not {claim!r}")
+    check_claim("utility", "its utility", claim, utility)
     return utility
 
 
@@ -143,25 +140,34 @@ def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
         raise InvalidSolution("shape", "its gamma is not monotone")
 
 
+_MISFIT = "its certificate does not fit its gamma"
+
+
 def _check_certificate(solution: Solution, proof: Certificate) -> None:
     claim = solution.certificate
     same_version = claim.version == __version__
     for name in ("limit", "bound", "margin", "error_bound") if same_version else ("limit",):
-        _check_number(name, getattr(claim, name), getattr(proof, name))
+        check_claim("certificate", f"{_MISFIT}: {name}", getattr(claim, name), getattr(proof, name))
     if not same_version:
         return
     if claim.method != proof.method:
-        method = f"method is {proof.method!r}, not {claim.method!r:.80}"
-        raise InvalidSolution("certificate", f"its certificate does not fit its gamma: {method}")
+        raise InvalidSolution("certificate", f"{_MISFIT}: method is {proof.method!r}, not {claim.method!r:.80}")
     # Two searches with one bound may end at different multisets, so each value is compared with its own.
-    _check_number("worst_value", claim.worst_value, _value_at(claim.worst_corners, solution))
+    value = _value_at(claim.worst_corners, solution)
+    check_claim("certificate", f"{_MISFIT}: worst_value", claim.worst_value, value)
 
 
-def _check_number(name: str, claim: float, value: float) -> None:
+def check_upper_bound(upper_bound: float, utility: float) -> None:
+    """Reject an upper bound that is not between the utility and 1, within `TOLERANCE`."""
+    if not utility - TOLERANCE <= upper_bound <= 1 + TOLERANCE:
+        text = f"its upper bound {upper_bound!r} is not between its utility {utility!r} and 1"
+        raise InvalidSolution("bound", text)
+
+
+def check_claim(reason: Reason, name: str, claim: float, value: float) -> None:
+    """Reject a claimed number that differs from its recomputed value by more than `TOLERANCE`."""
     if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise InvalidSolution(
-            "certificate", f"its certificate does not fit its gamma: {name} is {value!r}, not {claim!r}"
-        )
+        raise InvalidSolution(reason, f"{name} is {value!r}, not {claim!r}")
 
 
 def _value_at(voters: dict[str, int], solution: Solution) -> float:

@@ -291,8 +291,8 @@ class PrivateVote:
                 budget.charge(*models)
             except BudgetExceeded as err:
                 raise BudgetExceeded(
-                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh is "
-                    "False. Voters counted as not private (epsilon = inf) are charged release by release."
+                    f"{err} These are the models that one record reaches, charged once for all releases because fresh "
+                    "is False. Voters counted as not private (epsilon = inf) are charged release by release."
                 ) from err
             self._models_charged = True
 

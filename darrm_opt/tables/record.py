@@ -39,7 +39,7 @@ from darrm_opt.tables.problem import Histograms
 from darrm_opt.tables.solver import TableSolution, TableStatistics
 from darrm_opt.tables.table import Table
 from darrm_opt.untrusted import TOLERANCE, UNREADABLE, check_written, field, typed
-from darrm_opt.verification import InvalidSolution
+from darrm_opt.verification import InvalidSolution, check_claim, check_upper_bound
 from darrm_opt.voters import PrivacyProfile
 
 KIND, GROUP_KIND = "darrm table", "darrm group table"
@@ -274,16 +274,16 @@ def verify_table_solution(solution: TableSolution, spec: TableSpec) -> TableSolu
         worth = utility(solution.table, spec.objective)
     except InvalidInput as err:  # a prior of other voters or classes
         raise InvalidSolution("question", str(err)) from err
-    _check("certificate", "its margin", claim.margin, proof.margin)
+    check_claim("certificate", "its margin", claim.margin, proof.margin)
     if claim.version == __version__:  # another version may examine other places
-        _check("certificate", "its number of places", claim.checked, proof.checked)
-        _check("certificate", "its error", claim.error, proof.error)
+        check_claim("certificate", "its number of places", claim.checked, proof.checked)
+        check_claim("certificate", "its error", claim.error, proof.error)
         # Of two equally bad places another processor may find the other: compare their values.
-        _check("certificate", "its worst place", _value_at(claim.worst, solution), _value_at(proof.worst, solution))
-    _check("utility", "its utility", solution.utility, worth)
-    if not worth - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
-        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {worth!r} and 1"
-        raise InvalidSolution("bound", bound)
+        check_claim(
+            "certificate", "its worst place", _value_at(claim.worst, solution), _value_at(proof.worst, solution)
+        )
+    check_claim("utility", "its utility", solution.utility, worth)
+    check_upper_bound(solution.upper_bound, worth)
     return replace(solution, certificate=replace(proof, version=claim.version))
 
 
@@ -354,8 +354,3 @@ def _whole_numbers(record: Any, name: str) -> tuple[int, ...]:
     if any(item != int(item) for item in items):
         raise InvalidInput(name, record[name], "a list of integers")
     return tuple(map(int, items))
-
-
-def _check(reason: Any, name: str, claim: float, value: float) -> None:
-    if not math.isclose(claim, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-        raise InvalidSolution(reason, f"{name} is {value!r}, not {claim!r}")

@@ -303,7 +303,7 @@ def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
     for _ in range(3):
         release.release_many(votes)
     assert accountant.events == {EVEN.voter: EVEN.affected}
-    with pytest.raises(BudgetExceeded, match=r"the models that one record reaches, .* as fresh=True was not said"):
+    with pytest.raises(BudgetExceeded, match=r"the models that one record reaches, .* because fresh is False"):
         PrivateVote(solved(EVEN), accountant).release(votes[0])  # for all that it knows these are other models
     assert accountant.events == {EVEN.voter: EVEN.affected}
     # Voters that are not private are charged release by release, fresh or not.

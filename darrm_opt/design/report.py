@@ -65,7 +65,7 @@ def voters_text(problem: Problem, stated: object = None) -> str:
     if len(voter.points) > 1:
         points = ", ".join(f"({e:.12g}, {d:.12g})" for e, d in voter.points)
         curve = getattr(stated, "text", None)
-        kind = f"with the privacy profile {curve and f'{curve}, by {len(voter.points)} of its points' or points}"
+        kind = f"with the privacy profile {(curve and f'{curve}, by {len(voter.points)} of its points') or points}"
     influence = (
         "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
     )

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Literal
 
 GRID_DIGITS = 12
-"""Significant decimal digits of a canonical number."""
 
 EPSILON_NOISE = 2.0**-44
 """Relative distance to the grid that counts as floating-point noise (256 ulps; the grid of ε is 1e-12)."""

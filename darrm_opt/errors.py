@@ -63,7 +63,6 @@ class InvalidInput(DarrmError, ValueError):
 
 
 _MAX_VALUE_CHARACTERS = 80
-"""Longest part of a rejected value that an error message quotes."""
 
 
 class NotPrivate(DarrmError):
@@ -244,4 +243,3 @@ def similar_names(word: str, names: Iterable[str]) -> list[str]:
 
 
 MAX_SIMILAR = 3
-"""Maximum number of suggestions for a mistyped name."""

@@ -121,13 +121,8 @@ MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 is well within the range of doubles, and such a release has no privacy."""
 
 MAX_POINTS = 1001
-"""Maximum number of points of a curve."""
-
 MAX_ALLOWANCES = 101
-"""Maximum number of allowances of a trade-off."""
-
 MAX_QUERIES = 10**9
-"""Maximum number of releases."""
 
 MAX_GAMMA_LENGTH = 100_001
 """Maximum length of a γ that is read; the server's max_voters is far below."""
@@ -391,4 +386,3 @@ _DECLARED = (
 )
 
 FIELDS = {field.name: field for field in _DECLARED}
-"""All fields by name."""

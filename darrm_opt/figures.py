@@ -240,7 +240,6 @@ def check_drawable(file_format: str) -> None:
 
 
 Errors = Mapping[Measure, Sequence[float | None]]
-"""By measure, one number per m."""
 
 
 def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:

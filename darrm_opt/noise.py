@@ -21,7 +21,6 @@ Integers = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 ArrayLike = Sequence[float] | np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 ABSENT = "Give missing votes to fill_missing first."
-"""Advice if votes may be missing."""
 
 
 @dataclass(frozen=True, eq=False)

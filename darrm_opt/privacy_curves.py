@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 DEFAULT_POINTS = 5
-"""Default number of points chosen from a curve."""
-
 MIN_DELTA = 1e-12
-"""Smallest δ at which a point is chosen."""
 
 GROUP_POINTS = 3
 """Points of a curve for a group of voters: the number of a table's corners grows fast with them."""
@@ -81,7 +78,6 @@ MAX_REMOTE_STEPS, MIN_REMOTE_NOISE = 10**6, 0.5
 SGD_ORDER = "The numbers of dp_sgd are σ, q and T, in this order."
 
 FORMS = 'points "0:0.013,0.1:1e-5", a curve "gaussian(0.0325)", or a file of lines "epsilon,delta"'
-"""Accepted texts of a profile."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +303,6 @@ CURVES: dict[str, tuple[Callable[..., PrivacyCurve], tuple[str, ...]]] = {
 
 
 SYMBOLS = {"noise_multiplier": "σ", "sampling_probability": "q", "steps": "T", "scale": "b", "rho": "ρ", "mu": "μ"}
-"""Symbols of the parameters in error texts."""
 
 
 def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:

@@ -60,7 +60,6 @@ MANY_CLASSES = (
     "selection mechanisms take up to 1,048,576 classes: `darrm cost NAME --classes COUNT --total-epsilon NATS` finds "
     "the parameter that fits in a total."
 )
-"""Advice for more classes."""
 
 
 @dataclass(frozen=True)

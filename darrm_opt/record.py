@@ -157,7 +157,6 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
 
 
 ANSWER_FIELDS = ("id", "cached", "nearest")
-"""Fields of a service's answer besides the solution's record."""
 
 PLANNED_FIELDS = ("fresh", "queries", "total_epsilon", "total_delta")
 """Fields of a plan's file on its releases: whether voters are fresh, their number, and their total, which readers

@@ -157,7 +157,6 @@ def random_states(estimator: Any, place: tuple[int, int, int]) -> dict[str, int]
 
 
 Neighbours = Literal["replace", "add_remove"]
-"""Neighbouring datasets: one record's content replaced, or one record added or removed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from darrm_opt.errors import DarrmError, InvalidInput
 Kind = TypeVar("Kind")
 
 UNREADABLE = (DarrmError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of code that builds a value from arbitrary data."""
 
 TOLERANCE = 1e-9
 """Largest difference between a recorded and a recomputed number; summation order and machines differ by 1e-13."""

@@ -45,7 +45,6 @@ EXPONENTS = {False: 2.0, True: 3.0}
 """Powers of K by which times grow beyond these ranges, from designs of 1001 to 5001 voters; True: with passes."""
 
 MIN_SOLVE_SECONDS = 6e-4
-"""Minimum time of a solve [s]."""
 
 NUMPY_FACTOR = 10.0
 """Slowdown of a solve without the compiled kernel: 3 to 17 at K = 35 and 101."""
@@ -60,7 +59,6 @@ BASIS = (
     "A regression fitted to 2,065 solves of 5 to 601 voters on busy cores: of those left out of the fit, 94 % took a "
     "third to three times as long, 99 % a tenth to ten times."
 )
-"""Accuracy of the estimate, for its readers."""
 
 
 def clip(value: float, least: float, most: float) -> float:

@@ -32,7 +32,6 @@ from darrm_opt.untrusted import typed
 from darrm_opt.verification import read_solution
 
 KIND, FORMAT = "darrm privacy statement", 1
-"""Kind of the record of a statement, and its version."""
 
 SINGLE_DELTA = 1e-6
 """δ of a stated ε if a file names no total."""

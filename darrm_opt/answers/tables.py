@@ -225,7 +225,6 @@ SHOWN = (
     *("problem", "classes", "groups", "target_epsilon", "delta", "affected", "abstention", "objective", "prior"),
     *("ties", "price", "weights", "utility", "upper_bound", "table"),
 )
-"""Fields of its record that an answer shows, if the record has them."""
 
 
 def record_in_answer(answer: Any) -> Any:

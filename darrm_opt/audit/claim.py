@@ -15,7 +15,6 @@ from darrm_opt.mechanisms.base import checked_shape
 from darrm_opt.problem import Privacy
 
 Counts = tuple[int, ...]
-"""Votes per class."""
 
 Verdict = Literal["proved", "refuted", "not refuted"]
 

@@ -172,7 +172,6 @@ def _weights(objective: Objective, K: int) -> Array:
 
 
 AnyObjective: TypeAlias = "Objective | ScenarioObjective"
-"""All objectives of `solve`."""
 
 
 def rectangular(lower: float = 0.5, tau: int = 50, measure: Measure = "tv") -> Objective:

@@ -41,7 +41,6 @@ MAX_QUICK_K, MAX_QUICK_MEAN = 60, 4.0
 off their ends."""
 
 MAX_FAMILY = 250
-"""Maximum size of `binding_family`."""
 
 
 class Stage(NamedTuple):

@@ -26,7 +26,6 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
 MAX_CUTS = 60
-"""Maximum number of rows that one target adds in a round."""
 
 
 class TargetsSolver:

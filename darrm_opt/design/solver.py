@@ -43,14 +43,11 @@ SHAPES: dict[Shape, str] = {
     "free": "Any γ: the largest utility.",
     "monotone": "γ does not decrease with the majority: slightly less utility, and easier to explain.",
 }
-"""Shapes of γ, each with a description."""
-
 METHODS: dict[Method, str] = {
     "auto": "The program chooses; at present always cuts.",
     "enumerate": f"The whole reduced constraint set as rows: for small K, at most {MAX_ENUMERATED_ROWS:,} rows.",
     "cuts": "Rows are added where the answer violates the constraint, until none is left.",
 }
-"""Solution methods, each with a description; all give the same answer."""
 
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
@@ -72,7 +69,6 @@ MIN_INTERIOR_K = 1200
 voters the simplex method is as fast."""
 
 ROWS_BETWEEN_CHECKS = 128
-"""Rows made between checks of the clock."""
 
 
 def solve(

@@ -127,7 +127,6 @@ MAX_SEARCHED_EPSILON = 100.0
 """Largest target ε that is tried [nats]."""
 
 DIGITS = 3
-"""Default number of significant digits."""
 
 FULL_SLACK = 1e-12
 """A utility or agreement of 1 is reached up to the repair's scaling, which costs about this much."""

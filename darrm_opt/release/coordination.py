@@ -31,7 +31,6 @@ from darrm_opt.noise import Array, check_unmasked
 from darrm_opt.randomness import RandomSource, SystemRandomness
 
 WORD = 64
-"""Bits of a word of a uniform number."""
 
 MAX_BITS = 1024
 """Bits after which two times that are still equal show that the bits are not random."""

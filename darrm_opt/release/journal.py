@@ -42,7 +42,6 @@ with contextlib.suppress(ImportError):  # `posix_only` raises an error without i
 Record = dict[str, Any]
 
 State = TypeVar("State")
-"""State after all records of a journal."""
 
 Result = TypeVar("Result")
 

@@ -51,7 +51,6 @@ from darrm_opt.tables.solver import TableSolution
 from darrm_opt.tables.votes import Labels
 
 Releasing = VoteMechanism | Release | Released | TableSolution
-"""Accepted mechanisms: a mechanism, a solution, or a pair (gamma, problem)."""
 
 Draw = Callable[[int], Labels | None]
 """Draws answers, given the number of classes released before; None if the test of a batch fails."""

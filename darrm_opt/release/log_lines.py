@@ -25,19 +25,13 @@ from darrm_opt.tables.votes import Labels, label_type
 from darrm_opt.untrusted import UNREADABLE, check_written, typed
 
 KIND, FORMAT = "darrm release log", 1
-"""Kind and version of the file, in its first line."""
-
 LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
-"""Fields of the line of a release."""
-
 PTR_ACCOUNT = "propose-test-release"
-"""Account of a log with a test."""
 
 MAX_ID = 200
 """Maximum length of a release id [characters]."""
 
 COUNT = "a whole number of releases, at least 0"
-"""Accepted numbers of releases."""
 
 
 @dataclass(frozen=True)

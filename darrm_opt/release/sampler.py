@@ -38,7 +38,6 @@ from darrm_opt.randomness import RandomSource, SystemRandomness, below_each
 Indices = NDArray[np.int64]
 
 MAX_RECORDS = 2**32 - 1
-"""Maximum number of records."""
 
 BLOCK_MEAN = 4
 """Maximum mean number of records drawn from one block: a law of some fifty values."""

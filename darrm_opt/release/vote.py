@@ -26,7 +26,6 @@ from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import Labels, checked_for, label_type
 
 MAX_COUNTS = 2**22
-"""Maximum number of vote counts in memory."""
 
 _COPY = (
     "a copy (loaded, copied or forked) has none, as its releases would be free: "

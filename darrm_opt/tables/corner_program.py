@@ -39,7 +39,6 @@ NEAR = 1e-5
 """Utility below the program's at which cuts are sought at its own answer."""
 
 MAX_NEW_ROWS = 400
-"""Maximum number of new rows in a round."""
 
 ROWS_PER_VARIABLE, IDLE_ROUNDS = 2, 3
 """Above this many rows per variable, rows that have not bound for this many rounds are dropped."""
@@ -51,7 +50,6 @@ MIN_SECONDS = 0.1
 """Minimum time of the first program under a time limit [s]."""
 
 MAX_ROUNDS = 400
-"""Maximum number of rounds."""
 
 
 class _Program:

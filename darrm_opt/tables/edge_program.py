@@ -57,7 +57,6 @@ STEP_INWARD = 0.8
 """Share of the way from the program's answer to a private table at which cuts are sought, as they are deeper there."""
 
 MAX_ROUNDS = 1000
-"""Maximum number of rounds."""
 
 Masks = NDArray[np.bool_]
 

@@ -33,7 +33,6 @@ MAX_MAPS = 3000
 """Maximum number of maps of one voter: six classes of four outcomes have 816, of six outcomes 2,250."""
 
 KEY_BLOCK = 500_000
-"""Keys compared at once."""
 
 LAW_BLOCK = 30_000
 """Probabilities in one block of a convolution: what fits in the processor's cache."""

@@ -146,4 +146,3 @@ class GroupCells(Cells):
 
 
 AnyCells = Histograms | GroupCells
-"""The cells of a table."""

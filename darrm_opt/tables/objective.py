@@ -184,7 +184,6 @@ class Worth:
 
 
 TableObjective = PluralityObjective | Truth | Worth
-"""All objectives of tables."""
 
 
 def as_table_objective(

@@ -31,10 +31,7 @@ from darrm_opt.tables.votes import VoteTable, count_votes
 Ties = Literal["excluded", "any"]
 
 MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
-"""Range of the parameters of a Beta or Dirichlet distribution."""
-
 FORMS = "favoured(a_1,…,a_n), beta(alpha,beta), dirichlet(alpha) or histogram(n_1,…,n_C:times; …)"
-"""Text forms of the priors."""
 
 
 @runtime_checkable

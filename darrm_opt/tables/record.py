@@ -43,12 +43,10 @@ from darrm_opt.verification import InvalidSolution, check_claim, check_upper_bou
 from darrm_opt.voters import PrivacyProfile
 
 KIND, GROUP_KIND = "darrm table", "darrm group table"
-"""Kinds of records: tables for voters that are not private, and for groups."""
 
 KINDS = (KIND, GROUP_KIND)
 
 FORMAT = 1
-"""Version of the records."""
 
 
 def kind_of(cells: AnyCells) -> str:

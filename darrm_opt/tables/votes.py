@@ -20,13 +20,8 @@ SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
 """Advice if votes are not all 0 or 1, for any votes: errors must not reveal votes."""
 
 NAMED = "Number the classes from 0, as np.searchsorted(classes, votes) does."
-"""Advice if votes are text."""
-
 TRANSPOSED = "Is the table transposed? A row is a release, a column a voter."
-"""Advice for a table with as many rows as it should have columns."""
-
 INDEXED = "Is its first column an index? pandas leaves it out with index=False."
-"""Advice for a table with one column too many."""
 
 EVENLY, AS_CLASS = "evenly", "class"
 """Replacement of a missing vote: a vote for each class in turn, or one for the last class."""

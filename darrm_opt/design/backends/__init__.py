@@ -42,7 +42,6 @@ BACKENDS: dict[str, BackendEntry] = {
         "Cvxpy", "cvxpy", "'darrm-opt[cvxpy]'", "CVXPY: any solver that it finds; cold starts in every round."
     ),
 }
-"""All backends by name."""
 
 MAX_SCALED_COLUMNS = 200
 """Largest number of variables of a program that is solved beyond a solver's own tolerance."""

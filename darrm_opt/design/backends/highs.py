@@ -26,7 +26,6 @@ OPTIONS: dict[str, Option] = {
     "threads": 1,  # must be equal for all objects of a process
     "presolve": "off",  # it would discard the warm start
 }
-"""Options of every object."""
 
 LOOSE_TOLERANCE = 1e-7
 """HiGHS's default primal and dual feasibility tolerance."""
@@ -85,7 +84,6 @@ MAX_IDLE = 4
 """Maximum number of idle HiGHS objects: a solve uses two at a time, for the best monotone γ and for its own program."""
 
 _idle: deque[highspy.Highs] = deque(maxlen=MAX_IDLE)
-"""Emptied objects for reuse."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)  # objects of another process must not be used

@@ -32,7 +32,6 @@ DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)
 """Return values of the library's functions."""
 
 CHOICES = ("auto", "c", "numpy")
-"""Values of ``DARRM_KERNEL``."""
 
 STALE = (
     "The compiled kernel does not match its sources, so NumPy searches: the same answers, ten to a hundred times "

@@ -244,24 +244,29 @@ Errors = Mapping[Measure, Sequence[float | None]]
 
 def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
     """Draw γ(l) of a solution, as "optimal", and of other noise functions for the same K over l."""
-    return _figure_of(solution, baselines, draw_gamma)
+    return _figure_of(solution.problem, _beside(solution, baselines), draw_gamma)
 
 
 def error_figure(
     solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None, measure: Measure = "tv_error"
 ) -> Figure:
     """Draw an error of a solution, as "optimal", and of other noise functions over the p that all voters share."""
-    return _figure_of(solution, baselines, partial(draw_error, measure=measure))
+    return _figure_of(solution.problem, _beside(solution, baselines), partial(draw_error, measure=measure))
 
 
 def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
     """Draw γ and its tv error side by side with the baselines, as in Figure 2 of the paper."""
-    return _figure_of(solution, baselines, draw_gamma, partial(draw_error, measure="tv_error"))
+    return _figure_of(
+        solution.problem,
+        _beside(solution, baselines),
+        draw_gamma,
+        partial(draw_error, measure="tv_error"),
+    )
 
 
-def errors_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | None = None) -> Figure:
-    """Draw both measures of error side by side, over the probability p that all voters share."""
-    return _figure_of(solution, baselines, *(partial(draw_error, measure=measure) for measure in MEASURES))
+def errors_figure(problem: Problem, curves: Mapping[str, NoiseFunction]) -> Figure:
+    """Draw both measures of error of noise functions side by side, over the probability p that all voters share."""
+    return _figure_of(problem, curves, *(partial(draw_error, measure=measure) for measure in MEASURES))
 
 
 def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str, Errors]) -> Figure:
@@ -280,13 +285,15 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
     return figure
 
 
-def _figure_of(
-    solution: Solution, baselines: Mapping[str, NoiseFunction] | None, *drawings: Callable[..., None]
-) -> Figure:
-    """Draw a solution and its baselines, with one panel per drawing function."""
-    figure, panels = sheet(solution.problem, len(drawings))
+def _beside(solution: Solution, baselines: Mapping[str, NoiseFunction] | None) -> dict[str, NoiseFunction]:
+    return {**(baselines or {}), "optimal": solution.noise}
+
+
+def _figure_of(problem: Problem, curves: Mapping[str, NoiseFunction], *drawings: Callable[..., None]) -> Figure:
+    """Draw noise functions, with one panel per drawing function."""
+    figure, panels = sheet(problem, len(drawings))
     for axes, draw in zip(panels, drawings, strict=True):
-        draw(axes, {**(baselines or {}), "optimal": solution.noise})
+        draw(axes, curves)
     draw_legend(figure)
     return figure
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,11 +12,12 @@ from darrm_opt.accuracy import ErrorCurve, error_curve
 from darrm_opt.answers import Report
 from darrm_opt.answers.verification import member, members, reads, verify_gamma
 from darrm_opt.arguments import whole_number
+from darrm_opt.design.report import columns, problem_text
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, private_baselines, reasons_left_out
 from darrm_opt.problem import Problem
 from darrm_opt.questions.design import NearestAnswer, NeedsGamma, ProblemAnswer
-from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.question import GIVEN, Answer, answer_field, question_field
 from darrm_opt.record import problem_record
 
 MEASURES = ("tv_error", "disagreement")
@@ -43,6 +44,19 @@ def p_grid(points: Any) -> list[float]:
     [0.5, 0.75, 1.0]
     """
     return [float(p) for p in np.linspace(0.5, 1.0, number_of_points(points))]
+
+
+def errors_text(head: str, over: str, at: Sequence[float], errors: Mapping[str, Any], average: str = "") -> str:
+    """Return errors as a table for each measure; ``errors``: by name and measure, one for each place, or None."""
+    lines = [head]
+    for measure in MEASURES:
+        values = [errors[name][measure] for name in errors]
+        rows = [
+            [f"{place:g}", *("-" if column[i] is None else f"{column[i]:.6f}" for column in values)]
+            for i, place in enumerate(at)
+        ]
+        lines += ["", f"{measure.replace('_', ' ')}{average}", columns([over, *errors], rows)]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,7 @@ class Curve(NeedsGamma):
 
     points: int = question_field(101, words="Number of p from 0.5 to 1, evenly spaced [points]")
     baselines: list[str] | None = question_field(None, **BASELINE_WORDS)
+    at: list[float] | None = field(default=None, metadata=GIVEN)  # other p than evenly spaced ones
 
     @property
     def seconds(self) -> float:
@@ -126,13 +141,25 @@ class Curve(NeedsGamma):
     def answer(self, report: Report = lambda _: None) -> ErrorCurves:
         """Return the errors of the γ that was found, and of the baselines."""
         report(None)
-        return ErrorCurves.of(*self.given(), p_grid(self.points), self.baselines)
+        p = p_grid(self.points) if self.at is None else self.at
+        return ErrorCurves.of(*self.given(), p, self.baselines)
 
     def record_of(self, answer: ErrorCurves) -> dict[str, Any]:
         """Return the curves as plain data."""
         names = ("id", "objective", "shape", "status", "nearest", "warnings")
         said = {} if self.found is None else {name: self.found[name] for name in names}
         return {**said, "cached": True, **answer.record(), "left_out": answer.left_out}
+
+    def text_of(self, answer: ErrorCurves) -> str:
+        """Return both errors at each p."""
+        record = answer.record()
+        return errors_text(problem_text(answer.problem), "p", record["p"], record["curves"])
+
+    def figure_of(self, answer: ErrorCurves) -> Any:
+        """Return both errors over p."""
+        from darrm_opt.figures import errors_figure
+
+        return errors_figure(answer.problem, answer.noise)
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
         """Return a row for each curve and p."""

@@ -13,6 +13,7 @@ from darrm_opt.answers.running_time import profile_seconds
 from darrm_opt.answers.verification import member, parse_gamma
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
+from darrm_opt.design.report import columns, problem_text, text_above
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Problem
@@ -106,14 +107,21 @@ class Profile(NeedsGamma):
 
     def record_of(self, answer: VerifiedProfile) -> dict[str, Any]:
         """Return the profile as plain data."""
-        problem, names = self.problem(), ("id", "problem", "nearest", "warnings")
-        said: dict[str, Any] = {"id": None, "problem": problem_record(problem), "nearest": None}
-        said["warnings"] = list(problem.warnings(answer.noise.values.tolist()))
         if self.found is not None:
-            said = {name: self.found[name] for name in names}
+            said = {name: self.found[name] for name in ("id", "problem", "nearest", "warnings")}
+        else:
+            problem = self.problem()
+            warnings = list(problem.warnings(answer.noise.values.tolist()))
+            said = {"id": None, "problem": problem_record(problem), "nearest": None, "warnings": warnings}
         arrays = {"gamma": answer.noise.values, "epsilon": answer.epsilons}
         arrays |= {"delta": answer.deltas, "attained": answer.attained}
         return said | {name: array.tolist() for name, array in arrays.items()}
+
+    def text_of(self, answer: VerifiedProfile) -> str:
+        """Return δ at each ε."""
+        points = zip(answer.epsilons.tolist(), answer.deltas.tolist(), strict=True)
+        rows = [[f"{epsilon:.6g}", text_above(delta, ".6e")] for epsilon, delta in points]
+        return "\n".join([problem_text(self.given()[0]), "", columns(["ε", "δ"], rows)])
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
         """Return a row for each ε′."""

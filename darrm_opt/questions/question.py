@@ -43,6 +43,21 @@ def answer_field(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def plain_spelling(text: str) -> str:
+    """Return the text of a prior or an objective without needless spaces and digits.
+
+    >>> plain_spelling("dirichlet( 2.0 )"), plain_spelling("shared(2, 5e0)  agreement")
+    ('dirichlet(2)', 'shared(2,5) agreement')
+    """
+    words = re.sub(r"\s*([(,:;=])\s*|\s+(?=\))", lambda found: found[1] or "", " ".join(text.split()))
+    return re.sub(r"(?<![\w.])\d+(\.\d*)?(e[+-]?\d+)?(?![\w.])", lambda number: _shortest(number[0]), words)
+
+
+def _shortest(number: str) -> str:
+    value = float(number)
+    return repr(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
     """Answer to a question, a frozen dataclass with the fields of its JSON."""
@@ -120,9 +135,11 @@ class Question(Fields, ABC):
             raise InvalidInput("path", path, "small letters in words joined by hyphens", f"{cls.__name__} has it.")
 
     def argument(self) -> dict[str, Any]:
-        """Return that and what is given beside; the answer depends on nothing else."""
+        """Return that and what is given beside; the answer depends on nothing else, and no spelling of a prior does."""
         beside = {name: getattr(self, name) for name in ("found", "limit")}
-        return self.record() | {name: value for name, value in beside.items() if value is not None}
+        record = self.record() | {name: value for name, value in beside.items() if value is not None}
+        texts = {name: record[name] for name in ("objective", "prior") if isinstance(record.get(name), str)}
+        return record | {name: plain_spelling(text) for name, text in texts.items()}
 
     def canonical(self) -> Question:
         """Return the question that is answered: this one, or the general one of which it is a part.

@@ -14,6 +14,7 @@ from darrm_opt.answers import Report
 from darrm_opt.answers.running_time import estimate_running_time, verification_seconds
 from darrm_opt.answers.verification import member, members, reads
 from darrm_opt.design.objective import Objective
+from darrm_opt.design.report import voters_text
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.sweep import solve_sweep
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
@@ -21,7 +22,7 @@ from darrm_opt.fields import FIELDS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.problem import Problem, number_of_voters
-from darrm_opt.questions.curve import BASELINE_WORDS, MEASURES
+from darrm_opt.questions.curve import BASELINE_WORDS, MEASURES, errors_text
 from darrm_opt.questions.design import (
     SolvedQuestion,
     TradeoffPoint,
@@ -227,6 +228,26 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
         """Return a trade-off as plain data."""
         points = [point_record(*each) for each in zip(self._specs, answer.points, strict=True)]
         return {**self._shown(points), "points": points, "curves": errors_record(answer.errors)}
+
+    def text_of(self, answer: Tradeoff) -> str:
+        """Return both errors at each allowance; empty for an objective without a prior."""
+        errors, problems = errors_record(answer.errors), [spec.problem for spec in self._specs]
+        if errors is None:
+            return ""
+        average = f", averaged over the prior of {self._specs[0].objective}"
+        over, at = "m", [problem.m or 0.0 for problem in problems]
+        if self.target_epsilons is not None:
+            over, at = "target ε", [problem.target.epsilon for problem in problems]
+        return errors_text(voters_text(problems[0]), over, at, errors, average)
+
+    def figure_of(self, answer: Tradeoff) -> Any:
+        """Return both errors over the allowance."""
+        from darrm_opt.figures import allowance_figure
+
+        problems = [spec.problem for spec in self._specs]
+        return allowance_figure(
+            problems[0], [problem.m or 0.0 for problem in problems], errors_record(answer.errors) or {}
+        )
 
     def _shown(self, points: list[dict[str, Any]]) -> dict[str, Any]:
         """Return what follows from the points."""

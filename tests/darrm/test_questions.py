@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from support.darrm_runner import run, run_json
 from support.live import Ruled, serving
 from support.patient import patient
 
@@ -233,6 +234,37 @@ def test_all_voters_said_or_left_out_are_one_question(path: str, asked: dict[str
     everyone = question.of(asked).voters
     assert question.of({**asked, "affected": everyone}).argument() == question.of(asked).argument()
     assert question.of({**asked, "affected": 1}).argument() != question.of(asked).argument()
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "spellings"),
+    [
+        ("plan", "prior", ("dirichlet(2)", " dirichlet( 2.0 )", "dirichlet(2e0)")),
+        ("plan", "prior", ("histogram(2,1:3;3,0:1)", "histogram( 2, 1 : 3; 3,0:1 )")),
+        ("error-curve", "objective", ("shared(0.5,2) agreement", "shared( 5e-1 ,2.0)  agreement")),
+        ("error-curve", "objective", ("uniform(lower=0.5)", "uniform( lower = 0.50 )")),
+    ],
+)
+def test_a_prior_in_other_spelling_is_the_same_question(path: str, field: str, spellings: tuple[str, ...]) -> None:
+    asked: dict[str, Any] = {**TOTAL, "K": 3, "affected": 1, "epsilon": "inf", "target_epsilon": 1.0}
+    questions = [QUESTIONS[path].of({**asked, field: text}) for text in spellings]
+    assert len({json.dumps(each.argument()) for each in questions}) == 1
+    assert questions[0].argument()[field] == spellings[0]
+    for each in questions:
+        each.check()
+        QUESTIONS[path].of(each.argument()).check()
+
+
+def test_a_plan_in_which_nothing_fits_is_an_answer(service: TestClient) -> None:
+    asked = {"K": 4, "epsilon": "inf", "affected": 1, "classes": 3, "total_epsilon": 1.0, "time_limit": 1e-9}
+    told, question = service.post("/v1/plan", json=asked).json(), QUESTIONS["plan"].of(asked)
+    assert (told["verdict"], told["options"], told["mechanism"], told["design_hash"]) == ("none", [], None, None)
+    assert (question.verify(told).verdict, question.verify(told).options) == ("none", ())
+    with pytest.raises(VerificationFailed):
+        question.verify(told | {"verdict": "noisy majority"})
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in asked.items()]
+    assert run_json("plan", *words) == {name: told[name] for name in told if name not in ("groups", "sampling")}
+    assert "No option fits" in run("plan", *words).stdout
 
 
 def test_voters_whom_none_says_nothing_of_keep_what_is_said() -> None:

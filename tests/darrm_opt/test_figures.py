@@ -106,7 +106,7 @@ def test_the_comparison_has_gamma_and_its_error_side_by_side(
 
 
 def test_both_errors_are_drawn_side_by_side(solution: Solution) -> None:
-    tv, both = errors_figure(solution).axes
+    tv, both = errors_figure(solution.problem, {"optimal": solution.noise}).axes
     assert "tv error" in tv.get_ylabel()
     assert "disagreement" in both.get_ylabel()
     assert np.all(np.asarray(lines(both)[OPTIMAL][1]) >= np.asarray(lines(tv)[OPTIMAL][1]))
@@ -150,7 +150,7 @@ def test_every_axis_says_what_it_shows(solution: Solution) -> None:
         gamma_figure(solution),
         error_figure(solution),
         comparison_figure(solution),
-        errors_figure(solution),
+        errors_figure(solution.problem, {"optimal": solution.noise}),
     ):
         for axes in figure.axes:
             assert axes.get_xlabel()
@@ -211,7 +211,7 @@ def test_no_text_of_a_figure_crosses_another_or_the_edge(
         gamma_figure(solution, baselines),
         error_figure(solution, baselines, "disagreement"),
         comparison_figure(solution, baselines),
-        errors_figure(solution, baselines),
+        errors_figure(solution.problem, {**baselines, "optimal": solution.noise}),
         allowance_figure(solution.problem, ms, errors),
         mechanisms_figure(comparison),
     ]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
+from darrm.cli.output import ExitCode, end, exit_code_of
 from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions, number, options_named
 from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from darrm_opt import Solution
-
-
-MAX_ALLOWANCES = 25
-"""Allowances that ``--over m`` tries unless told which."""
+    from darrm_opt.design.solver import Shape
+    from darrm_opt.questions.question import Question
 
 
 def curve(
@@ -61,8 +58,10 @@ def curve(
     The profile is the least δ that is proved, at each ε; the problem's target is one point of it. Many releases are
     accounted for by all of it: see `darrm cost`.
     """
-    from darrm.cli.files import check_plot, picture_format, write_whole
+    from darrm.cli.files import check_plot
+    from darrm.cli.verbs.question import ask, show
     from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.record import problem_record
 
     # Before the solves: a missing library or folder should not cost their time.
     check_plot(plot)
@@ -70,26 +69,24 @@ def curve(
         raise InvalidInput("over", over, "p, m or epsilon")
     if points is not None and (at is not None or over == "m"):
         raise InvalidInput("points", points, Rule("cannot be combined with --at or --over m"))
-    values = None if at is None else _values(at)
-    if over == "epsilon":
-        if plot is not None:
-            raise InvalidInput("plot", plot, Rule("cannot be combined with --over epsilon"))
-        _show_profile(options, design, solution, points or "16", values, json=json)
-        return
-    if solution is not None:
+    if over == "epsilon" and plot is not None:
+        raise InvalidInput("plot", plot, Rule("cannot be combined with --over epsilon"))
+    if over != "epsilon" and solution is not None:
         raise InvalidInput("solution", solution, Rule("needs --over epsilon"))
-    answered = _over_p(options, design, points or "21", values) if over == "p" else _over_m(options, design, values)
-    solutions, curves = answered
-    if plot is not None:
-        from darrm_opt.figures import render
-
-        write_whole(plot, render(_figure(solutions, curves), picture_format(plot)))
-    # Each once: many γ of one curve have the same reasons.
-    for warning in dict.fromkeys(warning for found in solutions for warning in found.warnings):
-        say(f"Warning: {warning}")
-    answer(as_json(curves) if json else _text(solutions, curves))
+    values = None if at is None else _values(at)
+    beside: dict[str, Any] = {}
+    solutions: list[Solution] = []
+    if over == "epsilon":
+        asked = _over_epsilon(options, design, solution, points or "16", values)
+    elif over == "p":
+        asked = _over_p(options, design, points or "21", values, solutions)
+    else:
+        asked = _over_m(options, design, values, solutions)
+        beside["problems"] = [problem_record(each.problem) for each in solutions]
+    found = ask(asked, "computing the profile" if over == "epsilon" else "computing curves")
+    show(asked, found, json=json, plot=plot, beside=beside)
     # The worst of them: a program must not take a curve with one bad point for a good one.
-    end(max(exit_code_of(found.status) for found in solutions))
+    end(max((exit_code_of(each.status) for each in solutions), default=ExitCode.DONE))
 
 
 def _values(text: str) -> list[float]:
@@ -101,104 +98,65 @@ def _values(text: str) -> list[float]:
     return values
 
 
-_Answer = tuple[list["Solution"], dict[str, Any]]
-
-
-def _over_p(options: ProblemOptions, design: DesignOptions, points: str, values: list[float] | None) -> _Answer:
+def _over_p(
+    options: ProblemOptions, design: DesignOptions, points: str, at: list[float] | None, solutions: list[Solution]
+) -> Question:
     from darrm.cli.cached_solve import cached_solution
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.questions.curve import ErrorCurves, p_grid
+    from darrm_opt.questions.curve import Curve, p_grid
+    from darrm_opt.record import DesignSpec, solution_record
 
-    p = p_grid(number(points)) if values is None else values
+    p = p_grid(number(points)) if at is None else at
     if not all(0 <= each <= 1 for each in p):
         raise InvalidInput("at", max(p, key=abs), "probabilities in [0, 1]")
-    solution = cached_solution(options.problem(), design)
-    with ProgressDisplay("computing curves"):
-        curves = ErrorCurves.of(solution.problem, solution.noise, p)
-    return [solution], curves.record() | {"objective": str(solution.objective)}
+    solutions.append(cached_solution(options.problem(), design))
+    spec = DesignSpec.of(solutions[0])
+    return Curve(
+        K=solutions[0].problem.K, found={"id": spec.key, "nearest": None, **solution_record(solutions[0])}, at=p
+    )
 
 
-def _over_m(options: ProblemOptions, design: DesignOptions, values: list[float] | None) -> _Answer:
+def _over_m(
+    options: ProblemOptions, design: DesignOptions, at: list[float] | None, solutions: list[Solution]
+) -> Question:
     from darrm.cli.cached_solve import cached_solution
+    from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.questions.tradeoff import allowance_grid, average_errors, errors_record
-    from darrm_opt.record import problem_record
+    from darrm_opt.questions.tradeoff import TradeoffQuestion
+    from darrm_opt.record import solution_record
 
     for name in ("m", "target_epsilon"):
         if (value := getattr(options, name)) is not None:
             raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --at.")
-    template = options.problem(m=1)  # says what is wrong with the other options
-    allowances = allowance_grid(template.K, MAX_ALLOWANCES) if values is None else values
-    with options_named(m="at"):
-        problems = [options.problem(m=m) for m in allowances]
-    solutions = [cached_solution(problem, design) for problem in problems]
-    with ProgressDisplay("computing curves"):
-        curves = errors_record(average_errors(solutions))
-    if curves is None:
+    options.problem(m=1)  # says what is wrong with the other options
+    names = ("K", "epsilon", "Delta", "delta", "affected")
+    asked = TradeoffQuestion(
+        **{name: number(getattr(options, name)) for name in names},
+        ms=at,
+        objective=design.prior,
+        shape=cast("Shape", design.shape),  # checked there
+        backend=design.backend,
+    )
+    if not isinstance(goal := as_objective(design.prior), Objective):
         accepted = "an objective with a prior, such as rectangular or shared(2,5)"
         advice = "Only under a prior is there one error for each m."
-        raise InvalidInput("objective", str(solutions[0].objective), accepted, advice)
-    records = [problem_record(problem) for problem in problems]
-    about = {"over": "m", "problems": records, "objective": str(solutions[0].objective)}
-    return solutions, about | {"m": [record["m"] for record in records], "curves": curves}
+        raise InvalidInput("objective", str(goal), accepted, advice)
+    with options_named(m="at"):
+        specs = asked.designs()
+    solutions += [cached_solution(spec.problem, design) for spec in specs]
+    return replace(asked, found=[solution_record(each) for each in solutions])
 
 
-def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
-    from darrm_opt.figures import allowance_figure, errors_figure
-    from darrm_opt.planning.baselines import private_baselines
-
-    problem = solutions[0].problem
-    if curves["over"] == "p":
-        return errors_figure(solutions[0], private_baselines(problem))
-    return allowance_figure(problem, curves["m"], curves["curves"])
-
-
-def _text(solutions: list[Solution], curves: dict[str, Any]) -> str:
-    from darrm_opt.design.report import columns, problem_text, voters_text
-
-    over, errors = curves["over"], curves["curves"]
-    lines = [problem_text(solutions[0].problem) if over == "p" else voters_text(solutions[0].problem)]
-    for measure, name in (("tv_error", "tv error"), ("disagreement", "disagreement")):
-        rows = [
-            [f"{value:g}", *(_number(curve[measure][i]) for curve in errors.values())]
-            for i, value in enumerate(curves[over])
-        ]
-        average = "" if over == "p" else f", averaged over the prior of {curves['objective']}"
-        lines += ["", f"{name}{average}", columns([over, *errors], rows)]
-    return "\n".join(lines)
-
-
-def _number(error: float | None) -> str:
-    return "-" if error is None else f"{error:.6f}"
-
-
-def _show_profile(
-    options: ProblemOptions,
-    design: DesignOptions,
-    solution: str | None,
-    points: str,
-    grid: list[float] | None,
-    *,
-    json: bool,
-) -> None:
-    """Print the privacy profile of one release."""
+def _over_epsilon(
+    options: ProblemOptions, design: DesignOptions, solution: str | None, points: str, at: list[float] | None
+) -> Question:
     from darrm.cli.cached_solve import release_of
-    from darrm_opt.design.privacy_profile import privacy_profile
-    from darrm_opt.design.report import columns, problem_text, text_above
-    from darrm_opt.questions.profile import epsilon_grid
+    from darrm_opt.questions.profile import Profile, epsilon_grid
     from darrm_opt.record import problem_record
 
     epsilon_grid(0.0, number(points))  # refuses an invalid number of points before any work
     release = release_of(options, design, solution)
-    if grid is None:
-        grid = epsilon_grid(release.privacy.epsilon, number(points))
-    with ProgressDisplay("computing the profile"):
-        curve = privacy_profile(release.noise, release.problem, grid)
-    if json:
-        record = {"problem": problem_record(release.problem), "gamma": release.noise.values.tolist(), "epsilon": grid}
-        answer(as_json(record | {"delta": curve.deltas.tolist(), "attained": curve.attained.tolist()}))
-        return
-    rows = [
-        [f"{epsilon:.6g}", text_above(delta, ".6e")] for epsilon, delta in zip(grid, curve.deltas.tolist(), strict=True)
-    ]
-    answer("\n".join([problem_text(release.problem), "", columns(["ε", "δ"], rows)]))
+    gamma = release.noise.values.tolist()
+    found = {"id": None, "nearest": None, "problem": problem_record(release.problem), "gamma": gamma}
+    found["warnings"] = list(release.problem.warnings(gamma))
+    return Profile(K=release.problem.K, found=found, epsilons=at, points=number(points))

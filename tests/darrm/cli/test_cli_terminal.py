@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, refused, run, start
 
-from darrm.cli import all_verbs, cached_solve, examples_of, load, output, ranking, table_design, verbs_by_topic
+from darrm.cli import all_verbs, cached_solve, examples_of, load, output, table_design, verbs_by_topic
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
-from darrm.cli.verbs import cost
+from darrm.cli.verbs import question
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
 
@@ -215,7 +215,7 @@ def test_verbs_that_can_take_long_show_that_they_work(
             shown.append(self._text)
             return super().__enter__()
 
-    for module in (cached_solve, table_design, ranking, cost):
+    for module in (cached_solve, table_design, question):
         monkeypatch.setattr(module, "ProgressDisplay", Seen)
     assert run(*words).exit_code == 0
     assert shown == texts

@@ -41,6 +41,7 @@ class Field:
     noun: str = ""  # noun of `accepted`, if the unit does not give it
     says: str = ""  # `accepted` itself, if noun and range do not give it
     otherwise: str = ""  # the default, in words
+    short: str = ""  # its name on a form, if its words do not begin with one
     example: Any = field(default=None, hash=False)
 
     def of(self, **changes: Any) -> Field:
@@ -52,6 +53,19 @@ class Field:
         """Range of its numbers, by the names of `least`, `above`, `most` and `below`."""
         named = {name: getattr(self, name) for name in ("least", "above", "most", "below")}
         return {name: limit for name, limit in named.items() if limit is not None}
+
+    @property
+    def label(self) -> str:
+        """Its name on a form, with its symbol."""
+        if self.short:
+            return self.short
+        name = re.split(r" \[|[;:,]", self.words)[0]
+        return f"{name} {self.symbol}".rstrip() if self.symbol[-1:] not in name else name
+
+    @property
+    def is_advanced(self) -> bool:
+        """Whether a form has it last, folded."""
+        return self.name in _ADVANCED
 
     @property
     def description(self) -> str:
@@ -111,6 +125,12 @@ class Field:
         return "".join(parts)
 
 
+_ADVANCED = frozenset(
+    "ties method backend time_limit gap arithmetic threshold check_sigma cap neighbours labels among times digits "  # noqa: SIM905
+    "slack replacement m_from m_to m_points".split()
+)
+
+
 def _number(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() else f"{value:g}"
 
@@ -159,7 +179,15 @@ _DECLARED = (
         says="a number of nats, at least 0 (inf: not private)",
         example=0.1,
     ),
-    _field("Delta", "Δ, failure probability of one voter [probability]", "real", "[0, 1)", "Δ", example=1e-5),
+    _field(
+        "Delta",
+        "Δ, failure probability of one voter [probability]",
+        "real",
+        "[0, 1)",
+        "Δ",
+        example=1e-5,
+        short="Δ of one voter",
+    ),
     _field(
         "profile",
         "Privacy profile of one voter, instead of epsilon and Delta: points [ε [nats], δ [probability]] that "
@@ -179,6 +207,7 @@ _DECLARED = (
         "s",
         at_most="K",
         otherwise="by default all",
+        short="Reach of a record",
     ),
     _field(
         "m",
@@ -203,6 +232,7 @@ _DECLARED = (
         "[0, 1)",
         "δ",
         otherwise="by default 1 − (1−Δ)^m, or Δ where there is no m",
+        short="δ of the release",
     ),
     _field(
         "targets",
@@ -212,8 +242,15 @@ _DECLARED = (
         longest=1000,
         says="pairs [epsilon, delta] of which none implies another",
         example=[[0.1, 0.05], [0.5, 1e-5]],
+        short="Several (ε, δ)",
     ),
-    _field("fresh", FRESH.rstrip("."), "flag", says="true (fresh randomness in every answer) or false (trained once)"),
+    _field(
+        "fresh",
+        FRESH.rstrip("."),
+        "flag",
+        says="true (fresh randomness in every answer) or false (trained once)",
+        short="Fresh voters",
+    ),
     _field("classes", "Number of classes [classes]", "whole", "[2,)", "C", example=3),
     _field(
         "groups",
@@ -244,6 +281,7 @@ _DECLARED = (
         "shape",
         "free: any γ; monotone: γ never decreases as the majority grows, at a small loss of utility",
         "choice",
+        short="Shape of γ",
     ),
     _field("method", "Method of the search; the answer is the same", "choice"),
     _field("backend", "LP solver; the answer is the same", "choice", says="the name of a solver"),
@@ -255,8 +293,15 @@ _DECLARED = (
     ),
     _field("gap", "Gap at which the solve may end", "real", "[0, 1)"),
     _field("ties", "Votes with tied leaders: excluded, or any leader counts as right", "choice"),
-    _field("price", "Penalty for a wrong label, where a right one counts 1 [labels]", "real", "[0,)", example=0.5),
-    _field("abstention", "Whether the release may withhold the class", "flag"),
+    _field(
+        "price",
+        "Penalty for a wrong label, where a right one counts 1 [labels]",
+        "real",
+        "[0,)",
+        example=0.5,
+        short="Price of a wrong label",
+    ),
+    _field("abstention", "Whether the release may withhold the class", "flag", short="May withhold the class"),
     _field(
         "gamma",
         "γ(0..K) [probability]; exactly symmetric, γ(l) = γ(K−l)",
@@ -266,13 +311,26 @@ _DECLARED = (
         items=(2, MAX_GAMMA_LENGTH),
         says="a list of K + 1 probabilities, symmetric",
     ),
-    _field("arithmetic", "Doubles with a proven error bound, or ball arithmetic: slower, and independent", "choice"),
+    _field(
+        "arithmetic",
+        "Doubles with a proven error bound, or ball arithmetic: slower, and independent",
+        "choice",
+        short="Arithmetic",
+    ),
     # A total over many releases.
     _field("queries", "Number of releases Q [releases]", "whole", f"[1, {MAX_QUERIES}]", "Q", example=100),
     _field(
-        "total_epsilon", "ε of all releases together [nats]", "real", f"(0, {MAX_TARGET_EPSILON}]", "ε", example=1.0
+        "total_epsilon",
+        "ε of all releases together [nats]",
+        "real",
+        f"(0, {MAX_TARGET_EPSILON}]",
+        "ε",
+        example=1.0,
+        short="Total ε",
     ),
-    _field("total_delta", "δ of all releases together [probability]", "real", "[0, 1)", "δ", example=1e-5),
+    _field(
+        "total_delta", "δ of all releases together [probability]", "real", "[0, 1)", "δ", example=1e-5, short="Total δ"
+    ),
     _field("slack", "δ′ of the closed form [probability]", "real", "[0, 1)", "δ′"),
     _field(
         "least_accuracy",
@@ -304,7 +362,7 @@ _DECLARED = (
         "n",
     ),
     _field("subsample_size", "Records drawn for one model, with n [records]", "whole", "[1,)"),
-    _field("replacement", "Whether a subsample may contain a record twice", "flag"),
+    _field("replacement", "Whether a subsample may contain a record twice", "flag", short="With replacement"),
     # Records that are drawn anew for every query.
     _field(
         "records", "Number of records; every query uses a fresh, secret sample of them [records]", "whole", "[1,)", "n"
@@ -316,14 +374,22 @@ _DECLARED = (
         "[1,)",
         "s",
         at_most="records",
+        short="Sample size",
     ),
-    _field("sampling", "How the records, or the subsamples of the voters, are drawn", "choice", longest=100),
+    _field(
+        "sampling",
+        "How the records, or the subsamples of the voters, are drawn",
+        "choice",
+        longest=100,
+        short="Sampling",
+    ),
     _field(
         "neighbours",
         "add-remove (the default with poisson, and possible there only) or replace-one",
         "choice",
         longest=100,
         says="'add-remove' with poisson, or 'replace-one'",
+        short="Neighbours",
     ),
     _field("labels", "Labels per sample [labels], such as the tokens of a text", "whole", "[1,)", "T"),
     _field("among", "Queries in a row that share each record, with random-allocation [releases]", "whole", "[1,)", "t"),

@@ -1,57 +1,18 @@
 // Votes among any number of classes: every mechanism for the queries within one total, the answer of /v1/plurality/options.
 
 import { label } from "./curves.js";
-import { byId, make, scrolling, table } from "./elements.js";
+import { make, scrolling, table, tilesOf } from "./elements.js";
 import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 import { advised } from "./plan.js";
-import { bodyOf, questionOf } from "./question.js";
 import * as statement from "./statement.js";
-
-/** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
-const FIELDS = {
-  class_K: "K", classes: "classes", class_affected: "affected", class_queries: "queries", class_epsilon: "total_epsilon",
-  class_delta: "total_delta", class_prior: "prior", class_price: "price", class_records: "records", class_sample: "sample",
-  class_sampling: "sampling",
-};
-
-/** Fields of the API that are no numbers. */
-const TEXTS = ["prior", "sampling"];
-
-/** What is asked where nothing is filled in. */
-const FIRST = { class_K: "10", classes: "3", class_epsilon: "2", class_delta: "1e-6", class_prior: "beta(8,2)" };
 
 const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };
 
-const question = questionOf({
-  form: "class-form", status: "class-status", path: "v1/plurality/options", names: FIELDS, request: () => bodyOf(FIELDS, TEXTS), present,
-  empty: () => {
-    byId("class-options").replaceChildren();
-    statement.withdraw("classes");
-  },
-});
-
-/** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
-export function prepare(state, change) {
-  byId("class-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    change({ ...state(), ...Object.fromEntries(Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()])) });
-    question.ask();
-  });
-}
-
-/** Shows what a link asks for, and where it asks for nothing an example. */
-export function arrive(state) {
-  if (!Object.keys(FIELDS).some((name) => state[name])) for (const [name, text] of Object.entries(FIRST)) byId(name).value = text;
-  if (!question.isAsked()) question.ask();
-}
+/** How the answer is shown. */
+export const OPTIONS = { present: (answer) => ranking({ ...answer, voters: { epsilon: "inf" } }), rows: planRows };
 
 function mechanismName(mechanism) {
   return mechanism === "optimal" ? "optimal table" : label(mechanism);
-}
-
-function present(answer, body) {
-  statement.offer("classes", () => planRows(answer, body));
-  byId("class-options").replaceChildren(...ranking({ ...answer, voters: { epsilon: "inf" } }));
 }
 
 /** Returns the rows of a statement of the best option of a plan. */
@@ -93,9 +54,7 @@ export function ranking(answer) {
   const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Chosen"];
   return [
     ...advised(answer),
-    make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
-      make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
-    )),
+    make("dl", { class: "tiles" }, ...tilesOf(tiles)),
     make("p", { class: "about" }, `${caption}.${law}`),
     scrolling(caption, table(caption, heads, rows)),
   ];

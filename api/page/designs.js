@@ -11,7 +11,6 @@ import { toQuery } from "./state.js";
 import { problemName } from "./words.js";
 
 const PAGE = 10; // designs that are shown at a time
-const FILTERS = { designs_K: "K", designs_epsilon: "epsilon", designs_m: "m", designs_tag: "tag" };
 const NUMBERS = {
   K: "voters K", m: "allowance m", epsilon: "ε of a voter", Delta: "Δ of a voter", affected: "a record reaches",
   target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept",
@@ -42,8 +41,7 @@ export function prepare() {
 export async function list(after = null) {
   const form = byId("designs-form");
   fields.clear(form);
-  const query = new URLSearchParams({ limit: PAGE, ...(after && { after }) });
-  for (const [id, name] of Object.entries(FILTERS)) if (byId(id).value.trim()) query.set(name, byId(id).value.trim());
+  const query = new URLSearchParams({ limit: PAGE, ...(after && { after }), ...fields.bodyOf(form) });
   try {
     const page = await (await ask(`v1/designs?${query}`)).json();
     designs = after ? [...designs, ...page.designs] : page.designs;
@@ -51,8 +49,7 @@ export async function list(after = null) {
     say("");
     present();
   } catch (error) {
-    const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [`designs_${name}`, text]);
-    const { first, rest } = fields.show(form, Object.fromEntries(complaints));
+    const { first, rest } = fields.show(form, error.fields ?? {}, "designs");
     say(first ? rest.join(" ") : error.message);
   }
 }
@@ -80,13 +77,13 @@ function cells(design) {
   const box = make("input", { type: "checkbox", checked: selection.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
   const at = targets ? { targets: pointsText(targets), m: "", delta: "" } : m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
-  const stated = profile ? { profile: pointsText(profile), epsilon: "", Delta: "0" } : { epsilon: String(epsilon), Delta: String(Delta) };
+  const stated = profile ? { profile: pointsText(profile), epsilon: "", Delta: "" } : { epsilon: String(epsilon), Delta: String(Delta || "") };
   const all = { K: String(K), ...stated, delta: String(delta), affected: affected === K ? "" : String(affected) };
   const voters = profile ? `voters of the profile ${pointsText(profile)}` : epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
   const release = targets ? targets.map((pair) => guarantee(...pair)).join(" and ") : guarantee(target, delta);
   const reach = affected === K ? "" : `, a record reaches ${affected}`;
   const asked = targets ? null : groupsAsked(design);
-  const kind = asked ? `groups ${asked.groups.replaceAll(";", "; ")}; ${asked.group_objective}` : shape === "monotone" ? `${objective}, never falling` : objective;
+  const kind = asked ? `groups ${asked.groups_groups.replaceAll(";", "; ")}; ${asked.groups_objective}` : shape === "monotone" ? `${objective}, never falling` : objective;
   const query = classes ? asked : { ...all, ...at, objective, shape };
   return [
     box,
@@ -112,8 +109,8 @@ function groupsAsked({ objective, shape, target_epsilon: target, delta, affected
   if (!prior || price || Object.keys(more).length || shape.includes("none")) return null;
   const reach = affected === K ? "" : String(affected);
   return {
-    tab: "groups", groups: groups.replaceAll(" ", ";"), group_classes: shape.split(" ")[0], group_epsilon: String(target), group_delta: String(delta || ""),
-    group_affected: reach, group_objective: prior,
+    tab: "groups", groups_groups: groups.replaceAll(" ", ";"), groups_classes: shape.split(" ")[0], groups_target_epsilon: String(target),
+    groups_delta: String(delta || ""), groups_affected: reach, groups_objective: prior,
   };
 }
 

@@ -38,6 +38,11 @@ export function table(caption, heads, rows) {
   return make("table", {}, make("caption", { class: "unseen" }, caption), make("thead", {}, head), make("tbody", {}, ...body));
 }
 
+/** Returns a few numbers with what they mean: [name, value, meaning] of each. */
+export function tilesOf(tiles) {
+  return tiles.map(([name, value, meaning]) => make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)));
+}
+
 /** Returns a table that scrolls in its own box, which the keyboard can reach. */
 export function scrolling(caption, content) {
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, content);

@@ -1,143 +1,39 @@
-// Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture;
-// for several queries the options of /v1/plan.
+// Groups of private voters among classes: the best table, the answer of /v1/table, and what it does as a picture.
 
-import { planRows, ranking } from "./classes.js";
-import { byId, make, scrolling, svg, table } from "./elements.js";
+import { make, scrolling, svg, table, tilesOf } from "./elements.js";
 import { count, guarantee, percent, plain } from "./numbers.js";
-import { ofVoters, rowsOfVoters } from "./plan.js";
-import { bodyOf, number, questionOf } from "./question.js";
 import * as statement from "./statement.js";
 
-/** Fields of the page (and of its URL) with the API's name of each; the groups stand in one field, as on the command line. */
-const FIELDS = {
-  group_classes: "classes", group_epsilon: "target_epsilon", group_delta: "delta", group_affected: "affected", group_objective: "objective",
-};
-
-/** The same of a plan for several queries within one total, and whether voters are fresh. */
-const PLANNED = {
-  group_classes: "classes", group_epsilon: "total_epsilon", group_delta: "total_delta", group_affected: "affected", group_objective: "prior",
-  group_queries: "queries", group_fresh: "fresh",
-};
-
-const FIRST = { groups: "K=6,epsilon=0.1;K=5,epsilon=0.5", group_epsilon: "0.6" }; // where nothing is asked
-const MAX_GROUPS = 8;
 const MAX_ROWS = 200; // of the table; the API has all
 const COLOURS = ["--curve-first", "--curve-second", "--curve-double_subsampling"];
 
-const empty = () => {
-  byId("group-answer").replaceChildren();
-  for (const input of byId("group-rows").querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
-  statement.withdraw("groups");
-};
-const common = { form: "group-form", status: "group-status", empty, refused };
-const design = questionOf({ ...common, path: "v1/table", names: FIELDS, request: () => request(FIELDS, ["objective"]), present });
-const plan = questionOf({
-  ...common, path: "v1/plan", names: PLANNED,
-  request: () => ({ ...request(PLANNED, ["prior"]), fresh: byId("group_fresh").value === "1" }),
-  present: (answer, body) => {
-    byId("group-answer").replaceChildren(
-      // Voters that are all alike have the answer of those that a number and an ε name.
-      ...(answer.voters ? ofVoters(answer) : ranking({ ...answer, fresh: body.fresh, voters: {} })),
-      ...(answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
-    );
-    if (!answer.voters) statement.offer("groups", () => planRows(answer, body));
-    else if (answer.verdict !== "none") statement.offer("groups", () => rowsOfVoters(answer, body));
-  },
-});
-
-/** Marks the input of the group that the API complains of, "groups[1].profile = …"; what is wrong stands in the status. */
-function refused(error) {
-  const [, row, name] = /^groups\[(\d+)\]\.(\w+)/.exec(error.fields?.groups ?? "") ?? [];
-  const input = byId("group-rows").children[row]?.querySelector(`[data-name=${name}]`);
-  input?.setAttribute("aria-invalid", "true");
-  input?.setAttribute("aria-describedby", "group-status");
-  input?.focus();
-  return false;
-}
-
-/** Asks for a table, or where queries are named for a plan. */
-function ask() {
-  const [one, other] = byId("group_queries").value.trim() ? [plan, design] : [design, plan];
-  if (one.isAsked()) return;
-  other.forget();
-  one.ask();
-}
-
-/** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
-export function prepare(state, change) {
-  byId("group-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const texts = Object.keys(PLANNED).map((name) => [name, byId(name).value.trim()]);
-    change({ ...state(), groups: groupsText(), ...Object.fromEntries(texts) });
-    ask();
-  });
-  byId("group-add").addEventListener("click", () => {
-    add({});
-    byId("group-rows").lastElementChild.querySelector("input").focus();
-  });
-  rows("");
-}
-
-/** Shows what a link asks for, and where it asks for nothing an example. */
-export function arrive(state) {
-  rows(state.groups);
-  if (!state.groups) byId("group_epsilon").value ||= FIRST.group_epsilon;
-  ask();
-}
-
-/** Makes a row of inputs for each group of a text. */
-function rows(text) {
-  byId("group-rows").replaceChildren();
-  // points of a profile have commas of their own
-  for (const group of (text || FIRST.groups).split(";")) add(Object.fromEntries(group.split(/,(?=\s*\w+=)/).map((part) => part.trim().split("="))));
-}
-
-function add(group) {
-  const number = byId("group-rows").childElementCount + 1;
-  const input = (name, words, usual) =>
-    make("label", {}, `${words} `, make("input", { "data-name": name, value: group[name] ?? "", placeholder: usual, autocomplete: "off", "aria-label": `${words} of group ${number}` }));
-  const remove = make("button", { type: "button", class: "quiet", "aria-label": `Remove group ${number}` }, "Remove");
-  const row = make("div", { class: "group" }, input("K", "Voters K", ""), input("epsilon", "ε", ""), input("Delta", "Δ", "0"), input("profile", "or profile", "0:0.02,0.1:1e-5"), input("weight", "Weight", "1"), remove);
-  remove.addEventListener("click", () => {
-    row.remove();
-    several();
-  });
-  byId("group-rows").append(row);
-  several();
-}
-
-/** A table has one to eight groups. */
-function several() {
-  const made = [...byId("group-rows").children];
-  byId("group-add").disabled = made.length >= MAX_GROUPS;
-  for (const row of made) row.querySelector("button").disabled = made.length === 1;
-}
-
-function groupsOf() {
-  return [...byId("group-rows").children].map((row) =>
-    Object.fromEntries([...row.querySelectorAll("input")].map((input) => [input.dataset.name, input.value.trim()]).filter(([, text]) => text)),
-  );
-}
-
-/** Returns the groups as the URL has them. */
-function groupsText() {
-  return groupsOf().map((group) => Object.entries(group).map((part) => part.join("=")).join(",")).join(";");
-}
-
-/** Returns what the form asks, as the API has it; an empty field is left out. */
-function request(names, texts) {
-  const groups = groupsOf().map((group) => Object.fromEntries(Object.entries(group).map(([name, text]) => [name, number(text)])));
-  return { groups, ...bodyOf(names, texts) };
-}
+/** How the answer is shown. */
+export const TABLE = { present, rows };
 
 /** Returns the command line that does the same and writes a file. */
-function command(verb, { groups, fresh, ...rest }, file) {
+export function command(verb, { groups, ...rest }, file) {
   const of = groups.map((group) => Object.entries(group).map((part) => part.join("=")).join(",")).map((text) => (/[^\w=.,:-]/.test(text) ? `'${text}'` : text));
-  const options = Object.entries(rest).map(([name, value]) => `--${name.replace("_", "-")} ${typeof value === "number" ? value : `'${value}'`}`);
-  const line = [`darrm ${verb}`, ...of.map((group) => `--group ${group}`), ...(fresh ? ["--fresh"] : []), ...options, `--output ${file}`];
+  const words = (value) => (value === true ? "" : ` ${typeof value === "number" ? value : `'${value}'`}`);
+  const options = Object.entries(rest).map(([name, value]) => `--${name.replaceAll("_", "-")}${words(value)}`);
+  const line = [`darrm ${verb}`, ...of.map((group) => `--group ${group}`), ...options, `--output ${file}`];
   return [
     make("p", { class: "about" }, "As a file, which ", make("code", {}, "darrm label"), ", ", make("code", {}, "verify"), " and ", make("code", {}, "statement"), " read:"),
     make("pre", { tabindex: "0", role: "region", "aria-label": "The command" }, line.join(" ")),
+  ];
+}
+
+function rows({ classes, groups, target_epsilon: epsilon, delta, affected, corners, ...answer }, body) {
+  return [
+    ["Guarantee", `${guarantee(epsilon, delta)} of one released class`],
+    ["Mechanism", `a table: the chance of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group`],
+    ["Unit of privacy", `one record, which reaches at most ${count(affected, "voter")}: ${votersOf(groups)}`],
+    ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
+    ["What leaves", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
+    ["Account", `every corner of the voters’ privacy is looked at for these exact numbers, ${corners.toLocaleString("en")} of them`],
+    ["Assumed", statement.PRIVATE_VOTERS],
+    ...statement.rowsOfDesign(answer),
+    ["Id of the design", answer.id],
+    ["Question", JSON.stringify(body)],
   ];
 }
 
@@ -149,18 +45,6 @@ function present(answer, body) {
     ["Proven gap", plain(gap, 2), `no private table of these votes comes to more than ${percent(bound, 2)}`],
     ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these exact numbers"],
   ];
-  statement.offer("groups", () => [
-    ["Guarantee", `${guarantee(epsilon, delta)} of one released class`],
-    ["Mechanism", `a table: the chance of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group`],
-    ["Unit of privacy", `one record, which reaches at most ${count(affected, "voter")}: ${votersOf(groups)}`],
-    ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
-    ["What leaves", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
-    ["Account", `every corner of the voters’ privacy is looked at for these exact numbers, ${corners.toLocaleString("en")} of them`],
-    ["Assumed", statement.PRIVATE_VOTERS],
-    ...statement.rowsOfDesign(answer),
-    ["Id of the design", answer.id],
-    ["Question", JSON.stringify(body)],
-  ]);
   const caption = `Chance of each class by the votes of ${votersOf(groups)}`;
   const heads = ["Votes of each class, group by group", ...Array.from({ length: classes }, (_, c) => `Class ${c + 1}`), ...(answer.abstention ? ["⊥"] : [])];
   const cells = answer.table.slice(0, MAX_ROWS).map(({ counts, probabilities }) => [counts.map((row) => row.join(" ")).join(" | "), ...probabilities.map((p) => plain(p))]);
@@ -168,16 +52,14 @@ function present(answer, body) {
   const picture = drawing(answer);
   const others = Object.entries(answer.utilities ?? {}).map(([name, value]) => [name.replaceAll("_", " "), percent(value, 2)]);
   const compared = "What else is released at the same privacy";
-  byId("group-answer").replaceChildren(
-    make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
-      make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
-    )),
+  return [
+    make("dl", { class: "tiles" }, ...tilesOf(tiles)),
     ...(picture ? [make("div", { id: "group-figure" }, picture)] : []),
     make("p", { class: "about" }, `${caption}; other orders of the classes follow by symmetry.${more > 0 ? ` ${count(more, "row")} more are in the API’s answer.` : ""}`),
     ...(others.length ? [scrolling(compared, table(compared, ["Mechanism", "Right"], [["the table", percent(utility, 2)], ...others]))] : []),
     make("details", {}, make("summary", {}, "The table"), scrolling(caption, table(caption, heads, cells))),
     ...command("solve", body, "table.json"),
-  );
+  ];
 }
 
 /** Returns the voters of a table in words. */

@@ -7,18 +7,20 @@ import { percent, plain } from "./numbers.js";
 import { chosen } from "./state.js";
 
 const NAMES = { m: "m", target_epsilon: "a target ε of", epsilon: "ε" };
+const WANTED = ["parameter", "utility", "agreement"];
 
 let controller = null; // of the request under way
 
-/** Prepares the field; `read` gives the state of the form, and `use` takes the one that was found. To be called once. */
+/** Prepares the fields; `read` gives the state of the form, and `use` takes the one that was found. To be called once. */
 export function prepare(read, use) {
   const find = () => search(read(), use);
+  byId("wanted_utility").value = byId("wanted_utility").dataset.example;
   byId("least-ask").addEventListener("click", () => {
     if (controller) controller.abort(new Cancelled());
     else find();
   });
-  byId("wanted").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
+  byId("inverse").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;
     event.preventDefault(); // which would design what the form says now
     if (!controller) find();
   });
@@ -26,10 +28,14 @@ export function prepare(read, use) {
 
 /** Offers what has a meaning with the voters and the target that the form states. */
 export function arrange() {
-  const select = byId("unknown");
+  const select = byId("wanted_parameter");
   const wanted = chosen("target") === "m" ? "m" : "target_epsilon";
-  for (const option of select.options) option.hidden = option.disabled = option.value !== wanted && !(option.value === "epsilon" && wanted === "m");
-  if (select.selectedOptions[0]?.disabled ?? true) select.value = wanted;
+  for (const option of select.options) option.hidden = option.disabled = nameOf(option) !== wanted && !(nameOf(option) === "epsilon" && wanted === "m");
+  if (select.selectedOptions[0]?.disabled ?? true) [...select.options].find((option) => nameOf(option) === wanted).selected = true;
+}
+
+function nameOf(option) {
+  return option.value || option.textContent; // the usual one has no value
 }
 
 async function search(state, use) {
@@ -40,15 +46,14 @@ async function search(state, use) {
   byId("least-ask").textContent = "Cancel";
   say("Searching …");
   try {
-    const options = { body: question(state), signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
+    const options = { body: question(form), signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
     const answer = await (await answered("v1/least", options)).json();
     use({ ...answerOf(state, answer), objective: answer.objective });
     say(summary(answer));
   } catch (error) {
-    const cancelled = own.signal.aborted && own.signal.reason instanceof Cancelled;
-    const complaints = formErrors(error.fields ?? {});
-    const { first, rest } = fields.show(form, complaints);
-    say(cancelled ? "Cancelled." : first ? rest.join(" ") : error.message);
+    const errors = Object.entries(error.fields ?? {}).map(([name, text]) => [WANTED.includes(name) ? `wanted_${name}` : name, text]);
+    const { first, rest } = fields.show(form, Object.fromEntries(errors));
+    say(own.signal.reason instanceof Cancelled ? "Cancelled." : first ? rest.join(" ") : error.message);
     first?.focus();
   } finally {
     controller = null;
@@ -57,26 +62,11 @@ async function search(state, use) {
   }
 }
 
-function question({ K, m, epsilon, Delta, delta, affected, objective, shape }) {
-  const parameter = byId("unknown").value;
-  const share = Number(byId("wanted").value.trim().replace("%", "").replace(",", ".") || NaN) / 100;
-  const body = { K: number(K), parameter, Delta: number(Delta), objective, shape };
-  body[byId("utility").value] = Number.isFinite(share) ? Number(share.toPrecision(12)) : byId("wanted").value;
-  if (parameter === "epsilon") body.m = number(m);
-  else body.epsilon = epsilon === "inf" ? "inf" : number(epsilon);
-  if (delta !== "") body.delta = number(delta);
-  if (affected !== "") body.affected = number(affected);
-  return body;
-}
-
-/** Returns the number that a field says, else its text, which the server will refuse by the field's name. */
-function number(text) {
-  return text === "" || Number.isNaN(Number(text)) ? text : Number(text);
-}
-
-function formErrors({ utility, agreement, parameter, digits: _, ...rest }) {
-  const message = utility ?? agreement ?? parameter;
-  return message === undefined ? rest : { ...rest, wanted: message };
+/** Returns what is asked: what the form states, without what is searched for. */
+function question(form) {
+  const parameter = nameOf(byId("wanted_parameter").selectedOptions[0]);
+  const { target_epsilon: _, m, epsilon, ...body } = fields.bodyOf(form);
+  return { ...body, parameter, ...(parameter === "epsilon" ? { m } : { epsilon }) };
 }
 
 function answerOf(state, { parameter, value }) {

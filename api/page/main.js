@@ -1,31 +1,36 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
 import { ask, forgetKey, hasKey, useKey } from "./ask.js";
-import * as classes from "./classes.js";
+import { OPTIONS } from "./classes.js";
 import * as compare from "./compare.js";
-import * as cost from "./cost.js";
+import { COST } from "./cost.js";
 import { label, swatch } from "./curves.js";
 import * as designs from "./designs.js";
 import { draw } from "./draw.js";
-import { byId, make } from "./elements.js";
+import { byId, make, tilesOf } from "./elements.js";
 import * as fields from "./fields.js";
 import { Cancelled, answered, stop } from "./follow.js";
-import * as groups from "./groups.js";
+import { TABLE } from "./groups.js";
 import * as inverse from "./inverse.js";
 import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
 import * as plan from "./plan.js";
+import { questionOf } from "./question.js";
 import * as region from "./region.js";
-import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
+import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, statedIn, toQuery } from "./state.js";
 import * as statement from "./statement.js";
 import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
-import * as verify from "./verify.js";
+import { VERIFY, prepare as prepareFiles } from "./verify.js";
 import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, problemName, proof, tiles } from "./words.js";
 
 const MAX_VISITED = 50;
 
+/** What questions ask and show in a way of their own, by their paths. */
+const OWN = { "v1/cost": COST, "v1/plan": plan.PLAN, "v1/plurality/options": OPTIONS, "v1/table": TABLE, "v1/verify": VERIFY };
+
 const form = byId("problem");
+const questions = Object.fromEntries([...document.querySelectorAll("form[data-path]:not(#budget-form)")].map((one) => [one.dataset.prefix, questionOf(one, OWN[one.dataset.path])]));
 const visited = new Map(); // answers of this visit by their query, so that going back is immediate
 let state = fromQuery(location.search);
 let current = null; // what is on the page: {answer, text, curves}
@@ -37,11 +42,19 @@ function start() {
   objective.prepare();
   compare.prepare(() => state, change);
   plan.prepare(compare.request);
-  classes.prepare(() => state, change);
-  groups.prepare(() => state, change);
-  cost.prepare(() => state, change);
   statement.prepare();
-  verify.prepare();
+  prepareFiles(questions.verify);
+  for (const [prefix, question] of Object.entries(questions)) {
+    byId(`${prefix}-form`).addEventListener("submit", (event) => {
+      event.preventDefault();
+      change({ ...state, ...statedIn(byId(`${prefix}-form`)) });
+      if (!question.isAsked()) question.ask();
+    });
+  }
+  byId("question").addEventListener("change", ({ target }) => {
+    change({ ...state, question: target.value });
+    arrive(state);
+  });
   tradeoff.prepare();
   designs.prepare();
   inverse.prepare(() => read(state), (next) => {
@@ -116,14 +129,24 @@ function arrive(next) {
   fill(state);
   arrange();
   tabs();
-  const question = { classes, groups, cost, verify }[state.tab];
-  if (question) question.arrive(state);
-  else design();
+  if (!state.tab) design();
+  else if (state.tab !== "verify") questions[state.tab === "questions" ? choose() : state.tab]?.arrive(state);
+}
+
+/** Shows the form of the question that the state names, the first if it names none; returns the prefix of its ids. */
+function choose() {
+  const select = byId("question");
+  select.value = state.question;
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  for (const panel of document.querySelectorAll("[data-question]")) panel.hidden = panel.dataset.question !== select.value;
+  return document.querySelector(`[data-question="${CSS.escape(select.value)}"] form`).dataset.prefix;
 }
 
 /** Shows the tab of the state, and has each tab lead to its question, with the other fields as they are. */
 function tabs() {
-  document.body.dataset.tab = state.tab || "design";
+  const shown = byId(`${state.tab}-panel`) ? state.tab : "design";
+  document.body.dataset.tab = shown;
+  for (const panel of document.querySelectorAll("[data-panel]")) panel.hidden = panel.dataset.panel !== shown;
   for (const link of document.querySelectorAll(".tabs a")) {
     const tab = link.id.replace("-tab", "");
     link.href = toQuery({ ...state, tab: tab === "design" ? "" : tab });
@@ -164,9 +187,9 @@ function arrange() {
   const [byM, byEpsilon] = form.querySelectorAll("input[name=target]");
   byM.disabled = direct;
   if (direct && chosen("target") === "m") byEpsilon.checked = true;
-  for (const name of ["m", "target_epsilon", "targets"]) form.querySelector(`[data-field=${name}]`).hidden = chosen("target") !== name;
-  form.querySelector("[data-field=delta]").hidden = byId("delta-hint").hidden = chosen("target") === "targets";
-  for (const name of ["epsilon", "Delta"]) form.querySelector(`[data-field=${name}]`).hidden = stated;
+  for (const name of ["m", "target_epsilon", "targets"]) fields.fieldOf(byId(name)).hidden = chosen("target") !== name;
+  fields.fieldOf(byId("delta")).hidden = byId("delta-hint").hidden = chosen("target") === "targets";
+  for (const name of ["epsilon", "Delta"]) fields.fieldOf(byId(name)).hidden = stated;
   byId("epsilon-hint").hidden = byId("inverse").hidden = stated;
   objective.arrange();
   inverse.arrange();
@@ -321,11 +344,7 @@ function present() {
   const warnings = answer.nearest ? [answer.nearest.label, ...answer.warnings] : answer.warnings;
   byId("warnings").replaceChildren(...warnings.map((warning) => make("li", {}, warning)));
   byId("warnings").hidden = warnings.length === 0;
-  byId("figures").replaceChildren(
-    ...tiles(answer).map(([name, value, meaning]) =>
-      make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
-    ),
-  );
+  byId("figures").replaceChildren(...tilesOf(tiles(answer)));
   byId("certificate").replaceChildren(...proof(answer).flatMap(([title, sentence]) => [make("dt", {}, title), make("dd", {}, sentence)]));
   legend(Object.keys(current.curves.curves));
   take.offer(answer, text, state);

@@ -1,57 +1,42 @@
-// What to release within a budget, in words: the answer of /v1/plan for the voters and the budget that are on the page.
+// What to release within a budget, in words: the answer of /v1/plan, for the voters and the budget of the design, or of its own form.
 
+import { planRows, ranking } from "./classes.js";
 import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
-import * as fields from "./fields.js";
-import { answered } from "./follow.js";
+import { command } from "./groups.js";
 import { assumed, count, percent, roundedUp } from "./numbers.js";
+import { questionOf } from "./question.js";
 import * as statement from "./statement.js";
 import { voterGuarantee } from "./words.js";
 
-let votersText = ""; // the voters on the page, as text
-let controller = null; // of the request under way
+/** How the answer to its own form is shown: voters that are alike, or groups. */
+export const PLAN = {
+  present: (answer, body) => [
+    ...(answer.voters ? ofVoters(answer) : ranking({ ...answer, fresh: body.fresh, voters: {} })),
+    ...(body.groups && answer.verdict === "noisy majority" ? command("plan", body, "plan.json") : []),
+  ],
+  rows: (answer, body) => (!answer.voters ? planRows(answer, body) : answer.verdict === "none" ? null : rowsOfVoters(answer, body)),
+};
 
-/** Prepares the button; `budgeted` gives the voters and the budget. To be called once. */
+let votersText = ""; // the voters on the page, as text
+let advice = null; // the question about them
+
+/** Prepares the button; `readBudget` gives the voters and the budget. To be called once. */
 export function prepare(readBudget) {
-  byId("plan-ask").addEventListener("click", () => workOut(readBudget()));
-  byId("fresh").addEventListener("change", forget);
-  byId("compare").addEventListener("input", forget);
+  const request = () => {
+    const { objective, n: _records, subsample_size: _drawn, ...asked } = readBudget();
+    return { ...asked, prior: objective ?? "rectangular" };
+  };
+  advice = questionOf(byId("budget-form"), { path: "v1/plan", of: "advice", request, present: ofVoters });
+  byId("advice-ask").addEventListener("click", advice.ask);
+  byId("budget-form").addEventListener("input", advice.forget);
 }
 
 /** Forgets the advice for other voters than those of an answer. */
 export function offer({ problem: { K, epsilon, Delta, profile, affected } }) {
   const now = JSON.stringify([K, epsilon, Delta, profile, affected]);
-  if (now !== votersText) forget();
+  if (now !== votersText) advice.forget();
   votersText = now;
-}
-
-function forget() {
-  controller?.abort(new DOMException("Asked for something else.", "AbortError"));
-  controller = null;
-  byId("planned").replaceChildren();
-  byId("plan-status").textContent = "";
-}
-
-async function workOut({ objective, n: _records, subsample_size: _drawn, ...voters }) {
-  forget();
-  const own = (controller = new AbortController());
-  const say = (text) => (byId("plan-status").textContent = text);
-  fields.clear(byId("compare"));
-  const body = { ...voters, prior: objective || "rectangular" };
-  try {
-    say("Working …");
-    const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
-    const answer = await (await answered("v1/plan", options)).json();
-    say("");
-    byId("planned").replaceChildren(...ofVoters(answer));
-  } catch (error) {
-    if (own !== controller) return;
-    const { first, rest } = fields.show(byId("compare"), error.fields ?? {});
-    say(first ? rest.join(" ") : error.message);
-    first?.focus();
-  } finally {
-    if (own === controller) controller = null;
-  }
 }
 
 /** The optimum of a plan has a target of its own: it is not the design on the page. */
@@ -68,7 +53,7 @@ export function advised({ advice, warnings, queries, fresh, voters }) {
 }
 
 /** Returns the rows of a statement of the best option of a plan for voters that are alike. */
-export function rowsOfVoters({ voters, fresh, queries, total, options: [best], ...answer }, body) {
+function rowsOfVoters({ voters, fresh, queries, total, options: [best], ...answer }, body) {
   const { K, affected, epsilon } = voters;
   const isPublic = epsilon === "inf";
   const each = isPublic ? "not private" : voterGuarantee(voters);
@@ -86,7 +71,7 @@ export function rowsOfVoters({ voters, fresh, queries, total, options: [best], .
 }
 
 /** Returns a plan for voters that are alike. */
-export function ofVoters(answer) {
+function ofVoters(answer) {
   const { options, queries } = answer;
   const caption = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [

@@ -1,34 +1,38 @@
 // A form that asks the API one thing: one request at a time, and what is refused is said beside its fields.
 
-import { byId } from "./elements.js";
+import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
+import { plain } from "./numbers.js";
+import * as statement from "./statement.js";
 
 /**
- * Returns `ask`, `forget` and `isAsked` of a form.
+ * Returns `ask`, `forget`, `isAsked` and `arrive` of a form.
  *
- * @param {object} parts
- * @param {string} parts.form its id
- * @param {string} parts.status the id of what says how far it is
- * @param {string} parts.path of the API
- * @param {Object<string, string>} parts.names the API's name of each field
- * @param {Object<string, string>} [parts.further] fields at which other names of the API are complained of
- * @param {() => object} parts.request what the form asks, as the API has it
- * @param {(answer: object, body: object) => void} parts.present shows an answer
- * @param {() => void} parts.empty removes what is shown
- * @param {(error: Error, body: object) => boolean} [parts.refused] shows a refusal that is an answer, and returns whether it was one
+ * @param {HTMLFormElement} form with the path and the prefix of its ids
+ * @param {object} [parts]
+ * @param {string} [parts.path] of the API, if another
+ * @param {string} [parts.of] prefix of the ids of status, answer and statement, if another
+ * @param {() => object} [parts.request] what is asked, as the API has it, if not what the fields state
+ * @param {(answer: object, body: object) => Node[]} [parts.present] shows an answer
+ * @param {(answer: object, body: object) => string[][] | null} [parts.rows] of the statement of an answer
+ * @param {(answer: object, body: object) => void} [parts.attached] draws what needs its place on the page
+ * @param {(error: Error, body: object) => Node[] | null} [parts.refused] shows a refusal that is an answer
  */
-export function questionOf({ form, status, path, names, further = {}, request, present, empty, refused }) {
+export function questionOf(form, parts = {}) {
+  const { path, prefix } = form.dataset;
+  const { of = prefix, request = () => fields.bodyOf(form), present = plainAnswer, attached, rows, refused } = parts;
   let controller = null; // of the request under way
   let requestText = ""; // the request whose answer is on the page, or on its way
-  const say = (text) => (byId(status).textContent = text);
+  const say = (text) => (byId(`${of}-status`).textContent = text);
 
   function forget() {
     controller?.abort(new DOMException("Asked for something else.", "AbortError"));
     controller = null;
     requestText = "";
-    fields.clear(byId(form));
-    empty();
+    fields.clear(form);
+    byId(`${of}-answer`).replaceChildren();
+    if (byId(`${of}-statement`)) statement.withdraw(of);
     say("");
   }
 
@@ -40,37 +44,49 @@ export function questionOf({ form, status, path, names, further = {}, request, p
     say("Working …");
     try {
       const options = { body, signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
-      const answer = await (await answered(path, options)).json();
+      const answer = await (await answered(parts.path ?? path, options)).json();
       say("");
-      present(answer, body);
+      byId(`${of}-answer`).replaceChildren(...present(answer, body));
+      attached?.(answer, body);
+      const claims = rows?.(answer, body);
+      if (claims) statement.offer(of, () => claims);
     } catch (error) {
-      if (own !== controller) return;
-      if (refused?.(error, body)) say("");
-      else refuse(error);
+      if (own === controller) refuse(error, body);
     } finally {
       if (own === controller) controller = null;
     }
   }
 
-  function refuse(error) {
+  function refuse(error, body) {
+    const shown = refused?.(error, body);
+    say("");
+    if (shown) {
+      byId(`${of}-answer`).replaceChildren(...shown);
+      return;
+    }
     requestText = "";
-    const fieldOf = { ...Object.fromEntries(Object.entries(names).map(([field, name]) => [name, field])), ...further };
-    const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [fieldOf[name] ?? name, text]);
-    const { first, rest } = fields.show(byId(form), Object.fromEntries(complaints));
+    const { first, rest } = fields.show(form, error.fields ?? {}, prefix);
     say([...rest, ...(first || rest.length ? [] : [error.message])].join(" "));
     first?.focus();
   }
 
-  return { ask, forget, isAsked: () => JSON.stringify(request()) === requestText };
+  /** Asks what a link states, and where it states nothing an example. */
+  function arrive(state) {
+    const all = fields.controls(form);
+    if (!all.some(({ id }) => state[id])) for (const control of all) fields.fill(control, control.dataset.example ?? "");
+    for (const control of all) if (fields.textOf(control)) fields.unfold(control);
+    if (requestText !== JSON.stringify(request())) ask();
+  }
+
+  return { ask, forget, arrive, isAsked: () => requestText === JSON.stringify(request()) };
 }
 
-/** Returns what fields say, by the API's names: empty ones are left out, and what is a number is one, but for `texts`. */
-export function bodyOf(names, texts = []) {
-  const entries = Object.entries(names).map(([field, name]) => [name, byId(field).value.trim()]).filter(([, text]) => text);
-  return Object.fromEntries(entries.map(([name, text]) => [name, texts.includes(name) ? text : number(text)]));
-}
-
-/** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
-export function number(text) {
-  return Number.isFinite(Number(text)) ? Number(text) : text;
+/** Returns an answer as it came: its numbers and words by their names, and all of it as JSON. */
+function plainAnswer(answer) {
+  const simple = Object.entries(answer).filter(([, value]) => value === null || typeof value !== "object");
+  const words = simple.flatMap(([name, value]) => [make("dt", {}, name.replaceAll("_", " ")), make("dd", {}, typeof value === "number" ? plain(value, 6) : String(value ?? "–"))]);
+  return [
+    make("dl", { class: "words" }, ...words),
+    make("details", {}, make("summary", {}, "The whole answer"), make("pre", { tabindex: "0", role: "region", "aria-label": "The answer as JSON" }, JSON.stringify(answer, null, 1))),
+  ];
 }

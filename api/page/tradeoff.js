@@ -59,7 +59,7 @@ function costsLittle() {
 function request() {
   const { K, target_epsilon: target } = current.answer.problem;
   const { delta, objective, shape, profile } = current.state;
-  const body = { ...votersOf(current.answer.problem, current.state), objective, shape };
+  const body = { ...votersOf(current.answer.problem, current.state), objective: objective || undefined, shape: shape || undefined };
   if (delta !== "") body.delta = Number(delta);
   if (current.answer.problem.m !== null && !profile) return { asked: body, steps: Math.ceil((K + 1) / 2) };
   const targets = Array.from({ length: STEPS }, (_, step) => (target * (step + 1)) / (STEPS / 2));

@@ -3,37 +3,23 @@
 import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
 import { guarantee, plain } from "./numbers.js";
-import { bodyOf, number, questionOf } from "./question.js";
 import * as statement from "./statement.js";
 import { proved, votersAt } from "./words.js";
-
-/** Fields of the form with the API's names. */
-const FIELDS = {
-  verify_gamma: "gamma", verify_epsilon: "epsilon", verify_Delta: "Delta", verify_profile: "profile", verify_affected: "affected",
-  verify_target: "target_epsilon", verify_delta: "delta",
-};
 
 const MAX_BYTES = 2 ** 20; // of a file; the server takes no more
 
 const REFUTED = "urn:darrm-opt:problem:not-private";
 
 let source = ""; // the file whose γ is in the form
+let question = null;
 
-const question = questionOf({
-  form: "verify-form", status: "verify-status", path: "v1/verify", names: FIELDS, further: { K: "verify_gamma", m: "verify_target" }, request, present, refused,
-  empty: () => {
-    byId("verify-answer").replaceChildren();
-    statement.withdraw("verify");
-  },
-});
+/** What the form asks, and how the answer is shown. */
+export const VERIFY = { request, present, refused, rows: ({ problem, certificate }, { gamma }) => statement.rowsOfGamma({ gamma, problem, certificate }) };
 
-/** Prepares the form; to be called once. */
-export function prepare() {
+/** Prepares what takes a file, for the question of the form; to be called once. */
+export function prepare(own) {
+  question = own;
   const drop = byId("verify-drop");
-  byId("verify-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    question.ask();
-  });
   byId("verify_gamma").addEventListener("input", () => (source = ""));
   byId("verify-file").addEventListener("change", ({ target }) => read(target.files[0]));
   for (const name of ["dragover", "dragleave", "drop"]) {
@@ -44,9 +30,6 @@ export function prepare() {
     });
   }
 }
-
-/** Shows the tab as it was left: a γ is too long for a link. */
-export function arrive() {}
 
 /** Fills the form from a file, and verifies what it claims. */
 async function read(file) {
@@ -62,13 +45,13 @@ async function read(file) {
     byId("verify-status").textContent = error.message;
     return;
   }
-  if (byId("verify_target").value) question.ask();
+  if (byId("verify_target_epsilon").value) question.ask();
   else byId("verify-status").textContent = `${file.name} says nothing of privacy: fill in what is claimed.`;
 }
 
 function fill({ epsilon, Delta, profile, affected, target_epsilon: target, delta }, K) {
   const points = profile?.map((point) => point.join(":")).join(",") ?? "";
-  const values = { epsilon: points ? "" : epsilon, Delta: points ? "" : Delta || "", profile: points, affected: affected === K ? "" : affected, target, delta: delta || "" };
+  const values = { epsilon: points ? "" : epsilon, Delta: points ? "" : Delta || "", profile: points, affected: affected === K ? "" : affected, target_epsilon: target, m: "", delta: delta || "" };
   for (const [name, value] of Object.entries(values)) byId(`verify_${name}`).value = String(value ?? "");
 }
 
@@ -97,34 +80,31 @@ function parsed(text) {
 
 /** Returns what the form asks, as the API has it; γ says how many voters there are. */
 function request() {
-  const gamma = byId("verify_gamma").value.split(/[\s,;]+/).filter(Boolean).map(number);
-  return { ...bodyOf(FIELDS, ["profile"]), gamma, K: Math.max(1, gamma.length - 1) };
+  const { gamma = [], ...claim } = fields.bodyOf(byId("verify-form"));
+  return { ...claim, gamma, K: Math.max(1, gamma.length - 1) };
 }
 
-function present(answer, { gamma }) {
+function present(answer) {
   const { problem, certificate } = answer;
   const words = `The release is ${guarantee(problem.target_epsilon, problem.delta)}, proved for these exact numbers; worst-case slack: ${plain(certificate.margin, 2)} of probability, after rounding.`;
-  show("Proved", words, proved(answer));
-  statement.offer("verify", () => statement.rowsOfGamma({ gamma, problem, certificate }));
+  return verdict("Proved", words, proved(answer));
 }
 
 /** Shows a counterexample, or that rounding decides; another refusal is about the fields. */
 function refused(error, { target_epsilon: epsilon, delta = 0, ...voter }) {
   const { type, worst_corners: corners } = error.problem ?? {};
-  if (!corners) return false;
+  if (!corners) return null;
   const isRefuted = type === REFUTED;
-  show(isRefuted ? "Refuted" : "Neither proved nor refuted", error.message, [
+  return verdict(isRefuted ? "Refuted" : "Neither proved nor refuted", error.message, [
     ["Claim", Number.isFinite(epsilon) ? guarantee(epsilon, delta) : "the allowance that is given"],
     [isRefuted ? "Counterexample" : "Closest voters", `${votersAt(corners, { Delta: 0, ...voter, profile: undefined })}. That is as private as each of them promises.`],
   ]);
-  fields.clear(byId("verify-form"));
-  return true;
 }
 
-function show(verdict, words, rows) {
-  byId("verify-answer").replaceChildren(
-    make("p", { class: "headline", id: "verify-verdict" }, `${verdict}.`),
+function verdict(name, words, rows) {
+  return [
+    make("p", { class: "headline", id: "verify-verdict" }, `${name}.`),
     make("p", {}, source ? `${source}: ${words}` : words),
-    make("dl", { class: "words" }, ...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])),
-  );
+    make("dl", { class: "words" }, ...rows.flatMap(([title, value]) => [make("dt", {}, title), make("dd", {}, value)])),
+  ];
 }

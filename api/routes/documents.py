@@ -22,7 +22,8 @@ from pydantic import BaseModel
 from api.middleware.response_bodies import REVALIDATE, EncodedAnswer, compress, conditional_response, etag_matches
 from api.responses import JSON
 from api.routes.requests import StrictRoute
-from api.schemas.fields import EXAMPLES
+from api.schemas.fields import examples_of
+from api.schemas.forms import page_of
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 
 router = APIRouter(include_in_schema=False)
@@ -93,6 +94,8 @@ def _file(name: str) -> EncodedAnswer:
     if name == MECHANISMS:
         parameters = {mechanism: mechanism_class(mechanism).parameter for mechanism in calibrated_names()}
         content = f"export const MECHANISMS = {json.dumps(parameters)};\n".encode()
+    elif name == "index.html":
+        content = page_of(files("api").joinpath("page", name).read_text(encoding="utf-8")).encode()
     else:
         content = files("api").joinpath("page", name).read_bytes()
     return EncodedAnswer.of(content, TYPES[Path(name).suffix])
@@ -146,11 +149,10 @@ def _with_enums(schema: Any) -> Any:
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with examples; a model that has none has those of its base."""
+    """Return the description with the examples of its models."""
     models = schema["components"]["schemas"]
     for model in _subclasses(BaseModel):
-        examples = next((EXAMPLES[base.__name__] for base in model.__mro__ if base.__name__ in EXAMPLES), None)
-        if examples is not None and model.__name__ in models:
+        if model.__name__ in models and (examples := examples_of(model)):
             models[model.__name__]["examples"] = examples
     return schema
 

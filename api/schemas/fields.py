@@ -32,6 +32,12 @@ from solver_cache.database.jobs import PAGE_SIZE
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
 """Examples in the description of the API, by model; a test gets the answers from the application."""
 
+
+def examples_of(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """Return the examples of a model, or of its base if it has none."""
+    return next((EXAMPLES[base.__name__] for base in model.__mro__ if base.__name__ in EXAMPLES), [])
+
+
 ALL_BASELINES = (*BASELINES, *OTHER_BASELINES)
 """Names of the baselines, the default ones first."""
 

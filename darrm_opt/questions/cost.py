@@ -134,7 +134,7 @@ class Cost(MechanismQuestion):
     )
     parameter: float | None = question_field(None)
     delta: float | None = question_field(
-        None, words="δ of all releases together [probability]", otherwise="with parameter"
+        None, words="δ of all releases together [probability]", short="δ with a parameter", otherwise="with parameter"
     )
     threshold: float | None = question_field(None)
     check_sigma: float | None = question_field(None)

@@ -86,7 +86,9 @@ class Least(VotersQuestion, SolvedQuestion):
     solves: ClassVar[bool] = True
     limited_by: ClassVar[str] = "time_limit"
 
-    parameter: Parameter = question_field("m", kind="choice", words="What is searched for")
+    parameter: Parameter = question_field(
+        "m", kind="choice", words="What is searched for", short="What is searched for"
+    )
     utility: float | None = question_field(None)
     agreement: float | None = question_field(None)
     m: float | None = question_field(None)

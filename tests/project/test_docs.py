@@ -458,11 +458,12 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
 
 
 def test_fresh_means_the_same_everywhere() -> None:
+    from api.schemas.forms import page_of
     from darrm.cli.parameters import meaning_of_fresh
     from darrm_opt.problem import FRESH
 
     assert meaning_of_fresh().endswith(f". {FRESH}")
-    page = (ROOT / "api" / "page" / "index.html").read_text(encoding="utf-8")
+    page = page_of((ROOT / "api" / "page" / "index.html").read_text(encoding="utf-8"))
     pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("releases", "planning", "proofs"))]
     assert all(FRESH in text for text in pages)
     schemas = described()["components"]["schemas"]

@@ -146,6 +146,12 @@ def test_a_new_question_is_answered_at_every_door(
     for wrong, field in (({"K": 1}, "K"), ({"K": 13}, "K"), ({"K": 5, "affected": 6}, "affected"), ({"m": 1}, "m")):
         refused = service.client.post("/v1/pairs", json={"K": 5, **wrong})
         assert (refused.status_code, refused.json()["field"]) == (422, field)
+    page = service.client.get("/").text
+    assert '<option value="pairs">Pairs of voters</option>' in page
+    form = page.partition('data-path="v1/pairs"')[2].partition("</form>")[0]
+    assert re.findall(r'id="ask_pairs_(\w+)"', form) == ["K", "affected"]
+    assert 'placeholder="1"' in form
+    assert "Expected: a whole number of voters, at least 2." in page
     job = schema["paths"]["/v1/jobs/{id}/result"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert {"$ref": "#/components/schemas/PairsAnswer"} in job["anyOf"]
     monkeypatch.setitem(QUESTIONS, "pairs", Pairs)

@@ -82,7 +82,7 @@ class Visit:
 
     def wait(self) -> None:
         """Wait until what was asked is shown."""
-        self.tab.wait_for_selector("#answer:not([aria-busy])")
+        self.tab.wait_for_selector("#answer:not([aria-busy])", state="attached")
 
     def wait_for_curves(self) -> None:
         """Wait until the plots are drawn."""

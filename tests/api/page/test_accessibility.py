@@ -14,11 +14,11 @@ pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second for a 
 
 
 def designed(visit: Visit) -> None:
-    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-5&queries=5&total_epsilon=1&total_delta=1e-2")
+    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-5&budget_queries=5&budget_total_epsilon=1&budget_total_delta=1e-2")
     visit.wait_for_curves()
-    visit.tab.wait_for_selector("#compared table")
-    visit.tab.click("#plan-ask")
-    visit.tab.wait_for_selector("#planned table")
+    visit.tab.wait_for_selector("#budget-answer table")
+    visit.tab.click("#advice-ask")
+    visit.tab.wait_for_selector("#advice-answer table")
 
 
 def compared(visit: Visit) -> None:
@@ -35,7 +35,7 @@ def compared(visit: Visit) -> None:
 
 def classes(visit: Visit) -> None:
     visit.go("?tab=classes")
-    visit.tab.wait_for_selector("#class-options table")
+    visit.tab.wait_for_selector("#classes-answer table")
 
 
 def groups(visit: Visit) -> None:
@@ -44,15 +44,16 @@ def groups(visit: Visit) -> None:
 
 
 def triangle(visit: Visit) -> None:
-    visit.go("?tab=groups&groups=K%3D3%2Cepsilon%3D0.5&group_classes=3&group_epsilon=1")
+    visit.go("?tab=groups&groups_groups=K%3D3%2Cepsilon%3D0.5&groups_classes=3&groups_target_epsilon=1")
     visit.tab.wait_for_selector("#group-figure")
 
 
 def planned_groups(visit: Visit) -> None:
     visit.go(
-        "?tab=groups&groups=K%3D2%2Cepsilon%3D0.1%3BK%3D1%2Cepsilon%3D0.5&group_epsilon=1&group_queries=4&group_fresh=1"
+        "?tab=questions&question=plan&ask_plan_groups=K%3D2%2Cepsilon%3D0.1%3BK%3D1%2Cepsilon%3D0.5"
+        "&ask_plan_queries=4&ask_plan_total_epsilon=1&ask_plan_fresh=true"
     )
-    visit.tab.wait_for_selector("#group-answer table")
+    visit.tab.wait_for_selector("#ask_plan-answer table")
 
 
 def cost(visit: Visit) -> None:
@@ -95,7 +96,7 @@ def verified(visit: Visit) -> None:
     visit.tab.goto(f"{visit.server}/?tab=verify")
     visit.tab.fill("#verify_gamma", "1 0.1 0.1 1")
     visit.tab.fill("#verify_epsilon", "0.5")
-    visit.tab.fill("#verify_target", "0.1")
+    visit.tab.fill("#verify_target_epsilon", "0.1")
     visit.tab.click("#verify-form button")
     visit.tab.wait_for_selector("#verify-verdict")
     visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
@@ -111,8 +112,8 @@ STATES = {
     "planned groups": planned_groups,
     "cost": cost,
     "refused": refused,
-    "refused classes": refused_elsewhere("classes", "class_K", "#class-form button"),
-    "refused groups": refused_elsewhere("groups", "group_epsilon", "#group-form [type=submit]"),
+    "refused classes": refused_elsewhere("classes", "classes_K", "#classes-form button"),
+    "refused groups": refused_elsewhere("groups", "groups_target_epsilon", "#groups-form [type=submit]"),
     "refused costs": refused_elsewhere("cost", "cost_delta", "#cost-form button"),
     "verified": verified,
     "printed": printed,

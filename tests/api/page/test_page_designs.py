@@ -43,8 +43,8 @@ def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
     visit.go("?K=7&m=2&epsilon=0.2")
     own = least_parameter(7, epsilon=0.2, utility=0.9)
     assert own.below is not None
-    visit.tab.fill("#wanted", "90")
-    visit.tab.press("#wanted", "Enter")
+    visit.tab.fill("#wanted_utility", "0.9")
+    visit.tab.press("#wanted_utility", "Enter")
     visit.until(lambda: f"m = {own.value:g} keeps" in visit.text("#least-status"))
     said = visit.text("#least-status")
     assert f"At {own.below.value:g} the best γ keeps {own.below.reached * 100:.2f} %" in said
@@ -56,15 +56,17 @@ def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
 
 def test_the_field_offers_what_has_a_meaning_and_says_what_is_wrong(visit: Visit) -> None:
     visit.go("?K=5&epsilon=inf&affected=1&target_epsilon=1&delta=1e-5")
-    assert visit.tab.input_value("#unknown") == "target_epsilon"
-    shown = visit.tab.locator("#unknown option:not([hidden])").evaluate_all("(all) => all.map((one) => one.value)")
+    assert visit.tab.input_value("#wanted_parameter") == "target_epsilon"
+    shown = visit.tab.locator("#wanted_parameter option:not([hidden])").evaluate_all(
+        "(all) => all.map((one) => one.text)"
+    )
     assert shown == ["target_epsilon"]
-    visit.tab.fill("#wanted", "120")
+    visit.tab.fill("#wanted_utility", "1.2")
     visit.tab.click("#least-ask")
-    visit.until(lambda: "a share in (0, 1]" in visit.text("#wanted-error"))
+    visit.until(lambda: "a share in (0, 1]" in visit.text("#wanted_utility-error"))
     visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
-    visit.tab.fill("#wanted", "80 %")
-    visit.tab.select_option("#utility", "agreement")
+    visit.tab.fill("#wanted_utility", "")
+    visit.tab.fill("#wanted_agreement", "0.8")
     visit.tab.click("#least-ask")
     visit.until(lambda: "is right in" in visit.text("#least-status"))
     assert visit.query()["objective"] == "rectangular agreement"

@@ -15,6 +15,7 @@ from api.app import create_app
 from api.routes.documents import CONTENT_SECURITY_POLICY, MECHANISMS
 from api.settings import Settings
 from darrm_opt.mechanisms import calibrated_names
+from darrm_opt.questions.registry import QUESTIONS
 from tools.pages import PAGES
 
 
@@ -49,6 +50,21 @@ def test_modules_import_only_one_another() -> None:
         ), name
 
 
+def test_every_question_has_a_form_whose_fields_are_named_and_explained(client: TestClient) -> None:
+    page = client.get("/").text
+    paths = re.findall(r'data-path="v1/([\w/-]+)"', page)
+    assert sorted(paths) == sorted([*QUESTIONS, "compare"])  # which is asked of the design, too
+    for path in QUESTIONS:
+        form = max(re.findall(rf'data-path="v1/{path}".*?</form>', page, re.DOTALL), key=len)
+        hidden = {"cost": {"curve"}, "verify": {"K", "targets"}}.get(path, set())
+        assert set(QUESTIONS[path].declared()) - set(re.findall(r'name="(\w+)"', form)) == hidden, path
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    controls = re.findall(r'<(?:input|select) data-kind="\w+" id="(\w+)"', page)
+    assert set(controls) <= set(re.findall(r'<label for="(\w+)"', page))
+    assert set(re.findall(r'aria-describedby="(w-[^"]+)"', page)) == set(re.findall(r'<dd id="([^"]+)"', page))
+
+
 def test_policy_is_strict() -> None:
     assert CONTENT_SECURITY_POLICY.startswith("default-src 'none';")
     assert "unsafe" not in CONTENT_SECURITY_POLICY
@@ -71,7 +87,7 @@ def test_the_whole_page_is_small(client: TestClient) -> None:
     names = {file.name for file in files("api").joinpath("page").iterdir()} - {"index.html"}
     paths = ["/", *(f"/page/{name}" for name in names)]
     sent = [int(client.get(path, headers={"Accept-Encoding": "gzip"}).headers["content-length"]) for path in paths]
-    assert sum(sent) < 73_000
+    assert sum(sent) < 79_000
 
 
 @pytest.mark.parametrize("name", ["index.html", "__init__.py", "..%2Fapp.py", "nothing.js", "%00"])

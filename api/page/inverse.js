@@ -48,7 +48,7 @@ async function search(state, use) {
   try {
     const options = { body: question(form), signal: own.signal, onProgress: say, onWait: (_, reason) => say(reason) };
     const answer = await (await answered("v1/least", options)).json();
-    use({ ...answerOf(state, answer), objective: answer.objective });
+    use(answerOf(state, answer));
     say(summary(answer));
   } catch (error) {
     const errors = Object.entries(error.fields ?? {}).map(([name, text]) => [WANTED.includes(name) ? `wanted_${name}` : name, text]);
@@ -69,9 +69,9 @@ function question(form) {
   return { ...body, parameter, ...(parameter === "epsilon" ? { m } : { epsilon }) };
 }
 
-function answerOf(state, { parameter, value }) {
+function answerOf(state, { parameter, value, objective }) {
   const cleared = parameter === "target_epsilon" ? { m: "" } : { target_epsilon: "" };
-  return { ...state, ...cleared, [parameter]: String(value) };
+  return { ...state, ...cleared, [parameter]: String(value), objective: objective === byId("objective").placeholder ? "" : objective };
 }
 
 function summary({ parameter, value, measure, wanted, reached, below, is_least: least }) {

@@ -125,13 +125,10 @@ ADVANCED_FIELDS = frozenset(
 )
 """Fields whose options few need."""
 
-_PROBLEM_FIELDS = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
-"""Options of a problem of one (ε, Δ), among those of a group."""
-
 
 @dataclass(frozen=True)
-class VoterOptions:
-    """Options about the voters, as typed."""
+class ProblemOptions:
+    """Problem options, as typed: the voters, and what the release may cost."""
 
     K: Annotated[str | None, declared_option("K", PROBLEM)] = None
     epsilon: Annotated[str | None, declared_option("epsilon", PROBLEM)] = None
@@ -158,49 +155,6 @@ class VoterOptions:
             "5, and 9 where several queries are asked of models trained once",
         ),
     ] = None
-
-    def refuse_beside_profile(self) -> None:
-        """Refuse options that --profile stands in place of."""
-        from darrm_opt.errors import InvalidInput, Rule
-
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name in ("epsilon", "Delta", "m") and value != option.default:
-                # only a problem has an m, and with it a target
-                advice = "Give --target-epsilon." if option.name == "m" else "Its points are ε and δ of the voter."
-                raise InvalidInput(option.name, value, Rule("cannot be combined with --profile"), advice)
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Names of the options about the problem that were typed."""
-        return tuple(
-            field.name
-            for field in fields(self)
-            if field.name in (*_PROBLEM_FIELDS, "profile", "profile_points", "targets")
-            and getattr(self, field.name) != field.default
-        )
-
-    def problem(self, **instead: Any) -> Problem:
-        """Return the problem that the options name, with ``instead`` in place of some."""
-        from darrm_opt.problem import Problem
-
-        names = [field.name for field in fields(self) if field.name in _PROBLEM_FIELDS]
-        problem = Problem.from_allowance(**{name: number(getattr(self, name)) for name in names} | instead)
-        if LARGE_EPSILON <= problem.voter.epsilon < inf:
-            from darrm.cli.output import say
-
-            factor = f"{exp(min(problem.voter.epsilon, 700)):,.4g}"
-            say(
-                f"Warning: epsilon = {problem.voter.epsilon:g} nats makes an answer up to {factor} times likelier; "
-                "it is no percentage, and voters that are not private have epsilon = inf."
-            )
-        return problem
-
-
-@dataclass(frozen=True)
-class ProblemOptions(VoterOptions):
-    """Problem options, as typed: the voters, and what the release may cost."""
-
     m: Annotated[str | None, declared_option("m", PROBLEM)] = None
     target_epsilon: Annotated[str | None, declared_option("target_epsilon", PROBLEM)] = None
     delta: Annotated[str | None, declared_option("delta", PROBLEM, "1 − (1−Δ)^m")] = None
@@ -231,24 +185,42 @@ class ProblemOptions(VoterOptions):
             raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
         return Privacy(number(self.target_epsilon), delta if self.delta is None else number(self.delta))
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the options that were typed."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
+
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
-        targets = self.several_targets()
-        if self.profile is None and targets is None:
-            return super().problem(**instead)
         from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.privacy_curves import profile_problem
         from darrm_opt.problem import Privacy, Problem
 
+        targets = self.several_targets()
+        names = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
+        given = {name: number(getattr(self, name)) for name in names} | instead
+        if self.profile is None and targets is None:
+            problem = Problem.from_allowance(**given)
+            if LARGE_EPSILON <= problem.voter.epsilon < inf:
+                from darrm.cli.output import say
+
+                factor = f"{exp(min(problem.voter.epsilon, 700)):,.4g}"
+                say(
+                    f"Warning: epsilon = {problem.voter.epsilon:g} nats makes an answer up to {factor} times likelier; "
+                    "it is no percentage, and voters that are not private have epsilon = inf."
+                )
+            return problem
         option = "--profile" if targets is None else "--targets"
         if "m" in instead:
             raise InvalidInput("m", instead["m"], Rule(f"cannot be combined with {option}"), "Give --target-epsilon.")
-        names = "K", "target_epsilon", "delta", "affected", "epsilon"
-        given = {name: number(getattr(self, name)) for name in names} | instead
         if self.profile is None:
-            voter = Privacy(given["epsilon"], number(self.Delta))
+            voter = Privacy(given["epsilon"], given["Delta"])
             return Problem(given["K"], voter, self.target(voter.delta), given["affected"])
-        self.refuse_beside_profile()
+        for name in ("epsilon", "Delta", "m"):
+            if name in self.given:
+                advice = "Give --target-epsilon." if name == "m" else "Its points are ε and δ of the voter."
+                raise InvalidInput(name, getattr(self, name), Rule("cannot be combined with --profile"), advice)
+        from darrm_opt.privacy_curves import profile_problem
+
         profile = stated_voter(self.profile, self.profile_points)
         numbers = given["target_epsilon"], given["delta"], given["affected"]
         return profile_problem(given["K"], profile, *numbers, targets=targets)

@@ -128,6 +128,10 @@ def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
     assert 0 < rows["linear"]["utility"] <= rows["optimal_sequence"]["utility"] * (1 + 1e-9)
     options = {option["mechanism"]: option for option in post(service, "/v1/plan", **VOTERS, **budget)["options"]}
     assert options["linear"]["fits"]
+    noise = ["cost", "linear", "--K", "5", "--slope", "0.5", "--queries", "2", "--delta", "0"]
+    asked = {"mechanism": "linear", "K": 5, "parameter": 0.5, "queries": 2, "delta": 0}
+    assert darrm(*noise, "--json")["epsilon"] == post(service, "/v1/cost", **asked)["epsilon"]
+    assert "--slope" in darrm("cost", "linear", "--K", "5", "--rate", "0.5", "--delta", "0", expected=2)
     assert options["linear"]["why"].startswith("γ grows by ")
 
 

@@ -63,16 +63,6 @@ _HIDDEN = (
 )
 """Fields that other options state, or none."""
 
-_OF_MECHANISM = (
-    *("K", "classes", "queries", "affected", "delta", "total_epsilon", "total_delta", "records", "sample", "sampling"),
-    *("output", "plot"),
-)
-
-_OF_PROBLEM = (
-    *("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta", "targets", "profile", "profile_points"),
-    *("queries", "slack", "total_delta", "solution", "fresh"),
-)
-
 _TEXTS = {
     "epsilon": {"description": "ε of one voter; without --K, of one release, and --delta is its δ."},
     "affected": {"otherwise": "1; γ: K"},
@@ -126,6 +116,8 @@ def cost(
     """
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_names
+    from darrm_opt.questions.compose import Compose
+    from darrm_opt.questions.cost import Cost
 
     typed = {**asked, "bags": draw.bags, "solution": solution, "output": output, "plot": plot}
     given = {name: value for name, value in typed.items() if value not in (None, False)}
@@ -136,7 +128,7 @@ def cost(
         if asked["fresh"]:
             rule = Rule("makes no difference to a mechanism, whose voters are not private")
             raise InvalidInput("fresh", asked["fresh"], rule, "Leave it out.")
-        _refuse(given, _OF_MECHANISM, "cannot be combined with a mechanism")
+        _refuse(given, {*Cost.declared(), "output", "plot"}, "cannot be combined with a mechanism")
         _cost_of_mechanism(mechanism, asked, parameters, batch, output, plot, json=json)
         return
     batch.refuse()
@@ -146,7 +138,7 @@ def cost(
         _refuse(given, ("K", "bags"), "cannot be combined with bagging, whose options are --K and --bags")
         _cost_of_bags(asked["K"] or "1", draw.bags, json=json)
     else:
-        _refuse(given, _OF_PROBLEM, "needs a mechanism")
+        _refuse(given, {*Compose.declared(), "targets", "profile_points", "solution"}, "needs a mechanism")
         _cost_of_release(asked, given, solution, json=json)
 
 

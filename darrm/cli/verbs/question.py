@@ -15,8 +15,8 @@ from darrm.cli.parameters import (
     PROBLEM,
     BagsOptions,
     GroupOptions,
+    ProblemOptions,
     SampleOptions,
-    VoterOptions,
     bags_drawn,
     meaning_of_fresh,
     number,
@@ -41,7 +41,7 @@ COMPOSED: dict[str, tuple[tuple[type, str], ...]] = {
     "n": ((BagsOptions, "bags"),),
     "records": ((SampleOptions, "records"), (SampleOptions, "sample"), (SampleOptions, "sampling")),
     "groups": ((GroupOptions, "group"),),
-    "profile": ((VoterOptions, "profile"), (VoterOptions, "profile_points")),
+    "profile": ((ProblemOptions, "profile"), (ProblemOptions, "profile_points")),
 }
 """Options by the fields that they state: several at once, or what a text or file says."""
 

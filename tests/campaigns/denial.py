@@ -28,7 +28,6 @@ from typing import Literal
 from support.paths import SEARCH_PATH
 from support.postgres import Postgres
 from support.postgres import server as postgresql_server
-from support.proxy import Proxy, proxying
 from support.service import Service, children, service
 
 from api.access.keys import create_key
@@ -36,6 +35,7 @@ from campaigns.attack import MAX_RATIO, SHORT, p99
 from campaigns.attackers import ATTACKS, Attack, Tally, Target
 from campaigns.driver import origin, publish, read_options, say, table
 from campaigns.loop_lag import VARIABLE, LoopLag
+from campaigns.proxy import Proxy, proxying
 from darrm_opt.process import usable_processors
 
 Door = Literal["naked", "proxy"]

@@ -54,16 +54,6 @@ def distribution(ones: Sequence[Number]) -> list[Number]:
     return masses
 
 
-def enumerated_distribution(ones: Sequence[Fraction]) -> list[Fraction]:
-    """Return Pr[L = 0..K] by going through all 2^K votes: the definition."""
-    masses = [Fraction(0)] * (len(ones) + 1)
-    for vote in itertools.product((0, 1), repeat=len(ones)):
-        masses[sum(vote)] += math.prod(
-            (t if bit else 1 - t for t, bit in zip(ones, vote, strict=True)), start=Fraction(1)
-        )
-    return masses
-
-
 def signed(gamma: Iterable[float], number: Callable[[Any], Number]) -> list[Number]:
     """Return g(l) = sign(l − K/2)·γ(l) exactly, from the doubles in ``gamma``."""
     values = [*gamma]

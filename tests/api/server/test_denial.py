@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from campaigns.attackers import ATTACKS, Attack
 from campaigns.denial import HANG, MAX_MEMORY, Site, measure, site
-from support.proxy import needs_proxy
+from campaigns.proxy import needs_proxy
 
 pytestmark = pytest.mark.slow
 

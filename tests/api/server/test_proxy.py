@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from support.proxy import CONFIGURATION, Proxy, needs_proxy, proxying
+from campaigns.proxy import CONFIGURATION, Proxy, needs_proxy, proxying
 from support.served import Served, serving
 from support.waiting import until
 

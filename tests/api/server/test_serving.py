@@ -76,6 +76,13 @@ def shared(folder: Path) -> Iterator[Served]:
         yield service
 
 
+@pytest.fixture(scope="module")
+def open_metrics(folder: Path) -> Iterator[Served]:
+    """A server without limits of its own, whose metrics anybody may read."""
+    with serving(folder, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1", DARRM_METRICS="open") as service:
+        yield service
+
+
 def logged(service: Served, *names: str) -> dict[str, dict[str, Any]]:
     """Return the log lines of requests by their ids, once all are there."""
 
@@ -101,7 +108,6 @@ def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
     ("arguments", "settings", "status"),
     [
         (["--no-keys"], {"DARRM_KEYS": "keys.json"}, 200),  # the command line outdoes the environment
-        ([], {"DARRM_PUBLIC": "true"}, 200),
         ([], {"DARRM_KEYS": "keys.json"}, 401),
     ],
 )
@@ -118,11 +124,14 @@ def test_it_serves_other_machines_when_told_and_asks_for_a_proxy(
     assert said.startswith("Other machines can connect to 0.0.0.0 without a reverse proxy: in plain text, ")
 
 
-def test_behind_a_proxy_it_asks_for_none(tmp_path: Path) -> None:
-    arguments = ("--host", "0.0.0.0", "--no-keys")  # noqa: S104 — only for this test
-    with serving(tmp_path, *arguments, DARRM_TRUSTED_PROXIES="127.0.0.2") as service:
-        pass
+def test_behind_a_proxy_it_asks_for_none_and_believes_it_where_a_request_comes_from(tmp_path: Path) -> None:
+    settings = {"DARRM_PUBLIC": "true", "DARRM_TRUSTED_PROXIES": "127.0.0.1"}
+    with serving(tmp_path, "--host", "0.0.0.0", **settings) as service:  # noqa: S104 — only for this test
+        service.url = service.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        assert service.ask(GAMMA, X_Forwarded_For="10.9.8.7", X_Request_ID="forwarded").status == 200
     assert [line for line in service.log if not line.startswith("{")] == []
+    [line] = [event for event in service.events() if event.get("request_id") == "forwarded"]
+    assert line["client"] == "address 10.9.8.7"
 
 
 def test_who_is_told_the_address_may_end_it_at_once() -> None:
@@ -309,19 +318,23 @@ def test_an_invalid_chunked_body_is_refused(guarded: tuple[Served, str, str]) ->
     assert b"HTTP/1.1 400 " not in raw(service, first + head.encode() + b"no length\r\n")
 
 
-def test_who_goes_away_is_not_waited_for(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as service:
-        body = b'{"K": 51, "epsilon": 0.1, "queries": 500, "total_epsilon": 1, "total_delta": 1e-5}'
-        head = b"POST /v1/compare HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        ahead = b"GET /v1/gamma?K=5&m=%d&epsilon=0.1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        for sent in (head % len(body) + body, b"".join(ahead % m for m in (1, 2, 3))):
-            with service.connect() as connection:
-                connection.sendall(sent)
-                time.sleep(0.5)
-        gone = 'route="/v1/compare",status="499"} 1.0'
-        until(lambda: gone in service.ask("/metrics").body.decode())
-        assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
-        until(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode())
+def test_who_goes_away_is_not_waited_for(open_metrics: Served) -> None:
+    service = open_metrics
+    body = b'{"K": 51, "epsilon": 0.1, "queries": 500, "total_epsilon": 1, "total_delta": 1e-5}'
+    head = (
+        b"POST /v1/compare HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    )
+    ahead = b"GET /v1/gamma?K=5&m=%d&epsilon=0.1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for sent in (head % len(body) + body, b"".join(ahead % m for m in (1, 2, 3))):
+        with service.connect() as connection:
+            connection.sendall(sent)
+            time.sleep(0.5)
+    gone = 'route="/v1/compare",status="499"} 1.0'
+    until(lambda: gone in service.ask("/metrics").body.decode())
+    assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
+    until(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode())
+    assert service.ask("/healthz", X_Request_ID="all-gone").status == 200
+    assert logged(service, "all-gone")
     assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
 
 
@@ -358,7 +371,7 @@ def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Se
 
 
 @pytest.mark.slow
-def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) -> None:
+def test_workers_count_together_log_their_loop_are_replaced_and_end_in_order(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as service:
         for _ in range(20):
             assert service.ask("/healthz", X_Request_ID="counted").status == 200
@@ -373,56 +386,14 @@ def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) 
         assert (
             'route="/healthz",status="200"} ' in service.ask("/metrics").body.decode()
         )  # the dead worker's counts stay
+        # By ctrl-C; of one worker: `test_cli_process.py`; by SIGTERM: wherever a server ends.
+        assert service.end(signal.SIGINT) == 0
+    assert "Traceback" not in "".join(service.log)
     events = service.events()
     starts = [event for event in events if event["event"] == "worker starts"]
     assert {event["loop"] for event in starts} == {"uvloop"}  # asyncio's own loses TCP_NODELAY with several workers
     assert any(event["event"].endswith("is replaced") for event in events)
     assert sum(event.get("request_id") == "counted" for event in events) == 20
-    assert service.process.returncode == 0
-
-
-@pytest.mark.slow
-def test_workers_share_the_rate_of_a_client_and_none_outlives_the_process_that_started_it(tmp_path: Path) -> None:
-    with serving(tmp_path, "--workers", "2", DARRM_RATE="0.01", DARRM_BURST="6") as service:
-        assert service.ask("/healthz").status == 200
-        found = [service.ask("/nowhere") for _ in range(12)]
-        assert sorted(answer.status for answer in found) == [404] * 6 + [429] * 6
-        refusal = next(answer for answer in found if answer.status == 429)
-        problem(refusal, 429, "too-many-requests")
-        assert 90 <= int(refusal.headers["retry-after"]) <= 100
-        assert service.ask("/healthz").status == 200
-        service.process.kill()
-
-        def listening() -> bool:
-            try:
-                service.connect().close()
-            except OSError:
-                return False
-            return True
-
-        until(lambda: not listening())
-
-
-def test_ctrl_c_ends_it_in_order(tmp_path: Path) -> None:
-    """With one worker: `test_cli_process.py`; by SIGTERM: wherever a server ends."""
-    with serving(tmp_path, "--workers", "2") as service:
-        assert service.ask("/healthz").status == 200
-        assert service.end(signal.SIGINT) == 0
-    assert "Traceback" not in "".join(service.log)
-
-
-def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_WAIT_SECONDS="60", **LARGE) as service, service.connect() as waiting:
-        assert service.ask("/healthz").status == 200
-        waiting.sendall(f"GET {SLOW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        until(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body)
-        service.process.send_signal(signal.SIGTERM)
-        found = b""
-        while more := waiting.recv(65536):
-            found += more
-        assert found.startswith(b"HTTP/1.1 503 ")
-        assert b"urn:darrm-opt:problem:shutting-down" in found
-        assert service.process.wait(timeout=300) == 0
 
 
 # ----------------------------------------------------------------------------------------------- shares and other sites
@@ -546,7 +517,9 @@ def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(shared: Served) ->
 
 
 @pytest.mark.parametrize("name", ["t", "t" * 120])
-def test_a_killed_supervisor_leaves_its_port_and_no_folder(tmp_path: Path, name: str) -> None:
+def test_workers_share_the_rate_of_a_client_and_leave_no_port_and_folder_where_their_supervisor_is_killed(
+    tmp_path: Path, name: str
+) -> None:
     with tempfile.TemporaryDirectory() as short:
         _kill_supervisor(tmp_path, Path(short) / name)  # the path of a socket has at most 107 characters
 
@@ -554,7 +527,13 @@ def test_a_killed_supervisor_leaves_its_port_and_no_folder(tmp_path: Path, name:
 def _kill_supervisor(tmp_path: Path, temporary: Path) -> None:
     temporary.mkdir()
     surroundings = {"TMPDIR": str(temporary), "DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'store.sqlite'}"}
-    with serving(tmp_path, "--workers", "2", **surroundings) as service:
+    limits = {"DARRM_RATE": "0.01", "DARRM_BURST": "6"}
+    with serving(tmp_path, "--workers", "2", **surroundings, **limits) as service:
+        found = [service.ask("/nowhere") for _ in range(12)]
+        assert sorted(answer.status for answer in found) == [404] * 6 + [429] * 6
+        refusal = next(answer for answer in found if answer.status == 429)
+        problem(refusal, 429, "too-many-requests")
+        assert 90 <= int(refusal.headers["retry-after"]) <= 100
         assert service.ask("/healthz").status == 200
         assert list(temporary.glob("darrm-*"))
         workers, port = workers_of(service.process.pid), service.address[1]
@@ -574,25 +553,23 @@ def _kill_supervisor(tmp_path: Path, temporary: Path) -> None:
         assert list(temporary.glob("darrm-*")) == []
 
 
-def test_what_is_open_is_counted(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_METRICS="open") as service:
+def test_what_is_open_is_counted(open_metrics: Served) -> None:
+    service = open_metrics
 
-        def counted(name: str) -> float:
-            text = service.ask("/metrics").body.decode()
-            return float(next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name} ")))
+    def counted(name: str) -> float:
+        text = service.ask("/metrics").body.decode()
+        return float(next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name} ")))
 
-        with service.connect() as idle, service.connect() as sending:
-            idle.sendall(b"GET ")
-            sending.sendall(
-                b"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b" " * 50_000
-            )
-            until(lambda: counted("darrm_connections_open") == 3 and counted("darrm_received_bytes") >= 50_000)
-        assert counted("process_resident_memory_bytes") > 2**25
-        assert counted("process_cpu_seconds_total") > 0.01
-        assert 10 < counted("process_open_fds") < counted("process_max_fds")
-        assert abs(counted("process_start_time_seconds") - time.time()) < 3600
-        until(lambda: counted("darrm_loop_lag_seconds_count"))  # it is measured from time to time
-        assert counted("darrm_unread_bytes") == counted("darrm_streams_open") == 0
+    with service.connect() as idle, service.connect() as sending:
+        idle.sendall(b"GET ")
+        sending.sendall(b"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b" " * 50_000)
+        until(lambda: counted("darrm_connections_open") == 3 and counted("darrm_received_bytes") >= 50_000)
+    assert counted("process_resident_memory_bytes") > 2**25
+    assert counted("process_cpu_seconds_total") > 0.01
+    assert 10 < counted("process_open_fds") < counted("process_max_fds")
+    assert abs(counted("process_start_time_seconds") - time.time()) < 3600
+    until(lambda: counted("darrm_loop_lag_seconds_count"))  # it is measured from time to time
+    assert counted("darrm_unread_bytes") == counted("darrm_streams_open") == 0
 
 
 def test_a_misspelt_setting_is_named_at_the_start(shared: Served) -> None:
@@ -616,30 +593,28 @@ def test_every_variable_that_the_product_reads_is_known() -> None:
     assert misspelt_settings(dict.fromkeys(read, "")) == []
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
-        b"GET /v1/compare?K=51&epsilon=0.1&queries=1000&total_epsilon=1&total_delta=1e-5 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    ],
-    ids=["a body that does not come", "long work"],
-)
-def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_again(
-    tmp_path: Path, request_: bytes
-) -> None:
-    with serving(tmp_path, DARRM_STOP_SECONDS="1", DARRM_BODY_SECONDS="60") as service, service.connect() as waiting:
+def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_again(tmp_path: Path) -> None:
+    long_work = "/v1/compare?K=51&epsilon=0.1&queries=1000&total_epsilon=1&total_delta=1e-5"
+    never_whole = (
+        b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n"
+    )
+    solve, work = (f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in (SLOW, long_work))
+    settings = {"DARRM_STOP_SECONDS": "1", "DARRM_BODY_SECONDS": "60", **LARGE}
+    with serving(tmp_path, **settings) as service, contextlib.ExitStack() as stack:
         assert service.ask("/healthz").status == 200
-        waiting.sendall(request_)
-        until(lambda: b"darrm_requests_open 2.0" in service.ask("/metrics").body)
+        waiting = [stack.enter_context(service.connect()) for _ in range(3)]
+        waiting[0].sendall(never_whole)
+        waiting[1].sendall(solve)
+        until(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body)
+        waiting[2].sendall(work)
+        until(lambda: b"darrm_requests_open 4.0" in service.ask("/metrics").body)
         service.process.send_signal(signal.SIGTERM)
-        found = b""
-        while more := waiting.recv(65536):
-            found += more
-        head, _, body = found.partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 503 ")
-        assert b"application/problem+json" in head
-        assert b"\r\nretry-after: " in head
-        assert json.loads(body)["type"] == "urn:darrm-opt:problem:shutting-down"
+        for connection in waiting:
+            head, _, body = received(connection).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"application/problem+json" in head
+            assert b"\r\nretry-after: " in head
+            assert json.loads(body)["type"] == "urn:darrm-opt:problem:shutting-down"
         assert service.process.wait(timeout=300) == 0
     assert "Traceback" not in "".join(service.log)
 
@@ -667,13 +642,6 @@ def test_pages_of_origins_that_are_listed_may_ask(shared: Served) -> None:
     assert "access-control-allow-origin" not in bad.headers
     read = shared.ask("/healthz", Origin="https://good.example")
     assert "X-Request-ID" in read.headers["access-control-expose-headers"]
-
-
-def test_proxies_that_are_believed_tell_where_a_request_comes_from(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1") as service:
-        service.ask("/nowhere", X_Forwarded_For="10.9.8.7", X_Request_ID="forwarded")
-    [line] = [event for event in service.events() if event.get("request_id") == "forwarded"]
-    assert line["client"] == "address 10.9.8.7"
 
 
 def test_a_client_that_does_not_read_is_cut_off(shared: Served) -> None:

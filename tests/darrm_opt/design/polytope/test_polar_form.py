@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
-from support.exact import NEGLIGIBLE, Voters, distribution, enumerated_distribution, mean, named, precise, signed
+from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise, signed
 from support.strategies import NOISES, random_case, random_noise
 
 from darrm_opt.design.constraint import (
@@ -28,6 +28,16 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 
 X = [0.5, 0.525, 0.75, 0.9, 0.982, 1.0, 1 - 2.0**-40]
 """Doubles of [½, 1]: there 1 − x is a double as well, so that fractions see the very numbers the code sees."""
+
+
+def enumerated_distribution(ones: list[Fraction]) -> list[Fraction]:
+    """Return Pr[L = 0..K] by going through all 2^K votes: the definition."""
+    masses = [Fraction(0)] * (len(ones) + 1)
+    for vote in itertools.product((0, 1), repeat=len(ones)):
+        masses[sum(vote)] += math.prod(
+            (t if bit else 1 - t for t, bit in zip(ones, vote, strict=True)), start=Fraction(1)
+        )
+    return masses
 
 
 def exact_H(noise: NoiseFunction, probabilities: list[Fraction]) -> Fraction:

@@ -16,7 +16,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
 from support.paths import ROOT
 
 CONFIGURATION = ROOT / "deploy" / "nginx.conf"

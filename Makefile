@@ -109,8 +109,7 @@ faults: $(READY) ## kill writers, servers, solvers, clients, label runs at rando
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label --classes 4 $(ARGS)
 
-attack: $(READY) ## attack a server, naked and behind nginx, beside a polite client (15 minutes; docs/faults.md)
-	PYTHONPATH=tests $(BIN)/python -m campaigns.attack
+attack: $(READY) ## attack a server, naked and behind nginx, beside a polite client (ten minutes; docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.denial --write docs/faults.md $(ARGS)
 
 fuzz: $(READY) ## send thousands of generated requests, good and bad, to a running service

@@ -5,7 +5,7 @@
 For each attack a new server, which takes all its limits from its defaults and has keys. Meanwhile a polite client with
 a key, from an address of its own, asks for certificates, on a connection that it keeps and on new ones, and the
 orchestrator for /healthz. What is measured: resident memory of the service, at its peak and ten seconds after; the
-longest stall of its event loop, from within; the times of the polite client, and its failures.
+times of the polite client, and its failures.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ from support.postgres import server as postgresql_server
 from support.service import Service, children, service
 
 from api.access.keys import create_key
-from campaigns.attack import MAX_RATIO, SHORT, p99
 from campaigns.attackers import ATTACKS, Attack, Tally, Target
 from campaigns.driver import origin, publish, read_options, say, table
-from campaigns.loop_lag import VARIABLE, LoopLag
 from campaigns.proxy import Proxy, proxying
 from darrm_opt.process import usable_processors
 
@@ -47,6 +45,9 @@ MAX_MEMORY = 400
 
 MAX_VERIFY = 0.5
 """Largest 99th percentile of a certificate [s], naked."""
+
+MAX_RATIO = 5.0
+"""Largest 99th percentile behind the proxy, as a multiple of that on the idle server, unless it is unnoticed."""
 
 UNNOTICED = 0.1
 """The same behind the proxy [s], unless `MAX_RATIO` times that on the idle server is more."""
@@ -71,6 +72,9 @@ PATIENCE = 30.0
 
 PAUSE = 0.02
 """Time between two polite requests [s]."""
+
+CERTIFICATE = json.dumps({"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]})
+"""What the polite client sends to /v1/verify."""
 
 HANG = "store that hangs"
 """The attack for which PostgreSQL is stopped."""
@@ -116,7 +120,6 @@ class Finding:
     after: Polite  # the polite client ten seconds after
     peak: int  # largest resident memory of the service [MiB]
     left: int  # its resident memory ten seconds after [MiB]
-    stall: float  # longest stall of its event loop [s]
     proxy: int  # largest resident memory of the proxy, over its processes [MiB]; 0 where there is none
     errors: int  # what the proxy wrote meanwhile, to both logs [bytes]
     attackers: Tally  # what the attackers did
@@ -146,14 +149,11 @@ class Site:
         server: the server.
         proxy: the proxy before it, if any.
         keys: of an attacker and of the polite client.
-        lag: the recorder of the server's event loop.
         postgres: its store, unless that is a file.
     """
 
-    def __init__(
-        self, server: Service, proxy: Proxy | None, keys: list[str], lag: LoopLag, postgres: Postgres | None
-    ) -> None:
-        self.server, self.proxy, self.lag, self._postgres = server, proxy, lag, postgres
+    def __init__(self, server: Service, proxy: Proxy | None, keys: list[str], postgres: Postgres | None) -> None:
+        self.server, self.proxy, self._postgres = server, proxy, postgres
         self.idle = Polite()  # what the polite client met before any attack
         self.key, self._polite_key = keys
         self._own = (server.client.base_url.host, server.client.base_url.port or 0)
@@ -171,13 +171,13 @@ class Site:
 
     def ask_politely(self, seconds: float) -> Polite:
         """Ask for certificates and for /healthz for a time."""
-        polite, (path, body) = Polite(), SHORT["verify"]
+        polite = Polite()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with contextlib.closing(self._connection()) as new:
-                polite.ask(polite.verify, new, path, json.dumps(body), self._polite_key)
+                polite.ask(polite.verify, new, "/v1/verify", CERTIFICATE, self._polite_key)
             time.sleep(PAUSE)
-            polite.ask(polite.verify, self._kept, path, json.dumps(body), self._polite_key)
+            polite.ask(polite.verify, self._kept, "/v1/verify", CERTIFICATE, self._polite_key)
             time.sleep(PAUSE)
             with contextlib.closing(HTTPConnection(*self._own, timeout=PATIENCE)) as inside:
                 polite.ask(polite.health, inside, "/healthz", None, self._polite_key)
@@ -204,9 +204,8 @@ class Site:
         return self._postgres.hanging()
 
     def reset(self) -> None:
-        """Forget the peaks of before."""
+        """Forget the peak of before."""
         Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5", encoding="ascii")
-        self.lag.set(0.0)
 
     def _connection(self) -> HTTPConnection:
         if self.proxy is None:
@@ -220,18 +219,15 @@ def site(door: Door, idle: float, *, postgresql: bool = False) -> Iterator[Site]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         keys = [create_key(folder / "keys.json", name)[1] for name in ("greedy", "polite")]
-        settings = {"DARRM_KEYS": str(folder / "keys.json"), "DARRM_LOG_LEVEL": "info", VARIABLE: str(folder / "lag")}
+        settings = {"DARRM_KEYS": str(folder / "keys.json"), "DARRM_LOG_LEVEL": "info"}
         settings |= {"DARRM_RATE": "100", "DARRM_BURST": "200"}
-        settings |= {"PYTHONPATH": SEARCH_PATH}
         if door == "proxy":
             settings["DARRM_TRUSTED_PROXIES"] = "127.0.0.1"
         postgres = postgresql_server() if postgresql else None
         url = f"sqlite:///{folder / 'store.sqlite'}" if postgres is None else postgres.url(postgres.new())
-        lag = LoopLag(folder / "lag")
-        program = [sys.executable, "-c", "from campaigns.loop_lag import main; main()"]
-        running = stack.enter_context(service(url, folder, program, **settings))
+        running = stack.enter_context(service(url, folder, **settings))
         proxy = stack.enter_context(proxying(running.url)) if door == "proxy" else None
-        under = Site(running, proxy, keys, lag, postgres)
+        under = Site(running, proxy, keys, postgres)
         stack.callback(under.close)
         under.ask_politely(1.0)  # processes start
         under.idle = under.ask_politely(idle)
@@ -271,7 +267,7 @@ def measure(under: Site, attack: Attack, scale: float, seconds: float, recovery:
     under.reset()
     with under.hanging(attack), attacked(attack, under.target(), scale, seconds) as tally:
         during = under.ask_politely(seconds)
-    peak, stall = under.memory("VmHWM"), under.lag.longest
+    peak = under.memory("VmHWM")
     time.sleep(recovery)
     after = under.ask_politely(min(IDLE, seconds / 2))
     logs = [] if under.proxy is None else [under.proxy.errors, under.proxy.log]
@@ -283,7 +279,6 @@ def measure(under: Site, attack: Attack, scale: float, seconds: float, recovery:
         after,
         peak,
         under.memory("VmRSS"),
-        stall,
         under.proxy_memory(),
         sum(path.stat().st_size for path in logs),
         tally,
@@ -291,9 +286,14 @@ def measure(under: Site, attack: Attack, scale: float, seconds: float, recovery:
 
 
 HEAD = (
-    *("attack", "door", "memory (10 s after) [MiB]", "longest stall [s]", "verify p50 [ms]", "p99 [ms]"),
+    *("attack", "door", "memory (10 s after) [MiB]", "verify p50 [ms]", "p99 [ms]"),
     *("slowest health [ms]", "failed", "proxy [MiB]", "connections, answers", "limits kept"),
 )
+
+
+def p99(times: list[float]) -> float:
+    """Return the 99th percentile."""
+    return sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
 
 
 def row(found: Finding) -> tuple[object, ...]:
@@ -301,7 +301,7 @@ def row(found: Finding) -> tuple[object, ...]:
     verify, health, attackers = found.during.verify, found.during.health, found.attackers
     answers = [f"{number} × {status}" for status, number in sorted(attackers.statuses.items())]
     return (
-        *(found.attack, found.door, f"{found.peak} ({found.left})", f"{found.stall:.2f}"),
+        *(found.attack, found.door, f"{found.peak} ({found.left})"),
         *(f"{1000 * value:.0f}" for value in (statistics.median(verify), p99(verify), max(health))),
         *(f"{len(found.during.failures)} of {len(verify) + len(health)}", found.proxy or ""),
         *(", ".join([str(attackers.opened), *answers]), "; ".join(found.wrong()) or "yes"),

@@ -21,11 +21,11 @@ import functools
 import gc
 import importlib
 import itertools
+import math
 import multiprocessing
 import os
 import pickle
 import random
-import re
 import resource
 import signal
 import sys
@@ -314,9 +314,8 @@ class Trials:
                 )
             )
             seconds_so_far = itertools.accumulate(self._limits[item.nodeid] for item in able)
-            items = [item for item, so_far in zip(able, seconds_so_far, strict=True) if so_far <= self.seconds] or able[
-                :1
-            ]
+            quick = [item for item, so_far in zip(able, seconds_so_far, strict=True) if so_far <= self.seconds]
+            items = quick or able[:1]
             killer = self._trial(items, live, mutated(module, source, number, path)).failed if items else None
             self.verdicts.append(Verdict(mutant, killer))
             if killer is not None:
@@ -392,15 +391,7 @@ def run(
     """Try the chosen ones of the modules' numbered mutants, each by tests that take about so long."""
     trials = Trials(modules, chosen, seconds, baseline)
     paths = [f"{file_of(file)}{separator}{test}" for file, separator, test in (name.partition("::") for name in tests)]
-    quiet = [
-        "-q",
-        "-s",
-        "--no-header",
-        "--no-summary",
-        "--assert=plain",
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-    ]
+    quiet = ["-qs", "--no-header", "--no-summary", "--assert=plain", "-Wignore::pytest.PytestAssertRewriteWarning"]
     status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *paths], plugins=[trials])
     if status != pytest.ExitCode.OK:
         sys.exit(f"{', '.join(modules)}: pytest ended with {status!r}")
@@ -435,10 +426,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="at most so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--seconds",
-        type=float,
-        default=float("inf"),
-        help="of processor time for the tests of each mutant; default: all",
+        "--seconds", type=float, default=math.inf, help="of processor time for the tests of each mutant; default: all"
     )
     parser.add_argument("--listed", action="store_true", help="try what is listed as equivalent, too")
     parser.add_argument("--tests", nargs="*", help="test files instead of the module's own")
@@ -447,8 +435,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=Path,
         help="a file that keeps which test executes which lines, for the next run; delete it when code or tests change",
     )
-    parser.add_argument("--again", type=Path, action="append", help="only the survivors in an earlier run's output")
-    parser.add_argument("--except", type=Path, action="append", default=[], dest="tried", help="not those tried in it")
     parser.add_argument("--words", action="store_true", help="change sentences, too, which only a person reads")
     options = parser.parse_args(arguments)
     names = options.modules
@@ -457,20 +443,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not modules:
         parser.error(f"no such module: {', '.join(names)}")
     known, equivalent_counts = equivalents(), Counter[str]()
-    survivors = None if options.again is None else {name for path in options.again for name in tried(path, "SURVIVES")}
-    excluded = {name for path in options.tried for name in tried(path)}
 
     def chosen(module: str, numbered: list[tuple[int, Mutant]]) -> list[tuple[int, Mutant]]:
-        def is_candidate(mutant: Mutant) -> bool:
-            name = _mutant_name(mutant)
-            return (
-                (not options.line or any(mutant.line in lines for lines in options.line))
-                and (survivors is None or name in survivors)
-                and name not in excluded
-                and (options.words or not mutant.prose)
-            )
-
-        candidates = [(number, mutant) for number, mutant in numbered if is_candidate(mutant)]
+        candidates = [
+            (number, mutant)
+            for number, mutant in numbered
+            if not options.line or any(mutant.line in lines for lines in options.line)
+            if options.words or not mutant.prose
+        ]
         if options.sample is not None and options.sample < len(candidates):
             candidates = sorted(random.Random(options.seed).sample(candidates, options.sample))  # the same each time
         equivalent_counts[module] = sum(mutant.key in known for _, mutant in candidates)
@@ -501,15 +481,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _mutant_name(mutant: Mutant) -> str:
     return f"{mutant.module}:{mutant.function}: {mutant.change}"
-
-
-def tried(output: Path, verdict: str = "[^|]*") -> set[str]:
-    """Return the mutants with that verdict in an earlier run's output, without their lines, which move."""
-    matches = (
-        re.fullmatch(rf"(\S+:\S+):\d+ (.*) \| {verdict} \| [^|]*", line)
-        for line in output.read_text(encoding="utf-8").splitlines()
-    )
-    return {f"{match[1]}: {match[2]}" for match in matches if match}
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
     PYTHONPATH=tests python -m campaigns.operating_faults [--only "disk full"] [--write docs/faults.md]
 
 For each fault a real server with stored answers; then the fault, really: a file system that is full or has failed, a
-file that is deleted or overwritten, another process's lock, a PostgreSQL that is stopped, a clock that steps, the
-kernel's out-of-memory killer, SIGKILL, SIGSTOP. While it lasts, and after it, five questions: readiness, an answer that
-this process has given before, one that it has not given yet, a new problem, a certificate. Mounts, cgroups and the
-interposed clock need root on Linux; what cannot be done here is named as skipped.
+file that is deleted or overwritten, another process's lock, a PostgreSQL that is stopped, SIGKILL,
+SIGSTOP. While it lasts, and after it, five questions: readiness, an answer that this process has given before, one that
+it has not given yet, a new problem, a certificate. Mounts need root on Linux; what cannot be done here is named as
+skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from support.service import Service, family, gone, workers_of
+from support.service import Service, gone, workers_of
 
 from campaigns.driver import publish, read_options, say, table
 from darrm_opt import Problem
@@ -309,87 +309,7 @@ def queue_stalled(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None],
     return site, begin, lambda: rename("darrm_jobs_away", "darrm_jobs"), "nothing"
 
 
-# ------------------------------------------------------------------------------------------------------ the clock
-
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/time.h>
-#include <time.h>
-static long shift(void) {
-    long seconds = 0;
-    FILE *file = fopen(getenv("CLOCK_SHIFT"), "r");
-    if (file) { if (fscanf(file, "%ld", &seconds) != 1) seconds = 0; fclose(file); }
-    return seconds;
-}
-int clock_gettime(clockid_t id, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
-    int failed = real(id, now);
-    if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) now->tv_sec += shift();
-    return failed;
-}
-"""
-"""A library that is loaded before the C library, and steps the wall clock of one server by what a file says [s]."""
-
-
-def clock_stepped(seconds: int) -> Fault:
-    """Return the fault in which the wall clock steps by so much while a job runs."""
-
-    def fault(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
-        source, library, file = folder / "clock.c", folder / "clock.so", folder / "shift"
-        source.write_text(CLOCK, encoding="ascii")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-        file.write_text("0", encoding="ascii")
-        site = Site(folder, LD_PRELOAD=str(library), CLOCK_SHIFT=str(file))
-
-        def begin() -> None:
-            budget = {"queries": 1000, "total_epsilon": 1.0, "total_delta": 1e-4, "fresh": True}
-            slow = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, **budget}
-            job = site.service.client.post("/v1/compare", json=slow).raise_for_status().json()
-            site.service.job(job["id"], until="running")
-            file.write_text(str(seconds), encoding="ascii")
-            time.sleep(1)
-
-        return site, begin, lambda: None, "nothing"
-
-    return fault
-
-
 # -------------------------------------------------------------------------------------------------- the processes
-
-
-def out_of_memory(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
-    """The kernel kills what takes most in a cgroup of 600 MB, as the operator allowed each solver 4 GB."""
-    group = Path(f"/sys/fs/cgroup/memory/darrm-faults-{os.getpid()}")
-    group.mkdir()
-    stack.callback(_remove_group, group)
-    (group / "memory.limit_in_bytes").write_text("600M", encoding="ascii")
-    site = Site(folder, DARRM_MAX_SOLVER_MEMORY="4096")
-
-    def begin() -> None:
-        for pid in family(site.service.process.pid):
-            (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
-        large = {"K": 101, "m": 3, "epsilon": 0.1, "method": "enumerate"}
-        job = site.service.client.post("/v1/jobs", json=large).raise_for_status().json()
-        failed = site.service.job(job["id"], until=("failed", "done"))
-        kills = next(
-            line
-            for line in (group / "memory.oom_control").read_text(encoding="ascii").splitlines()
-            if "oom_kill " in line
-        )
-        sys.stderr.write(f"out of memory: {kills}; the job is {failed['state']}: {failed['reason']}\n")
-
-    return site, begin, lambda: None, "nothing"
-
-
-def _remove_group(group: Path) -> None:
-    end = time.monotonic() + 30
-    while (group / "cgroup.procs").read_text(encoding="ascii") and time.monotonic() < end:  # solvers end by themselves
-        time.sleep(0.1)
-    group.rmdir()
 
 
 def worker_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
@@ -460,9 +380,6 @@ FAULTS: dict[str, Fault] = {
     "file locked for 60 s": locked,
     "file system read-only": read_only,
     "PostgreSQL gone, and back": database_gone,
-    "clock an hour ahead": clock_stepped(3600),
-    "clock a day back": clock_stepped(-86400),
-    "out of memory": out_of_memory,
     "worker killed": worker_killed,
     "server killed": server_killed,
     "solver killed": solver_killed,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from campaigns.mutants import mutants, mutated
-from campaigns.mutation import TARGETS, equivalents, file_of, replace, tried
+from campaigns.mutation import TARGETS, equivalents, file_of, replace
 from support.paths import ROOT
 
 SOURCE = '''"""A module."""
@@ -168,17 +167,6 @@ def test_words_and_roundings_are_not_mutated_as_code_is() -> None:
     assert not any("4 →" in mutant.change or "one two" in mutant.change for mutant in listed)
     assert [mutant.change for mutant in listed if mutant.prose] == ["'two words' → 'another text'"]
     assert {"x + 1 → x - 1", "1 → 2", "'one' → 'another text'"} <= {mutant.change for mutant in listed}
-
-
-OUTPUT = """accounting.total:f:12 a | b → a & b | SURVIVES | 3 of 4 tests, 0.1 s
-accounting.total:f:13 1 → 2 (2) | test_total.py::test_x[a / b] | 3 of 4 tests, 0.1 s
-"""
-
-
-def test_survivors_are_read_from_an_earlier_run(tmp_path: Path) -> None:
-    (tmp_path / "output").write_text(OUTPUT, encoding="utf-8")
-    assert tried(tmp_path / "output", "SURVIVES") == {"accounting.total:f: a | b → a & b"}
-    assert tried(tmp_path / "output") == {"accounting.total:f: a | b → a & b", "accounting.total:f: 1 → 2 (2)"}
 
 
 def source_of(module: str) -> str:

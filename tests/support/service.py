@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -33,16 +33,15 @@ class Service:
         url: of its store.
         cwd: where it runs, and its log goes.
         port: where it listens; 0 for any.
-        program: what runs, before its arguments.
         settings: more of its environment.
     """
 
-    def __init__(self, url: str, cwd: Path, port: int = 0, program: Sequence[str] = PROGRAM, **settings: str) -> None:
+    def __init__(self, url: str, cwd: Path, port: int = 0, **settings: str) -> None:
         environment = {"PYTHONPATH": str(ROOT), "DARRM_CACHE_URL": url, **QUIET, **settings}
         self.log = cwd / f"log-{next(_NUMBERS)}.txt"  # a pipe that nobody reads would fill, and hold the server up
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*program, "serve", "--port", str(port), "--json"],
+                [*PROGRAM, "serve", "--port", str(port), "--json"],
                 cwd=cwd,
                 env={**os.environ, **environment},
                 stdout=subprocess.PIPE,
@@ -100,9 +99,9 @@ class Service:
 
 
 @contextmanager
-def service(url: str, cwd: Path, program: Sequence[str] = PROGRAM, **settings: str) -> Iterator[Service]:
+def service(url: str, cwd: Path, **settings: str) -> Iterator[Service]:
     """Open a server, and end it in order unless it has ended."""
-    server = Service(url, cwd, 0, program, **settings)
+    server = Service(url, cwd, 0, **settings)
     try:
         yield server
     finally:

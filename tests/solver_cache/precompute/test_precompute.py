@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -39,7 +40,9 @@ from solver_cache.precompute.worker import (
     Answer,
     Assignment,
     AttemptFailed,
+    ClaimedElsewhere,
     Claims,
+    SolveFinished,
     event_groups,
     perform,
 )
@@ -192,25 +195,16 @@ def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
     assert counts(log)[spec.key] == 1
 
 
-def test_claims_are_of_what_is_not_stored_and_not_held(tmp_path: Path) -> None:
-    keys = first, second, third, fourth = [spec.key for spec in grid_of({**GRID, "K": 5}).specs()]
-    specs = (*grid_of({**GRID, "K": 5}).specs(),)
-    answers = {event.key: event.row for event in perform(Assignment(0, specs)) if isinstance(event, Answer)}
-    with closing(open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")) as store:
-        mine, other = Claims(store, "me", 60), Claims(store, "you", 60)
-        store.put(answers[first])  # by a service, which claims nothing
-        assert other.take([second]) == {second: "taken"}
-        assert mine.take(keys) == {first: "stored", second: "held", third: "taken", fourth: "taken"}
-        assert mine.take([third]) == {third: "taken"}  # held already
-        assert mine.complete([answers[third], answers[second]]) == {third}  # the other is not mine
-        assert store.get(second) is None
-        assert other.complete([answers[second]]) == {second}
-        mine.release([fourth])
-        assert other.take(keys) == {first: "stored", second: "stored", third: "stored", fourth: "taken"}
-        assert store.remove(answers[third])  # stored once, and gone: to be solved again
-        assert other.take([third]) == {third: "taken"}
-        assert mine.take([third]) == {third: "held"}
-        assert mine.complete([]) == set()
+def test_an_answer_whose_claim_was_taken_over_meanwhile_is_left_to_who_has_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    spec = next(iter(grid_of(GRID).specs()))
+    with closing(open_store(url)) as store:
+        events = perform(Assignment(0, (spec,), store_url=url, owner="who was cut off", lease=60))
+        assert next(events) == SolveFinished(spec.key)
+        with closing(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)) as file:
+            file.execute("UPDATE darrm_claims SET owner = 'another'")
+        assert [*events] == [ClaimedElsewhere(spec.key)]
+        assert rows(store) == []
 
 
 def test_a_bad_row_that_stands_in_the_way_is_replaced() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.live import Flaky, Ruled, serving
+from support.live import serving
 from support.paths import ROOT
 
 from api.app import create_app
@@ -19,11 +19,9 @@ from darrm_client import (
     DeadlineExceeded,
     InvalidRequest,
     RequestTooLarge,
-    VerificationFailed,
     VerifiedAnswer,
 )
-from darrm_opt import NotPrivate, Privacy, Problem, least_parameter, solve, verify
-from darrm_opt.noise import NoiseFunction
+from darrm_opt import Problem, solve, verify
 from solver_cache import DesignSpec, cached_solve, open_store
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -62,29 +60,6 @@ def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
     found = client.batch([*OTHERS, too_many, DesignSpec(PROBLEM, "uniform")])
     assert [type(one) for one in found[:2] + found[3:]] == [VerifiedAnswer] * 3
     assert isinstance(found[2], InvalidRequest | RequestTooLarge)
-
-
-def test_curves_and_tables(client: DarrmClient) -> None:
-    curve = client.error_curve(PROBLEM, points=3, baselines=["subsampling", "gnmax"])
-    assert {"optimal", "subsampling"} <= set(curve.curves)
-    traded = client.tradeoff(PROBLEM, [1, 3])
-    assert [point.utility for point in traded.points] == [
-        pytest.approx(solve(problem).utility) for problem in (OTHERS[0], PROBLEM)
-    ]
-    profile = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
-    assert profile.deltas[1] <= PROBLEM.target.delta
-    assert client.profile(PROBLEM, gamma=[0.5] * 12).noise == NoiseFunction([0.5] * 12, 11)
-    rows = client.compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3)).rows
-    assert any(row.name == "optimal_sequence" for row in rows)
-    assert client.estimate(PROBLEM).seconds >= 0
-
-
-def test_a_certificate_for_a_gamma_of_ones_own(client: DarrmClient) -> None:
-    gamma = solve(PROBLEM).gamma
-    assert client.verify(PROBLEM, gamma) == verify(PROBLEM, gamma)
-    assert client.verify(PROBLEM, gamma, arithmetic="ball") == verify(PROBLEM, gamma, arithmetic="ball")
-    with pytest.raises(NotPrivate):
-        client.verify(PROBLEM, [1.0] * 12)
 
 
 def test_a_field_out_of_range_is_named_by_the_service(client: DarrmClient) -> None:
@@ -146,60 +121,6 @@ def test_the_documents_example_runs(service: str) -> None:
     names: dict[str, Any] = {}
     exec(code.replace("http://127.0.0.1:8000", service).replace("darrm_…", "none is asked for"), names)  # noqa: S102
     assert names["solution"].exact
-
-
-def test_a_flaky_way_to_the_service_is_outlasted(service: str) -> None:
-    """What stands between fails first, then passes the real service's own answer on."""
-    with DarrmClient(service) as direct:
-        direct.gamma(PROBLEM)
-
-    class Forward(Ruled):
-        def __init__(self) -> None:
-            super().__init__(self._forward)
-
-        def _forward(self, method: str, path: str, body: object) -> tuple[int, object]:
-            import httpx
-
-            told = httpx.request(method, service + path, json=body, trust_env=False, timeout=60)
-            return told.status_code, told.content
-
-    way = Flaky(Forward(), ["503", "break", "late", "429", "page"])
-    with serving(way) as url, DarrmClient(url, timeout=60) as client:
-        assert client.gamma(PROBLEM).exact
-        assert client.gamma(PROBLEM).cached
-
-
-def test_a_service_whose_answer_is_altered_on_the_way_is_refused(service: str) -> None:
-    import httpx
-
-    with DarrmClient(service) as direct:
-        assert direct.gamma(PROBLEM).exact  # so that the next one need not wait for a job
-
-    def alter(method: str, path: str, body: object) -> tuple[int, object]:
-        told = httpx.request(method, service + path, json=body, trust_env=False, timeout=60).json()
-        told["gamma"][0] = told["gamma"][-1] = 1.0
-        told["gamma"][5] = told["gamma"][6] = told["gamma"][5] + 1e-9
-        return 200, told
-
-    with (
-        serving(Ruled(alter)) as url,
-        DarrmClient(url, retries=0) as client,
-        pytest.raises((NotPrivate, VerificationFailed)),
-    ):
-        client.gamma(PROBLEM)
-
-
-def test_the_inverse_question_is_answered_as_by_the_core_and_proved(client: DarrmClient) -> None:
-    own = least_parameter(5, epsilon=0.3, utility=0.9)
-    told = client.least(5, epsilon=0.3, utility=0.9)
-    assert own.below is not None
-    assert told.below is not None
-    assert (told.value, told.below.value, told.is_least) == (own.value, own.below.value, True)
-    assert told.solution.noise == own.solution.noise
-    other = client.least(5, epsilon=float("inf"), affected=1, parameter="target_epsilon", agreement=0.8)
-    assert (other.measure, str(other.solution.objective)) == ("agreement", "rectangular agreement")
-    with pytest.raises(InvalidRequest, match="utility = 2"):
-        client.least(5, epsilon=0.3, utility=2)
 
 
 def test_designs_are_listed_tagged_and_compared(client: DarrmClient) -> None:

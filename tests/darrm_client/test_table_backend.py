@@ -13,11 +13,9 @@ import pytest
 from support.refusals import refused
 
 from darrm_client import AnswerNotFound, ClientError, DarrmClient, ServiceUnreachable, VerifiedAnswer
-from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.bagging import Bags
 from darrm_opt.planning import plan
-from darrm_opt.planning.compare import compare
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.questions.plan import plan_record
 from darrm_opt.record import solution_record
@@ -142,14 +140,6 @@ def test_the_whole_surface_is_there(table: str) -> None:
         assert [name for name, _ in client.jobs.events(job.id)] == ["done"]
 
 
-def test_a_comparison_needs_no_table(tmp_path: Path) -> None:
-    with DarrmClient(written(tmp_path, ".jsonl")) as client:
-        five = Problem.from_allowance(K=5, m=1, epsilon=0.3)
-        found = client.compare(five, 5, Privacy(1.0, 1e-3))
-    assert found == compare(five, 5, Privacy(1.0, 1e-3))
-    assert "optimal_sequence" in {row.name for row in found.rows if row.epsilon is not None}
-
-
 def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         voters = Problem(3, Privacy(math.inf), Privacy(1.0))
@@ -241,10 +231,6 @@ def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
         assert list(client.jobs.list()) == []
 
 
-def test_every_format_has_its_reader() -> None:
-    assert set(READERS) == {".sqlite", ".sqlite3", ".db", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".csv"}
-
-
 def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
     place = tmp_path / "table.jsonl"
     place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
@@ -255,33 +241,31 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
             list(client.designs.list())
 
 
-def test_a_table_file_answers_for_several_classes(tmp_path: Path) -> None:
-    problem = Problem(3, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
-    place = tmp_path / "tables.jsonl"
-    write_table(place, [row_of(solve_table(problem, "dirichlet(2)"))])
-    with DarrmClient(place.as_uri()) as client:
-        told = client.table(problem, "dirichlet(2)")
-        own = solve_table(problem, "dirichlet(2)")
-        assert told.cached
-        assert (told.table, told.utility, told.certificate) == (own.table, own.utility, own.certificate)
-        assert PrivateVote(told).mechanism.fits(problem.target, 1)
-        with pytest.raises(AnswerNotFound, match="has no table for this problem"):
-            client.table(problem, "dirichlet(3)")
-        cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
-        assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
+CLASSES = Problem(3, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
+GROUPS = Problem(groups=[(2, 0.1), (1, 0.7)], target=Privacy(0.6))
 
 
-def test_a_table_file_answers_for_groups(tmp_path: Path) -> None:
-    problem = Problem(groups=[(2, 0.1), (1, 0.7)], target=Privacy(0.6))
-    objective = as_table_objective("dirichlet(2)", weights=[1.0, 2.0])
-    own, place = solve_table(problem, objective), tmp_path / "tables.jsonl"
+@pytest.mark.parametrize(
+    ("problem", "objective", "whose"),
+    [
+        (CLASSES, "dirichlet(2)", "this problem"),
+        (GROUPS, as_table_objective("dirichlet(2)", weights=[1.0, 2.0]), "these groups"),
+    ],
+)
+def test_a_table_file_answers_for_classes_and_for_groups(
+    problem: Problem, objective: Any, whose: str, tmp_path: Path
+) -> None:
+    place, own = tmp_path / "tables.jsonl", solve_table(problem, objective)
     write_table(place, [row_of(own)])
     with DarrmClient(place.as_uri()) as client:
         told = client.table(problem, objective)
-        assert told.table.values.tolist() == own.table.values.tolist()
-        assert (told.utility, told.certificate) == (own.utility, own.certificate)
-        with pytest.raises(AnswerNotFound, match="has no table for these groups"):
-            client.table(problem)
+        assert told.cached
+        assert (told.table, told.utility, told.certificate) == (own.table, own.utility, own.certificate)
+        assert PrivateVote(told).mechanism.fits(problem.target, 1)
+        with pytest.raises(AnswerNotFound, match=f"has no table for {whose}"):
+            client.table(problem, "dirichlet(3)")
+        cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
+        assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
 
 
 def test_a_table_answers_where_the_service_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
-from darrm_opt.baselines import subsampling
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.priors import Histogram, IndependentVoters, SharedBeta
 
@@ -73,33 +72,6 @@ def test_shared_p(K: int, seed: int) -> None:
 def test_lists_and_integers_are_welcome(K: int) -> None:
     gamma = [0.5] * (K + 1)
     assert tv_error(gamma, 1) == disagreement(gamma, [1] * K) == 0.25
-
-
-@for_each("K", [1, 2, 9, 12, 201])
-def test_extremes(K: int) -> None:
-    plain, coin, some = NoiseFunction(np.ones(K + 1)), NoiseFunction(np.zeros(K + 1)), random_noise(K, 0)
-    p = random_p(K, 0)
-    for voters in (0.0, 0.2, 0.5, 1.0, p):
-        assert tv_error(plain, voters) == disagreement(plain, voters) == 0.0
-    for noise in (coin, some):
-        assert tv_error(noise, 0.5) == 0.0
-        assert tv_error(noise, np.full(K, 0.5)) == 0.0
-        for voters in (0.2, p):
-            other = 1 - voters
-            assert tv_error(noise, other) == pytest.approx(tv_error(noise, voters), rel=1e-12, abs=1e-15)
-            assert disagreement(noise, other) == pytest.approx(disagreement(noise, voters), rel=1e-12)
-    alpha = np.array([1.0])
-    for one in p:
-        alpha = np.convolve(alpha, [1 - one, one])
-    l = np.arange(K + 1)
-    majority = alpha[2 * l > K].sum() + alpha[2 * l == K].sum() / 2
-    assert tv_error(coin, p) == pytest.approx(abs(majority - 0.5), abs=1e-14)
-
-
-def test_subsampling_error_is_the_difference_of_two_majorities() -> None:
-    """Releasing one voter of K at random is 1 with probability p, the majority of 3 with p²(3 − 2p)."""
-    for p in (0.1, 0.6, 0.9):
-        assert tv_error(subsampling(3, 1), p) == pytest.approx(abs(p * p * (3 - 2 * p) - p), rel=1e-13)
 
 
 @for_each("K", [1, 4, 7, 30])

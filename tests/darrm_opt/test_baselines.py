@@ -57,19 +57,6 @@ def test_subsampling_is_the_enumeration_rounded_down(K: int, m: int) -> None:
     )
 
 
-@for_each("K", [1, 2, 11, 12, 101, 1000])
-def test_one_voter_and_all_voters(K: int) -> None:
-    l = np.arange(K + 1)
-    assert np.allclose(subsampling(K, 1).values, np.abs(2 * l / K - 1), rtol=0, atol=2.3e-16)
-    assert np.array_equal(subsampling(K, K).values, (2 * l != K).astype(float))
-
-
-@pytest.mark.parametrize(("K", "m"), [(12, 4), (35, 10), (101, 60)])
-def test_an_even_draw_is_the_odd_one_below(K: int, m: int) -> None:
-    assert subsampling(K, m) == subsampling(K, m - 1)
-    assert np.all(subsampling(K, m + 1).values >= subsampling(K, m).values)
-
-
 def test_thousands_of_voters_stay_exact() -> None:
     K, m, l = 2001, 901, 1040
     terms = [math.comb(l, j) * math.comb(K - l, m - j) for j in range(m + 1)]

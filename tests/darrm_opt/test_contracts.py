@@ -6,7 +6,6 @@ The files are in ``data/contracts``; ``meaning.json`` and ``recorded.json`` hold
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from contextlib import closing
 from functools import cache
@@ -180,16 +179,3 @@ def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed
     chances = mechanism.leader_chances(np.stack([ones, K - ones], axis=1))
     assert 2 * chances - 1 == pytest.approx(law[ones], abs=1e-12)
     assert mechanism.gamma.values[ones] == pytest.approx(law[ones], abs=1e-15)
-
-
-def test_between_two_classes_the_best_table_is_the_best_gamma() -> None:
-    from darrm_opt import solve
-    from darrm_opt.plurality import solve_table
-    from darrm_opt.problem import NOT_PRIVATE, Problem
-
-    target = Privacy(0.2676, 3e-4)
-    solution = solve(Problem(11, Privacy(math.inf), target, 1), "shared(1,1) agreement")
-    table = solve_table(Problem(11, NOT_PRIVATE, target, 1, classes=2), "dirichlet(1)")
-    ones = np.arange(6, 12)
-    chances = [float(table.table.probabilities((int(l), 11 - int(l)))[0]) for l in ones]
-    assert 2 * np.array(chances) - 1 == pytest.approx(solution.gamma[ones], abs=1e-9)

@@ -145,18 +145,6 @@ def test_lines_are_told_apart_without_colour_and_by_the_colour_blind(
     assert min(apart) > 0.03
 
 
-def test_every_axis_says_what_it_shows(solution: Solution) -> None:
-    for figure in (
-        gamma_figure(solution),
-        error_figure(solution),
-        comparison_figure(solution),
-        errors_figure(solution.problem, {"optimal": solution.noise}),
-    ):
-        for axes in figure.axes:
-            assert axes.get_xlabel()
-            assert axes.get_ylabel()
-
-
 def test_many_voters_are_drawn_without_a_crowd_of_markers() -> None:
     problem = Problem.from_allowance(K=201, m=20, epsilon=0.1)
     figure = gamma_figure(solve(problem), {"subsampling": subsampling(201, 20)})

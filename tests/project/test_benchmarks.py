@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from support.kernels import HAS_KERNEL
 from benchmarks import limits
 from benchmarks.__main__ import main
 from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Total, Wanted, all_cases
-from benchmarks.judge import checks, failures, ratios
-from benchmarks.limits import limit_of, published_method, sweep_operations
+from benchmarks.judge import checks, ratios
+from benchmarks.limits import published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, merged, section
 from benchmarks.run import Budget, Result, run
@@ -112,15 +111,6 @@ def test_a_job_that_fails_says_why(tmp_path: Path, job: Job, limit: float, reaso
     assert outcome.at_least is not None if is_timed else outcome.at_least is None
 
 
-def test_no_setting_of_the_user_reaches_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DARRM_CACHE_URL", "sqlite:////the/users/own")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/the/users/own")
-    check = "import os; assert 'DARRM_CACHE_URL' not in os.environ; print(os.environ['XDG_CACHE_HOME'])"
-    assert isinstance(measure(Command(("python", "-c", check)), LONG, tmp_path), Measurement)
-    wrong = measure(Command(("python", "-c", "import os; os.environ['DARRM_CACHE_URL']")), LONG, tmp_path)
-    assert wrong == Failure("exit code 1: KeyError: 'DARRM_CACHE_URL'")
-
-
 # ------------------------------------------------------------------------------------------- turns and budget
 
 
@@ -149,12 +139,6 @@ def test_job_and_peer_take_turns(tmp_path: Path) -> None:
     assert {seconds for job, seconds in script.asked if job == ALONE.job} == {5}
 
 
-def test_a_long_peer_runs_once_and_every_turn_is_compared_with_it(tmp_path: Path) -> None:
-    result = Result(Case("once", "quick", TINY, Wanted(faster=2), peer=OTHER, peer_repeats=1))
-    run([result], Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Measurement(6.0), TINY: Measurement(2.0)}))
-    assert ratios(result) == [3.0, 3.0, 3.0]
-
-
 def test_failures_are_not_repeated_commands_run_once_more_and_a_spent_budget_is_told(tmp_path: Path) -> None:
     results = [Result(COMPARED), Result(ALONE)]
     run(results, Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Failure("exit code 1")}))
@@ -167,18 +151,6 @@ def test_failures_are_not_repeated_commands_run_once_more_and_a_spent_budget_is_
     assert spent.asked == []
     assert verdict(ALONE, []) == "not measured: the run ended before its turn"
     assert verdict(COMPARED, [Measurement(1.0)]) == "not measured: the run ended before the peer's turn"
-
-
-def test_what_stopped_a_run_is_named(tmp_path: Path) -> None:
-    for budget, why in ((LONG, "its limit"), (2.0, "the run's budget")):
-        result = Result(ALONE)
-        run(
-            [result],
-            Budget(budget),
-            tmp_path,
-            measured_by=Scripted({ALONE.job: Failure("stopped after 5 s", 4.5)}),
-        )
-        assert [*failures(result)] == [f"stopped after 5 s ({why})"]
 
 
 # ------------------------------------------------------------------------------------------- the verdict
@@ -200,20 +172,6 @@ def test_times_are_judged_by_their_median_and_the_rest_by_the_worst_run() -> Non
         "**no**: 2 GB, wanted ≤ 1 GB; 1e-08, wanted gap ≤ 1e-09; complete, first-order, wanted complete certificate; "
         "status time limit, wanted optimal"
     )
-
-
-def test_a_job_stopped_after_the_wanted_time_has_missed_it() -> None:
-    stopped = Failure("stopped after 5 s (its limit)", 4.5)
-    assert verdict(ALONE, [stopped]) == "**no**: more than 4.5 s, wanted ≤ 1 s; stopped after 5 s (its limit)"
-    early = Failure("stopped after 1 s (the run's budget)", 0.5)
-    assert verdict(ALONE, [early]) == "not measured: stopped after 1 s (the run's budget)"
-
-
-def test_a_stopped_peer_counts_where_it_ran_long_enough() -> None:
-    stopped = Failure("stopped after 9 s (its limit)", 8.5)
-    assert verdict(COMPARED, [Measurement(1.0)], [stopped]) == "yes, but: peer stopped after 9 s (its limit)"
-    assert "| at least 8.5 |" in row(COMPARED, [Measurement(1.0)], [stopped])
-    assert verdict(COMPARED, [Measurement(5.0)], [stopped]) == "not measured: peer stopped after 9 s (its limit)"
 
 
 @pytest.mark.parametrize(
@@ -252,25 +210,6 @@ def test_a_run_writes_the_table_and_keeps_the_other_suite(tmp_path: Path) -> Non
     assert quick.partition("## scale")[0] == both.partition("## scale")[0]
     assert "| large | gap ≤ 1e-06 |" in both
     assert "Not run yet." not in both.partition("## scale")[2].partition("\n## ")[0]
-
-
-def test_part_of_a_suite_is_printed_and_replaces_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    before = RESULTS.read_bytes()
-    main(["quick", "--minutes", "0", "--only", "darrm solve"])
-    assert RESULTS.read_bytes() == before
-    assert capsys.readouterr().out.count("not measured: the run ended before its turn") == 2
-
-
-def test_merging_keeps_sections_in_order_and_what_another_program_wrote() -> None:
-    text = merged("", {"scale": "## scale\n\nlarge\n"})
-    again = merged(text, {"quick": "## quick\n\nsmall\n"})
-    assert [line for line in again.splitlines() if line.startswith("## ")] == [f"## {suite}" for suite in SUITES]
-    assert merged(again, {}) == again
-    kept = "## a table of another program\n\nby hand\n"
-    assert kept in merged(merged("", {}) + kept, {"quick": "## quick\n\nnew\n"})
-    before = RESULTS.read_text(encoding="utf-8")
-    after = merged(before, {"quick": "## quick\n\nnew\n"})
-    assert before.partition("## scale")[2] == after.partition("## scale")[2]
 
 
 # ------------------------------------------------------------------------------------------- precomputation
@@ -321,29 +260,6 @@ def test_what_precomputation_shows_stands_beside_the_other_suites(
     assert f"| 2 processes against one process | {ratio} ({ratio}–{ratio})× | ≥ 1.85× |" in text
     assert "| 4 cores against one process, on paper | 3.45 (3.45–3.45)× | ≥ 3.4× | yes |" in text
     assert merged(text, {}) == text  # kept when another suite is run
-
-
-def test_a_part_of_precomputation_that_is_not_over_in_time_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from benchmarks import precompute
-
-    apart = precompute._apart
-    monkeypatch.setattr(precompute, "_apart", lambda task, _, *rest: apart(task, 0.0, *rest))
-    output = tmp_path / "results.md"
-    with pytest.raises(SystemExit, match="True"):
-        main(["precompute", "--problems", "1", "--cached", "10000000", "--output", str(output)])
-    assert "timed out after 1.0 seconds" in output.read_text(encoding="utf-8")
-    assert "Met: **0 of 1**" in output.read_text(encoding="utf-8")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a process waits for a core")
-def test_time_without_work_is_measured(tmp_path: Path) -> None:
-    from benchmarks.precompute import timed
-
-    took = timed("processes", 3, 1, tmp_path)
-    assert 0 < took["solving"] < took["processor"]
-    assert -0.01 < took["idle"] < took["seconds"]
 
 
 def test_what_a_stored_problem_costs_is_measured(tmp_path: Path) -> None:
@@ -419,13 +335,3 @@ def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytes
 def test_every_point_of_the_scan_is_a_problem() -> None:
     """None has a target that is refused: the scan would end there."""
     assert len({point.problem for point in points()}) > 1500
-
-
-def test_a_limit_is_that_of_the_search_that_proves_and_of_the_rows() -> None:
-    complete, monotone = (Measurement(1.0, certificate=of, rows=2) for of in ("complete", "monotone"))
-    row_seconds = 2 * 3 * 8 / 1e9
-    assert limit_of(Solve(5, 2, 0.0), complete) == pytest.approx(sweep_operations(5) / 1e10 + row_seconds)
-    assert limit_of(Solve(5, 2, 0.0), monotone) == pytest.approx(5 * (6 + 5 + 4 + 3 + 2 + 1) / 1e10 + row_seconds)
-    profile = Measurement(1.0, certificate="complete")
-    assert limit_of(Profile(5, 2, 0.0, values=7), profile) == pytest.approx(7 * sweep_operations(5) / 1e10)
-    assert [limit_of(SLEEP, Measurement(1.0)), limit_of(Total(5, 2, 0.0, 3), Measurement(1.0))] == [None, None]

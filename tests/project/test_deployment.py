@@ -17,7 +17,6 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 from support.paths import ROOT
 from support.served import serving
-from test_toolchain import locked
 
 from api.access.keys import create_key
 from api.app import create_app
@@ -83,11 +82,6 @@ def test_every_image_has_a_digest(place: str) -> None:
     assert DIGEST.fullmatch(images()[place]), f"a tag moves: {images()[place]}"
 
 
-@pytest.mark.parametrize("image", ["python:3.11", "debian", "a/b:1@sha256:12", "registry.example:5000/x:1"])
-def test_tags_are_not_digests(image: str) -> None:
-    assert not DIGEST.fullmatch(image)
-
-
 @pytest.mark.parametrize("path", ["Dockerfile", "compose.yaml", "docs/deploy.md", *KUBERNETES], ids=str)
 def test_every_variable_that_is_named_exists(path: str | Path) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {URL_VARIABLE, KEY_VARIABLE}
@@ -148,11 +142,6 @@ def test_what_an_image_carries_of_the_checkout_has_a_stated_mode(file: str) -> N
     places = {line: line.split()[-1] for line in lines if line.split()[-1].startswith(("/opt/", "/usr/", "/etc/"))}
     assert places
     assert all(re.match(r"--chmod=(644|755) ", line) for line in places)
-
-
-def test_the_services_lock_is_part_of_the_other() -> None:
-    service, whole = locked("requirements-service.lock"), locked("requirements.lock")
-    assert {package: whole.get(package) for package in service} == service
 
 
 # -------------------------------------------------------------------------------------------------------- what runs it

@@ -457,23 +457,6 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
         assert not re.findall(r"url\([\"']?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet
 
 
-def test_fresh_means_the_same_everywhere() -> None:
-    from api.schemas.forms import page_of
-    from darrm.cli.parameters import meaning_of_fresh
-    from darrm_opt.problem import FRESH
-
-    assert meaning_of_fresh().endswith(f". {FRESH}")
-    page = page_of((ROOT / "api" / "page" / "index.html").read_text(encoding="utf-8"))
-    pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("releases", "planning", "proofs"))]
-    assert all(FRESH in text for text in pages)
-    schemas = described()["components"]["schemas"]
-    for name in ("ComposeRequest", "CompareRequest", "ReleasePlanRequest"):
-        assert schemas[name]["properties"]["fresh"]["description"] == FRESH
-        assert schemas[name]["properties"]["fresh"]["default"] is False
-    for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):
-        assert schemas[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")
-
-
 def test_the_first_steps_state_what_their_commands_print() -> None:
     from darrm_opt import Privacy, plan
 

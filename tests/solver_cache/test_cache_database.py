@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sqlite3
 import stat
 import subprocess
@@ -20,11 +19,10 @@ from support.paths import ROOT
 import solver_cache.database.connection
 from darrm_opt import Problem
 from darrm_opt.record import digest
-from solver_cache import CORE, CacheError, DesignSpec, Row, Store, cached_solve, check, open_store
+from solver_cache import CORE, CacheError, Row, Store, cached_solve, check, open_store
 from solver_cache.database.schema import MIGRATIONS
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
-REQUEST = DesignSpec(PROBLEM)
 
 
 @contextmanager
@@ -250,30 +248,6 @@ def test_two_processes_that_write_the_same_keys_both_succeed_and_agree(tmp_path:
     with closing(open_store(url)) as store:
         assert list(check(store)) == []
         assert len(list(store.rows())) == 18
-
-
-INTERRUPTED = """
-import sys, time
-from darrm_opt import Problem
-from solver_cache import cached_solve, open_store
-store = open_store(sys.argv[1])
-def watch(progress):
-    print("ready", flush=True)
-    time.sleep(60)
-cached_solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), store=store, progress=watch)
-"""
-
-
-def test_ctrl_c_during_a_solve_leaves_nothing_behind(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
-    with python(INTERRUPTED, url) as process:
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
-        assert process.returncode != 0
-        assert told.strip().endswith("KeyboardInterrupt")
-    with closing(open_store(url)) as store:
-        assert list(store.rows()) == []
-        assert cached_solve(PROBLEM, store=store).stored
 
 
 # --------------------------------------------------------------------------------------------------- damaged files

@@ -64,12 +64,6 @@ def test_there_and_back_is_the_same_to_the_byte(tmp_path: Path, name: str, rows:
     assert {one.became for one in import_rows(read_table(first), store)} == {"known"}
 
 
-def test_every_format_says_the_same(tmp_path: Path, rows: list[Row]) -> None:
-    for name in NAMES:
-        write_table(tmp_path / f"table.{name}", rows)
-        assert [entry.row for entry in read_table(tmp_path / f"table.{name}")] == rows
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_table(tmp_path: Path, name: str) -> None:
     assert write_table(tmp_path / "empty", [], name) == 0

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from support import solver_tasks as tasks
-from support.live import serving
 from support.waiting import until
 
 from api.access.keys import create_key
@@ -21,8 +20,7 @@ from api.app import create_app
 from api.settings import Settings
 from api.tasks import design
 from api.tasks.design import DesignTask, design_gamma
-from darrm_client import DarrmClient, RequestTooLarge
-from darrm_opt import Privacy, Problem, verify
+from darrm_opt import Problem, verify
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import DesignSpec, problem_from_record
@@ -164,25 +162,6 @@ def test_what_takes_too_long_is_refused_at_once_with_the_estimate_and_what_is_ad
         assert admitted.status_code == 202
         assert followed(client, admitted.json()["id"])["state"] == "done"
     assert limits == [2 * 20.0]  # an estimate is right within a factor of two, mostly
-
-
-def test_the_client_follows_what_is_a_job_as_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm_client.jobs.MAX_POLL_INTERVAL", 0.1)  # not the second that the service asks for
-    problem = Problem.from_allowance(K=5, m=2, epsilon=0.3)
-    for short in (0.0, 1.0):
-        app = create_app(
-            Settings(cache_url="memory", solvers=1, wait_seconds=0.0, short_seconds=short, max_work_seconds=50)
-        )
-        with serving(app) as at, DarrmClient(at, timeout=300) as client:
-            told = client.compare(problem, 5, Privacy(1.0, 1e-3))
-            assert {row.name for row in told.rows} >= {"subsampling"}
-            assert client.plan(problem, 3, Privacy(1.0)).advice
-            assert client.tradeoff(problem, [1, 2]).points[1].utility > 0
-            assert len(client.profile(problem, points=5).deltas) == 5
-            assert client.gamma(problem).exact
-            with pytest.raises(RequestTooLarge, match="The expected solving time is") as refused:
-                client.compare(Problem.from_allowance(K=101, m=2, epsilon=0.3), 5_000, Privacy(1.0, 1e-3), fresh=True)
-            assert (refused.value.seconds or 0) > 50
 
 
 TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [

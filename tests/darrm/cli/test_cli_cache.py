@@ -15,7 +15,7 @@ from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.record import digest
-from solver_cache import CORE, DesignSpec, Row, Store, cached_solve, open_store
+from solver_cache import CORE, DesignSpec, Row, cached_solve, open_store
 from solver_cache.database.schema import MIGRATIONS
 
 PROBLEMS = [
@@ -181,16 +181,6 @@ def test_invalid_choices_of_answers_are_refused(words: tuple[str, ...], text: st
     result = run("cache", *words, "--url", "memory")
     assert (result.exit_code, result.stdout) == (2, "")
     assert text in result.stderr
-
-
-def test_removing_a_row_that_changed_meanwhile_leaves_it(url: str) -> None:
-    with closing(open_store(url)) as opened:
-        store: Store = opened
-        assert not store.remove(replace(ROWS[0], digest="x"))
-        assert not store.remove(BAD)
-        assert store.remove(ROWS[0])
-        assert not store.remove(ROWS[0])
-        assert list(store.rows()) == ROWS[1:]
 
 
 def test_tags_on_the_command_line(url: str) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from support.darrm_runner import refused, run
 
-SMALL = ("--K", "5", "--epsilon", "0.1")
-
 CLASSES = ("--K", "5", "--classes", "3", "--affected", "1")
 
 
@@ -28,12 +26,6 @@ def test_very_many_voters_are_refused_before_any_array_of_that_size(words: tuple
         refused(*words, "--epsilon", "0.1", "--K", K)
         == f"Error: --K: {K} is not valid: expected at most 1000000 voters."
     )
-
-
-def test_a_list_has_a_largest_length(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'a.sqlite'}"
-    assert run("cache", "check", "--migrate", "--url", url).exit_code == 0
-    assert "--limit: 9999" in refused("cache", "ls", "--url", url, "--limit", "9" * 23)
 
 
 def test_voters_of_the_largest_epsilon_are_compared() -> None:

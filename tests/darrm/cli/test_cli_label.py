@@ -68,13 +68,6 @@ def test_each_row_gets_the_bit_that_the_release_log_holds(kind: str) -> None:
     assert {path.name for path in Path().iterdir()} == {"solution.json", "log", f"votes.{kind}", f"labels.{kind}"}
 
 
-def test_labels_go_where_a_link_leads() -> None:
-    Path("labels.csv").symlink_to("elsewhere.csv")
-    assert label(written("votes.csv", votes(10)), "labels.csv", "--queries", "10").exit_code == 0
-    assert Path("labels.csv").is_symlink()
-    assert len(labels("elsewhere.csv")) == 10
-
-
 def test_the_labels_follow_the_votes() -> None:
     # m = K: γ = 1, so the majority itself is released.
     loose = solve(Problem.from_allowance(K=K, m=5, epsilon=0.5))

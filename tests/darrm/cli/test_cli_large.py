@@ -49,10 +49,6 @@ def test_too_many_voters_are_refused_with_what_would_fit(words: tuple[str, ...])
     assert 100 < int(fits.replace(",", "")) < 100_000
 
 
-def test_a_time_limit_is_another_way() -> None:
-    assert "Or give --time-limit" in refused("solve", "--K", "100000", "--m", "3", "--epsilon", "0.1")
-
-
 def test_a_grid_of_two_billion_problems_is_refused(tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(HUGE)
     message = refused("precompute", str(tmp_path / "grid.toml"), "--url", f"sqlite:///{tmp_path / 'a.sqlite'}")

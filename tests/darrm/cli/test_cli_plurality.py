@@ -16,7 +16,6 @@ from vote_files import written
 from darrm.cli.output import ExitCode
 from darrm_opt.tables.record import table_from_record
 
-ISSUE = ("--prior", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
 VOTERS = ("--K", "5", "--classes", "3", "--affected", "1")
 SMALL = ("solve", *VOTERS, "--target-epsilon", "1", "--delta", "1e-3")
 TOTAL = ("plan", *VOTERS, "--total-epsilon", "1", "--total-delta", "1e-3")
@@ -26,27 +25,6 @@ TOTAL = ("plan", *VOTERS, "--total-epsilon", "1", "--total-delta", "1e-3")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_the_values_of_one_release() -> None:
-    found = run_json(
-        *("solve", "--K", "11", "--classes", "3", "--affected", "1"),
-        *("--target-epsilon", "0.2676", "--delta", "3e-4", *ISSUE),
-    )
-    assert found["utility"] == pytest.approx(0.640, abs=5e-4)
-    assert 0 <= found["gap"] <= 1e-7
-    assert {name: round(found["utilities"][name], 2) for name in ("permute_and_flip", "exponential", "gnmax")} == {
-        "permute_and_flip": 0.62,
-        "exponential": 0.57,
-        "gnmax": 0.56,
-    }
-
-
-def test_a_rule_is_written_and_reads_back() -> None:
-    run_json(*SMALL, "--output", "rule.json")
-    problem, _, certificate = table_from_record(json.loads(Path("rule.json").read_text()))
-    assert (problem.K, problem.classes) == (5, 3)
-    assert certificate.margin >= 0
 
 
 def test_a_rule_is_verified_whatever_its_file_says() -> None:
@@ -86,15 +64,6 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
 def test_options_that_do_not_apply_to_a_table_are_refused(option: tuple[str, ...], text: str) -> None:
     run_json(*SMALL, "--output", "rule.json")
     assert text in refused("verify", "rule.json", *option)
-
-
-def test_a_table_of_two_classes_with_abstention_beats_no_label_at_a_price() -> None:
-    asked = ("solve", "--K", "5", "--affected", "1", "--target-epsilon", "1", "--abstention", "--price", "3")
-    found = run_json(*asked)
-    assert found["problem"]["classes"] == 2
-    assert found["problem"]["abstention"] is True
-    assert found["utility"] >= 0
-    assert found["price"] == 3
 
 
 def test_every_option_within_a_total_by_past_votes() -> None:
@@ -233,14 +202,3 @@ def test_invalid_classes_are_refused_by_line(bad: str, rule: str) -> None:
     )  # fmt: skip
     assert "Line 2" in told
     assert not Path("out.csv").exists()
-
-
-def test_a_log_of_another_rule_is_refused(rule: str) -> None:
-    written("votes.npy", votes(3))
-    run("label", "votes.npy", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "a.npy")
-    run_json(
-        "solve", "--K", "4", "--classes", "12", "--affected", "1", "--target-epsilon", "1", "--output", "other.json"
-    )
-    told = run("label", "votes.npy", "--solution", "other.json", "--release-log", "log", "--output", "b.npy")
-    assert told.exit_code == ExitCode.BAD_INPUT
-    assert "another mechanism its own log" in told.stderr

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from support.darrm_runner import refused, run, run_json
 
-from darrm.cli.verbs.precompute import duration, outcome_to_dict, progress_text
 from solver_cache import open_store
-from solver_cache.precompute.plan import RunOutcome, RunProgress
 from solver_cache.solve import load_record
 from solver_cache.table_entries import import_rows
 from solver_cache.table_files import read_table
@@ -95,22 +93,6 @@ def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url
     grid.write_text("[[grid]]\nK = 5\nepsilon = 0.1\nm = { from = 1, to = 5, step = 0 }\n")
     said = refused("precompute", str(grid), "--url", url)
     assert said == f"Error: {grid}: grid[0].m.step = 0 is not valid: expected a finite number above 0."
-
-
-def test_where_a_run_stands_in_a_few_words() -> None:
-    at = RunProgress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
-    assert progress_text(at) == "2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
-    assert progress_text(RunProgress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0.0 a second, ? left")
-    assert duration(90000) == "25 h"
-
-
-def test_what_came_of_a_run_in_words() -> None:
-    at = RunProgress(8, 5, 1, 2, 0, 0, 3e-3, 1.0, 1.0, 10.0)
-    text = outcome_to_dict(RunOutcome(at, ()))["text"]
-    assert text == (
-        "Solved: 5 in 10 s (0.5 a second), 1 by others. Worst gap: 3.0e-03. "
-        "Of 2 nothing better than their gap can be proved."
-    )
 
 
 def test_the_options_of_a_grid_are_its_quantities() -> None:

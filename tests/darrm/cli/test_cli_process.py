@@ -21,7 +21,7 @@ import pytest
 from support.darrm_runner import PROGRAM, SMALL, run, start
 from support.paths import ROOT
 
-from api.server.run import ListenError, listen, url_of
+from api.server.run import ListenError, listen
 from darrm.cli import all_verbs
 from darrm.cli.output import ExitCode
 from darrm.cli.verbs.question import question_verbs
@@ -198,18 +198,6 @@ def test_no_verb_shows_the_help() -> None:
     assert "usage: darrm COMMAND [OPTIONS] [ARGUMENTS]" in result.stdout + result.stderr
 
 
-def test_a_mistyped_verb_is_answered_with_the_nearest_one() -> None:
-    result = run("slove")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "No such command 'slove'. Did you mean solve, serve?" in result.stderr
-
-
-def test_an_unknown_option_is_refused() -> None:
-    result = run("solve", *SMALL, "--epsillon", "3")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "No such option: --epsillon. Did you mean --epsilon" in result.stderr
-
-
 # ------------------------------------------------------------------------------------------ serving
 
 
@@ -254,11 +242,6 @@ def test_an_address_that_is_not_ours_is_said_plainly() -> None:
         ListenError, match=r"Cannot listen at 192\.0\.2\.1:0 \(.*\): choose another address with --host"
     ):
         listen("192.0.2.1", 0)
-
-
-def test_the_address_is_a_url() -> None:
-    with listen("127.0.0.1", 0) as listening:
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url_of(listening))
 
 
 def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(

@@ -128,6 +128,8 @@ INVALID: dict[str, dict[str, list[str]]] = {
         "--sigma": ["--bags n=10,size=2 --sigma 3"],
     },
     "plan": {
+        "--K": ["--total-epsilon 1"],
+        "--voter-delta": ["--K 5 --total-epsilon 1 --epsilon 1 --Delta 1"],
         "--affected": [f"--K 5 --classes 3 {TOTAL}"],
         "--prior": [f"--K 11 --epsilon inf --affected 1 --queries 5 {TOTAL} --prior uniform(lower=0.3)"],
         "--total-epsilon": [f"{CLASSES} --total-epsilon 501"],
@@ -139,6 +141,15 @@ INVALID: dict[str, dict[str, list[str]]] = {
         "--group": ["K=3,epsilon=1"],
         "--profile": ["0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,"],
     },
+    f"plan --compare --K 5 --epsilon 0.3 {TOTAL}": {
+        "--m": ["2"],
+        "--votes": ["none.csv --prior shared(1,1)"],
+        "none.csv": ["--votes none.csv"],
+        "--plot": ["x.gif"],
+        "--bags": ["n=60"],
+        "--affected": ["1 --bags n=60,size=6"],
+    },
+    "plan --compare --K 5 --epsilon 0.3": {"--total-epsilon": [""]},
     f"plan --compare --fresh --K 5 {TOTAL} {POINTS}": {
         "--epsilon": ["0.2"],
         "--voter-delta": ["--Delta 0.1"],

@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from support.darrm_runner import refused, run, run_json
 
 from darrm.cli.output import ExitCode
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
-from darrm_opt.mechanisms import mechanism_class, mechanism_from_record
+from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning import plan
 from darrm_opt.release import ReleaseLog
 
@@ -66,35 +65,6 @@ def test_a_comparison_is_that_of_the_plan() -> None:
     for shape in (SHAPE, ("--K", "10", "--affected", "1", "--queries", "500")):
         compared = run_json("plan", "--compare", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
         assert compared == run_json("plan", *shape, *TOTAL, *DRAWN, "--prior", "beta(8,2)")
-
-
-def test_the_noise_of_ten_thousand_labels() -> None:
-    shape = ("--K", "10", "--classes", "4", "--queries", "10000", "--records", "67349", "--sample", "40")
-    found = run_json("cost", "gnmax", *shape, *TOTAL, "--sampling", "poisson")
-    assert found["mechanism"] == "gnmax"
-    assert found["parameter"] <= 0.772 * 1.05
-    assert 2.9 < found["epsilon"] <= 3.0
-    assert found["delta"] == 1e-5
-    replaced = run_json("cost", "gnmax", *shape, *TOTAL, "--sampling", "poisson,neighbours=replace-one")
-    assert replaced["sampling"]["neighbours"] == "replace-one"
-    assert replaced["parameter"] > found["parameter"]
-
-
-def test_prompts_that_rotate_through_the_data() -> None:
-    drawn = ("--records", "5452", "--sampling", "random-allocation,among=136,times=2")
-    found = run_json("cost", "permute_and_flip", *SHAPE, "--rate", "1.5", "--delta", "1e-5", *drawn)
-    sampling = Sampling(5452, scheme="random-allocation", among=136, times=2)
-    assert found["sampling"] == sampling.record()
-    assert found["epsilon"] == mechanism_class("permute_and_flip").of(10, 4, 1.5).cost(500, 1e-5, sampling).epsilon
-
-
-def test_private_voters_that_draw_their_own_records() -> None:
-    words = ("--K", "5", "--epsilon", "1", "--queries", "5", *TOTAL, "--records", "1000", "--sample", "50")
-    drawn = ("--fresh", "--sampling", "each-voter")
-    found = run_json("plan", *words, *drawn)
-    assert found["voters"]["epsilon"] == pytest.approx(np.log1p(0.05 * np.expm1(1)))
-    assert "0.0824" in run("plan", *words, *drawn).stderr
-    assert "--fresh" in refused("plan", *words, "--sampling", "each-voter")
 
 
 def test_a_design_names_the_command_that_plans_for_samples(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from support.darrm_runner import SMALL, refused, run, run_json
 
 from darrm.cli.cached_solve import MAX_QUICK_K
 from darrm.cli.output import ExitCode, exit_code_of
-from darrm_opt import Problem, solve, verify
+from darrm_opt import Problem, least_parameter, solve, verify
 from darrm_opt.design.solution import Status
 from darrm_opt.record import solution_from_record
 
@@ -63,17 +62,6 @@ def test_the_table_has_a_tie_of_its_own_and_says_how_often_the_bit_is_the_majori
     # γ is the weight of the majority against a fair coin: the bit is the majority with (1 + γ)/2
     lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
     assert {"     2  0.000000000               a tie", "  1, 3  0.500000000            0.750000"} <= {*lines}
-
-
-@pytest.mark.parametrize("delta", ["0", "1e-3"])
-@pytest.mark.parametrize("target", ["0", "0.3", "2"])
-def test_voters_that_are_not_private_get_randomised_response(target: str, delta: str) -> None:
-    record = solved("--K", "5", "--epsilon", "inf", "--target-epsilon", target, "--delta", delta)
-    grown = math.exp(float(target))
-    constant = (grown - 1 + 2 * float(delta)) / (grown + 1)
-    assert record["gamma"] == pytest.approx([constant] * 6, abs=1e-11)
-    assert record["problem"]["epsilon"] == "inf"
-    assert record["problem"]["m"] is None
 
 
 def test_every_option_reaches_the_solver() -> None:
@@ -332,3 +320,12 @@ def test_points_are_chosen_from_a_curve() -> None:
     assert len(more["problem"]["profile"]) == 4
     line = run("solve", *options, "--profile-points", "4").stdout.splitlines()[-1]
     assert line.startswith("points     4 of gaussian(0.0325); with more (--profile-points) the utility is at most 0.9")
+
+
+def test_the_least_allowance_is_shown_with_the_number_below() -> None:
+    text = run("solve", "--least", "m", "--K", "7", "--epsilon", "0.2", "--utility", "0.9").stdout
+    own = least_parameter(7, epsilon=0.2, utility=0.9)
+    assert own.below is not None
+    assert f"m = {own.value:g} reaches utility {own.reached:.6f} (0.9 was wanted)." in text
+    assert f"m = {own.below.value:g} reaches {own.below.reached:.6f}, at most" in text
+    assert "nor at any smaller one" in text

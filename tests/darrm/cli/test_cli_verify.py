@@ -113,32 +113,6 @@ def test_invalid_noise_functions_are_refused(gamma: str, message: str) -> None:
     assert refused("verify", "-", *PROBLEM, "--K", "5", given=gamma).startswith(f"Error: {message}")
 
 
-@pytest.mark.parametrize("content", ["3", '"text"', "null", "true", "{}", '{"format": 99}', '{"gamma": [1, 1]}'])
-def test_invalid_answer_files_are_refused(content: str) -> None:
-    assert refused("verify", "-", given=content).startswith("Error: -: ")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": 2}, "format = 2 is not valid: expected 1. Written by another version of darrm-opt; solve again."),
-        ({"utility": 0.99}, "its utility is 0.901"),
-        ({"utility": "high"}, "utility = 'high' is not valid: expected a finite number."),
-        ({"gamma": [1.0, 1.0]}, "gamma = [1.0, 1.0] is not valid: expected K+1 = 6 numbers. Received 2."),
-        ({"problem": {"K": "5"}}, "epsilon is missing: expected a value. The record lacks this field."),
-        ({"objective": "fun"}, "objective = 'fun' is not valid: expected rectangular"),
-        ({"status": "splendid"}, "status = 'splendid' is not valid: expected one of 'optimal', "),
-        ({"certificate": None}, "certificate is missing: expected an object."),
-        ({"gap": -3}, "gap = -3 is not valid: expected "),
-        ({"approved": True}, "approved = True is not valid: expected no field of this name."),
-    ],
-)
-def test_an_answer_that_was_changed_is_refused(change: dict[str, Any], message: str) -> None:
-    text = refused("verify", "-", given=json.dumps(record() | change))
-    assert text.startswith("Error: -: ")
-    assert message in text
-
-
 def test_an_answer_with_another_gamma_is_not_taken_for_private() -> None:
     changed = record()
     changed["gamma"] = [1.0] * 6
@@ -165,12 +139,6 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_another_arithmetic_is_refused() -> None:
     message = refused("verify", "-", *PROBLEM, "--arithmetic", "decimal", given="[0, 0]")
     assert message == "Error: --arithmetic: 'decimal' is not valid: expected 'float' or 'ball'."
-
-
-def test_the_file_is_needed() -> None:
-    result = run("verify")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "Missing argument 'FILE'" in result.stderr
 
 
 # ------------------------------------------------------------------------------------------ every kind of file
@@ -418,11 +386,6 @@ def test_a_mechanism_for_fresh_samples_is_proved_for_them(tmp_path: Path) -> Non
     assert run("verify", "-", given=json.dumps(noise)).exit_code == ExitCode.NOT_PRIVATE
     noise["sampling"]["sample"] = 6000
     assert "sample = 6000 is not valid" in refused("verify", "-", given=json.dumps(noise))
-
-
-def test_another_file_with_a_format_is_not_called_an_answer_of_another_version() -> None:
-    told = refused("verify", "-", given='{"format": 2, "keys": []}')
-    assert told.startswith("Error: -: the file contains no γ with its problem.")
 
 
 def test_a_file_of_labels_is_not_a_table(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from support.refusals import refused
 from support.strategies import NOISES, ProblemCase, random_case, random_noise
 
 from darrm_opt import (
-    Certificate,
     NoiseFunction,
     NotPrivate,
     NotProven,
@@ -377,14 +376,6 @@ def test_an_unknown_arithmetic() -> None:
     wrong: Any = "interval"
     with refused("arithmetic", "'interval'"):
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), np.zeros(4), arithmetic=wrong)
-
-
-def test_a_certificate_is_frozen_and_equal_when_equal() -> None:
-    problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
-    certificate = verify(problem, np.zeros(4))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        certificate.margin = 1.0  # type: ignore[misc]  # that it cannot be set is the point
-    assert Certificate(**dataclasses.asdict(certificate)) == certificate
 
 
 @pytest.mark.parametrize(("K", "Delta"), [(15, 0.05), (21, 0.3), (31, 0.02)])

@@ -475,15 +475,6 @@ def test_a_warning_follows_from_what_the_solve_found() -> None:
     assert solve(Problem.from_allowance(5, 1, 0.1)).warnings == ()
 
 
-@pytest.mark.parametrize(("epsilon", "m", "Delta"), [(0.0892, 3, 1e-4), (0.0852, 3, 1e-4)])
-def test_the_papers_two_settings(epsilon: float, m: int, Delta: float) -> None:
-    problem = Problem.from_allowance(K=11, m=m, epsilon=epsilon, Delta=Delta)
-    assert problem.target.delta == pytest.approx(1 - (1 - Delta) ** m, abs=1e-15)
-    solution = solved(problem)
-    assert solution.utility > utility(problem, certify(problem, subsampling(11, m))[0])
-    assert Voters.of(problem).excess(solution.gamma, {"xy": 8, "down": 3}) <= Decimal(0)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_the_smallest_Delta_that_a_double_holds(epsilon: float) -> None:
     problem = Problem(4, Privacy(epsilon, 5e-324), Privacy(0.1))

@@ -1,26 +1,17 @@
-"""Planner: its advice against brute force, its proofs, its texts, and agreement of Python, command line and REST."""
+"""Planner: its advice against brute force, its proofs and its texts."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from support.cases import for_each
-from support.darrm_runner import refused, run
-from support.live import Ruled, serving
-from support.patient import patient
-from support.refusals import refused as refused_input
-from support.refusals import refuses
+from support.refusals import refused, refuses
 
-from api.app import create_app
-from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateVote, Problem, solve, verify
 from darrm_opt.accounting import DeltaTooSmall
 from darrm_opt.accounting.composition.optimal import optimal_composition
@@ -29,13 +20,13 @@ from darrm_opt.accuracy import disagreement
 from darrm_opt.answers.running_time import plan_account_seconds, plan_seconds
 from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling
-from darrm_opt.errors import NotPrivate
+from darrm_opt.errors import NotPrivate, VerificationFailed
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import MECHANISMS
 from darrm_opt.planning import plan as typed_plan
 from darrm_opt.priors import IndependentVoters, SharedBeta
-from darrm_opt.questions.plan import plan_record
+from darrm_opt.questions.plan import ReleasePlan, plan_record
 
 plan: Any = typed_plan
 """Options are read without asking of each field whether it is there: where one is None, its test fails."""
@@ -255,9 +246,9 @@ def test_bad_input_is_named() -> None:
         prior=["minimax"],
         mechanisms=[("magic",), ()],
     )
-    with refused_input("total_epsilon", "0.0"):
+    with refused("total_epsilon", "0.0"):
         plan(5, None, 3, Privacy(0.0, 0.1), 1)
-    with refused_input("counts"):
+    with refused("counts"):
         plan(5, None, 3, Privacy(1.0, 1e-3), 1, "histogram(1,2)")
 
 
@@ -267,82 +258,17 @@ def test_swapped_deltas_and_ties_are_warned_of() -> None:
     assert any("can tie" in warning for warning in found.warnings)
 
 
-# ------------------------------------------------------------------------------------------ the ways in
-
-
-ASKED: dict[str, Any] = {
-    "K": 3,
-    "epsilon": "inf",
-    "affected": 1,
-    "queries": 2,
-    "total_epsilon": 2.0,
-    "total_delta": 1e-5,
-}
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[TestClient]:
-    with TestClient(create_app(patient())) as client:
-        yield client
-
-
-def test_python_command_line_and_rest_agree(tmp_path: Any, service: TestClient) -> None:
-    expected = json.loads(json.dumps(plan_record(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
-    words = [word for name, value in ASKED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    assert json.loads(run("plan", *words, "--json").stdout) == expected
-    text = run("plan", *words).stdout
-    assert text.startswith(
-        "3 voters, each not private; one record reaches at most 1 voter; 2 queries, (2, 1e-05)-DP in all."
-    )
-    assert expected["advice"] in text
-    assert service.get("/v1/plan", params=ASKED).json() == expected
-    table = tmp_path / "empty.jsonl"
-    from darrm_opt.record import solution_record
-
-    table.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
-    with DarrmClient(table.as_uri()) as client:
-        found = client.plan(Problem(3, INF, Privacy(1.0), 1), 2, Privacy(2.0, 1e-5))
-    assert json.loads(json.dumps(plan_record(found))) == expected
-
-
 def test_a_plan_for_other_voters_is_rejected() -> None:
-    answer = plan_record(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
-    problem = Problem(3, INF, Privacy(1.0), 1)
-    with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
-        assert client.plan(problem, 2, Privacy(2.0, 1e-5)).options[0].name == "randomized_response"
-        answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
-        with pytest.raises(VerificationFailed, match="for other voters"):
-            client.plan(problem, 2, Privacy(2.0, 1e-5))
-        answer["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
-        with pytest.raises(NotPrivate):
-            client.plan(problem, 2, Privacy(2.0, 1e-5))
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"total_epsilon": 0}, "total_epsilon"),
-        ({"total_delta": 1}, "total_delta"),
-        ({"queries": 0}, "queries"),
-        ({"K": 1020}, "K"),
-        ({"prior": "minimax"}, "prior"),
-        ({"prior": "histogram(1,2)"}, "prior"),
-        ({"least_accuracy": 1}, "least_accuracy"),
-        ({"fresh": 1}, "fresh"),
-        ({"m": 1}, "m"),
-    ],
-)
-def test_bad_requests_are_rejected_by_the_service(service: TestClient, change: dict[str, Any], field: str) -> None:
-    answer = service.post("/v1/plan", json=ASKED | change)
-    assert answer.status_code == 422
-    assert answer.json()["field"] == field
-
-
-def test_bad_options_are_rejected_by_the_command_line() -> None:
-    assert refused("plan", "--K", "5").startswith("Error: --total-epsilon")
-    assert "--total-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--total-delta", "1")
-    assert "--K" in refused("plan", "--total-epsilon", "1")
-    assert "--voter-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--epsilon", "1", "--Delta", "1")
+    voters = {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2}
+    asked = ReleasePlan.of({**voters, "total_epsilon": 2.0, "total_delta": 1e-5})
+    told = plan_record(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
+    assert asked.verify(told).options[0].name == "randomized_response"
+    told["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
+    with pytest.raises(VerificationFailed, match="for other voters"):
+        asked.verify(told)
+    told["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
+    with pytest.raises(NotPrivate):
+        asked.verify(told)
 
 
 def test_plans_that_take_long_are_estimated_so() -> None:

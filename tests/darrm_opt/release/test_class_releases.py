@@ -183,13 +183,6 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
     assert (log.labels, log.spent) == (3, 150)
 
 
-def test_two_processes_share_one_cap(tmp_path: Path) -> None:
-    log = ReleaseLog.create(tmp_path / "log", CAPPED, queries=60)
-    both = [PrivateVote(CAPPED, log), PrivateVote(CAPPED, ReleaseLog(tmp_path / "log"))]
-    answers = [both[turn % 2].release([0] * 7) for turn in range(60)]
-    assert sum(answer is not None for answer in answers) == log.labels == 3
-
-
 @pytest.mark.slow
 def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
     from darrm_opt.accounting.labels import VoteReleases, vote_cost
@@ -235,28 +228,6 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
     journal.locked(lambda file: file.append({"count": 1} | ({} if labels is None else {"labels": labels})))
     with pytest.raises(ReleaseLogDamaged, match="count its classes"):
         ReleaseLog(tmp_path / "log")
-
-
-WRITTEN = """\
-6dbd623c817b06034b113198daeabf5a {"kind":"darrm release log","format":1,"version":"0.2.0",\
-"mechanism":{"kind":"darrm noisy maximum","format":1,"K":7,"classes":3,"sigma":4.0,"threshold":5.0,"check_sigma":4.0,\
-"affected":1,"cap":3},"budget":null,"account":"queries","limit":60}
-07654b450f7d1adddfd2223ac4a78b77 {"count":4,"labels":3,"id":"monday","answers":"AAACAAAA//8="}
-dd4c9d9770784e725afd704f2b032983 {"count":2,"labels":0}
-"""
-"""A file of format 1."""
-
-
-def test_a_file_that_was_written_before_is_continued(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_text(WRITTEN)
-    log = ReleaseLog(path)
-    assert (log.mechanism, log.limit, log.spent, log.labels) == (CAPPED, 60, 6, 3)
-    release = PrivateVote(CAPPED, log)
-    assert release.release_many([[1] * 7] * 4, "monday").tolist() == [0, 2, 0, ABSTENTION]
-    assert release.release_many([[1] * 7] * 2).tolist() == [ABSTENTION] * 2  # the cap was reached then
-    assert path.read_text().startswith(WRITTEN)
-    assert ReleaseLog(path).left == 52
 
 
 def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:

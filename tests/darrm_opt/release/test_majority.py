@@ -119,13 +119,6 @@ def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
     assert low <= ones <= high
 
 
-def test_what_is_released_depends_on_the_number_of_ones_alone() -> None:
-    rng = np.random.default_rng(5)
-    votes = rng.integers(0, 2, (4000, 11), dtype=np.uint8)
-    shuffled = rng.permuted(votes, axis=1)
-    assert np.array_equal(seeded(PAPER, 1).release_many(votes), seeded(PAPER, 1).release_many(shuffled))
-
-
 def test_the_bits_are_algorithm_1_for_every_row() -> None:
     # The same chance, through a plain reading of the paper's algorithm, across block borders.
     votes = np.random.default_rng(6).integers(0, 2, (2 * BLOCK + 17, 6), dtype=np.uint8)

@@ -73,6 +73,7 @@ def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str,
         (4, 4, 2, 0.3, 0.05),
         (7, 2, 2, 2.0, 0.0),
         (2, 4, 2, 0.0, 0.1),
+        (5, 4, 2, 1.0, 1e-4),
     ],
 )
 def test_the_optimum_is_that_of_every_rule_and_every_set(
@@ -85,13 +86,6 @@ def test_the_optimum_is_that_of_every_rule_and_every_set(
     assert solution.utility == pytest.approx(optimum(law, affected, epsilon, delta), abs=1e-7)
     assert solution.utility <= solution.upper_bound <= solution.utility + 1e-7
     assert worst_excess(solution.table.probabilities, K, classes, affected, epsilon, delta) <= 0
-
-
-@pytest.mark.parametrize(("K", "affected"), [(6, 1), (5, 2)])
-def test_the_optimum_of_four_classes(K: int, affected: int) -> None:
-    problem = Problem(K, NOT_PRIVATE, Privacy(1.0, 1e-4), affected, classes=4)
-    law = alike(favoured_law(K, 4, ISSUE.chances))
-    assert solve_table(problem, ISSUE).utility == pytest.approx(optimum(law, affected, 1.0, 1e-4), abs=1e-7)
 
 
 @pytest.mark.parametrize("price", [0.0, 0.5, 3.0])
@@ -156,36 +150,16 @@ def test_more_budget_never_hurts_and_reach_never_helps() -> None:
     assert reach[0] > reach[1] > reach[2]
 
 
-def test_without_privacy_the_plurality_is_released_and_with_all_of_it_nothing() -> None:
-    open_ = solve_table(Problem(7, NOT_PRIVATE, Privacy(500.0, 0.9), 1, classes=3), ISSUE)
-    assert open_.utility == pytest.approx(1, abs=1e-9)
-    shut = solve_table(Problem(7, NOT_PRIVATE, Privacy(0.0, 0.0), 1, classes=3), ISSUE)
-    assert shut.utility == pytest.approx(1 / 3, abs=1e-9)
-    assert shut.upper_bound == pytest.approx(1 / 3, abs=1e-7)
-
-
 def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
-    silent, wrong = [], []
+    silent = []
     for price in (0.0, 1.0, 5.0):
         objective = PluralityObjective(ISSUE, price=price)
         problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-4), 1, classes=3, abstention=True)
         free = solve_table(problem, objective)
         bound = solve_table(Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-4), 1, classes=3), objective)
         assert free.utility >= bound.utility - 1e-8
-        right, none = utility(free.table, PluralityObjective(ISSUE)), free.table.probabilities((4, 2, 1))[3]
-        silent.append(float(none))
-        wrong.append(right)
+        silent.append(float(free.table.probabilities((4, 2, 1))[3]))
     assert silent[0] < silent[-1]
-
-
-def test_the_same_question_has_the_same_answer() -> None:
-    problem = Problem(11, NOT_PRIVATE, Privacy(3 * 0.1, 1e-4), 1, classes=3)
-    one, two = (
-        solve_table(each, ISSUE) for each in (problem, Problem(11, NOT_PRIVATE, Privacy(0.3, 1e-4), 1, classes=3))
-    )
-    assert problem == two.problem
-    assert one.table == two.table
-    assert hash(one.table) == hash(two.table)
 
 
 def test_a_time_limit_leaves_a_private_rule_and_an_honest_gap() -> None:

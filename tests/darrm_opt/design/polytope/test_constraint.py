@@ -7,7 +7,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from support.cases import for_each
 from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise, random_multiset, signed
 from support.strategies import ProblemCase, random_case, random_noise
@@ -98,36 +97,6 @@ def test_rows_are_what_they_promise(case: ProblemCase) -> None:
             unit[K // 2 + 1 + entry] = unit[(K - 1) // 2 - entry] = 1.0
             worst += abs(Decimal(float(value)) - voters.phi(unit, named(counts)))
         assert worst <= Decimal(4 * (K + 1) * STEP_ERROR)  # what the dual bound charges, for all entries together
-
-
-@for_each("case", CASES[:30])
-def test_mirrored_multisets_have_the_opposite_value(case: ProblemCase) -> None:
-    """p → 1 − p and p′ → 1 − p′ exchange the two answers: H(1−p) = −H(p), so φ changes its sign."""
-    rng = np.random.default_rng(case.K)
-    problem = case.problem
-    constraint = PrivacyConstraint.of(problem)
-    noise = random_noise(rng, problem.K)
-    multisets = some_multisets(rng, problem, 5)
-    mirror = [1, 0, 3, 2, 7, 6, 5, 4] if problem.voter.delta > 0 else [1, 0, 3, 2]
-    corners = constraint.corners
-    assert corners.p[mirror] == pytest.approx(1 - corners.p, abs=1e-15)
-    assert corners.p_prime[mirror] == pytest.approx(1 - corners.p_prime, abs=1e-15)
-    values, mirrored = (constraint.values(noise.signed, rows) for rows in (multisets, multisets[:, np.argsort(mirror)]))
-    assert np.abs(values + mirrored).max() <= 4 * constraint.error(float(noise.values.max()))
-    voters = Voters.of(problem.strictest)
-    for counts in multisets[:2]:
-        opposite = counts[np.argsort(mirror)]
-        assert abs(voters.phi(noise.values, named(counts)) + voters.phi(noise.values, named(opposite))) < NEGLIGIBLE
-
-
-def test_the_constraint_is_linear_in_gamma() -> None:
-    problem = CASES[3].problem
-    rng = np.random.default_rng(0)
-    constraint, multisets = PrivacyConstraint.of(problem), some_multisets(rng, problem, 9)
-    one, other = random_noise(rng, problem.K, "uniform").signed, random_noise(rng, problem.K, "uniform").signed
-    mixed = constraint.values(0.25 * one + 0.5 * other, multisets)
-    parts = 0.25 * constraint.values(one, multisets) + 0.5 * constraint.values(other, multisets)
-    assert mixed == pytest.approx(parts, abs=1e-14)
 
 
 @for_each("seed", range(20))

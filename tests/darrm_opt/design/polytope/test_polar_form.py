@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
-from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise, signed
+from support.exact import NEGLIGIBLE, Voters, distribution, mean, precise, signed
 from support.strategies import NOISES, random_case, random_noise
 
 from darrm_opt.design.constraint import (
     STEP_ERROR,
     UNDERFLOW_SLACK,
-    ConstraintGenerator,
     PrivacyConstraint,
     rounding_error,
 )
 from darrm_opt.design.polar_form import MAX_STEPWISE_K, at_ends, extremes, layers, mass, step, stored_layers
-from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 X = [0.5, 0.525, 0.75, 0.9, 0.982, 1.0, 1 - 2.0**-40]
@@ -107,15 +106,6 @@ def test_the_value_at_the_ends_is_the_constraint_and_its_extremes_are_the_larges
     by_hand = [[0.7 * row[ones] + row[4 - ones] for ones in range(5)] for row in rows.tolist()]
     assert at_ends(rows, 0.7).tolist() == by_hand
     assert [found.tolist() for found in extremes(rows, 0.7)] == [[*map(max, by_hand)], [*map(min, by_hand)]]
-
-
-@for_each("t", X)
-def test_a_step_fixes_one_voter_on_the_last_axis(t: float) -> None:
-    coefficients = np.random.default_rng(5).uniform(-1, 1, (3, 4))
-    for row, after in zip(coefficients.tolist(), step(coefficients, t, 1 - t).tolist(), strict=True):
-        exact = [(1 - Fraction(t)) * Fraction(a) + Fraction(t) * Fraction(b) for a, b in itertools.pairwise(row)]
-        assert len(after) == 3
-        assert all(abs(Fraction(one) - true) <= STEP_ERROR for one, true in zip(after, exact, strict=True))
 
 
 @given(st.floats(0.5, 1), st.integers(0, 100_000))
@@ -251,26 +241,3 @@ def test_underflow_is_charged(tiny: float) -> None:
         for (i, j), value in np.ndenumerate(layer):
             true = exact_H(noise, multiset(0.75, first + i, s - first - i, j, 6))
             assert abs(Fraction(float(value)) - true) <= Fraction(rounding_error(s, tiny))
-
-
-def enumerated_H(noise: NoiseFunction, at: Array, counts: dict[str, int]) -> Fraction:
-    voters = [Fraction(float(t)) for t, many in zip(at, counts.values(), strict=True) for _ in range(many)]
-    coefficients = signed(noise.values, Fraction)
-    return sum((p * g for p, g in zip(enumerated_distribution(voters), coefficients, strict=True)), start=Fraction(0))
-
-
-@for_each("seed", range(6))
-def test_the_whole_set_of_few_voters_against_all_votes(seed: int) -> None:
-    rng = np.random.default_rng((seed, 9))
-    problem = random_case(rng, (3, 4)).problem
-    noise = random_noise(rng, problem.K, "uniform")
-    constraint = PrivacyConstraint.of(problem)
-    everything = np.concatenate([*ConstraintGenerator(problem).blocks()])
-    some = everything[rng.permutation(len(everything))[:40]]
-    values = constraint.values(noise.signed, some)
-    for value, counts in zip(values, some, strict=True):
-        voters = named(counts)
-        on_data = enumerated_H(noise, constraint.corners.p, voters)
-        reflected = enumerated_H(noise, constraint.corners.reflected, voters)
-        true = Fraction(constraint.q) * on_data + reflected
-        assert abs(Fraction(float(value)) - true) <= 2 * Fraction(constraint.error(float(noise.values.max())))

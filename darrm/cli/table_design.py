@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
-from darrm.cli.parameters import DesignOptions, ProblemOptions, TableOptions, number, options_named
+from darrm.cli.parameters import DISJOINT, PRIOR, DesignOptions, ProblemOptions, TableOptions, number, options_named
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Problem
 
@@ -34,7 +34,6 @@ LONG = 60.0
 
 def table_problem(options: ProblemOptions, table: TableOptions, objective: str) -> Problem:
     """Return the problem that the options name, voters that are alike, and count alike, in one group."""
-    from darrm.cli.ranking import DISJOINT
     from darrm_opt.arguments import whole_number
     from darrm_opt.problem import Problem, VoterGroup
 
@@ -119,7 +118,7 @@ def show_table_design(
 
 
 def _objective(design: DesignOptions, table: TableOptions, problem: Problem) -> TableObjective:
-    from darrm.cli.ranking import PRIOR, past_votes
+    from darrm.cli.vote_files import past_votes
     from darrm_opt.tables.objective import as_table_objective
 
     text: Any = DEFAULT_OBJECTIVE if design.prior == "rectangular" else design.prior

@@ -149,6 +149,18 @@ class Least(VotersQuestion, SolvedQuestion):
         }
         return record
 
+    def text_of(self, answer: LeastParameter) -> str:
+        """Return the number, that next below, and the γ."""
+        name, below = _NAMES[self.parameter], answer.below
+        found = (
+            f"{name} = {answer.value:g} reaches {answer.measure} {answer.reached:.6f} ({answer.wanted:g} was wanted)."
+        )
+        if below is None:
+            return f"{found}\nIt is the smallest number that is tried.\n\n{answer.solution}"
+        proof = "; no private γ there reaches it, nor at any smaller one" if answer.is_least else ""
+        tried = f"{name} = {below.value:g} reaches {below.reached:.6f}, at most {below.bound:.6f}{proof}."
+        return f"{found}\n{tried}\n\n{answer.solution}"
+
     def parts(self, record: dict[str, Any]) -> list[tuple[DesignSpec, dict[str, Any]]]:
         """Return the design at the number, and at the one next below."""
         designs = [each["design"] for each in (record, record["below"]) if each is not None]
@@ -194,3 +206,7 @@ class Least(VotersQuestion, SolvedQuestion):
         if (claim >= goal) != wanted:
             raise VerificationFailed(f"{self.parameter} = {value:g} is not the end of a search for {goal:g}.")
         return found, claim
+
+
+_NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}
+"""What is searched for, in words."""

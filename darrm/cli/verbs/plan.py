@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, fail, say
-from darrm.cli.parameters import AsJson, PastOptions
+from darrm.cli.parameters import BAGS, DISJOINT, PRIOR, TOTAL, AsJson, PastOptions, options_named
 from darrm.cli.parser import CommandOption
 from darrm.cli.question_options import fields_of
 
@@ -46,7 +48,6 @@ def plan(
     """
     from darrm.cli.cached_solve import refuse_slow_question
     from darrm.cli.files import check_plot, check_writable
-    from darrm.cli.ranking import question_named
     from darrm.cli.verbs.question import ask, show
     from darrm_opt.design.report import guarantee
     from darrm_opt.errors import InvalidInput, Rule
@@ -67,17 +68,17 @@ def plan(
             raise InvalidInput("output", output, Rule("cannot be combined with --compare"))
         prior = {"objective": question.prior or "rectangular", "prior": None}
         comparison = Compare.of(question.record() | prior)
-        with question_named(sampled=drawn, total=False):
+        with _named(sampled=drawn, total=False):
             comparison.check()
             refuse_slow_question(comparison, "")
-        with question_named(sampled=drawn):
+        with _named(sampled=drawn):
             show(comparison, ask(comparison, "comparing"), json=json, plot=plot)
         return
     # Only γ have an estimate of their time; a search with a limit ends by itself.
     if not question.by_law and question.groups is None and question.records is None and question.time_limit is None:
         refuse_slow_question(question, "Or give --time-limit: what was found by then is reported, all of it proved.")
 
-    with question_named(sampled=question.records is not None):
+    with _named(sampled=question.records is not None):
         found: Plan = ask(question, "planning")
     # The plan is then of fresh voters with that ε, and no longer of samples.
     if drawn and not json:
@@ -87,10 +88,22 @@ def plan(
         fail(f"{output} is not written. {_without_file(found)}", ExitCode.UNAVAILABLE)
 
 
+@contextmanager
+def _named(*, sampled: bool = False, total: bool = True) -> Iterator[None]:
+    """Report what a planner refuses under the name of the option that gave it.
+
+    ``sampled``: there are --records; ``total``: ε is that of all releases, and no longer a voter's.
+    """
+    prior = dict.fromkeys((*PRIOR, "lower", "measure", "objective"), "prior")
+    drawn = BAGS | ({"sampling": "sampling"} if sampled else {})
+    with options_named(**drawn, **prior, **(TOTAL | {"target_epsilon": "total_epsilon"} if total else {})):
+        yield
+
+
 def _question(asked: dict[str, Any], past: PastOptions) -> ReleasePlan:
     """Return the question that was typed, of voters that are not private unless it says how private they are."""
-    from darrm.cli.ranking import DISJOINT, question_named, vote_prior
     from darrm.cli.verbs.question import given_fields
+    from darrm.cli.vote_files import vote_prior
     from darrm_opt.errors import InvalidInput
     from darrm_opt.questions.plan import ReleasePlan
 
@@ -105,7 +118,7 @@ def _question(asked: dict[str, Any], past: PastOptions) -> ReleasePlan:
     question = replace(question, prior=vote_prior(past, question))
     # Of private voters a plan under a law of votes says more than a service proves.
     if not question.by_law or question.groups is not None or question.epsilon == "inf":
-        with question_named(sampled=question.records is not None, total=False):
+        with _named(sampled=question.records is not None, total=False):
             question.check()
     return question
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
-from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say, solution_json
+from darrm.cli.output import answer, as_json, end, exit_code_of, say, solution_json
 from darrm.cli.parameters import (
     AsJson,
     DesignOptions,
@@ -24,7 +24,7 @@ from darrm.cli.parser import ADVANCED, CommandOption
 if TYPE_CHECKING:
     from darrm_opt.design.solution import Solution
     from darrm_opt.design.solver import Shape
-    from darrm_opt.design.sweep import LeastParameter, Parameter
+    from darrm_opt.design.sweep import Parameter
 
 _SEARCH = "The smallest parameter that reaches a goal"
 
@@ -203,9 +203,9 @@ def _find_least(
     json: bool,
 ) -> None:
     """Print the least m or ε whose certified γ reaches a wanted utility or agreement."""
-    from darrm.cli.cached_solve import refuse_slow
+    from darrm.cli.cached_solve import refuse_slow_question
     from darrm.cli.files import check_writable, write_json
-    from darrm_opt.answers.running_time import inverse_seconds
+    from darrm.cli.verbs.question import ask
     from darrm_opt.questions.least import Least
     from darrm_opt.record import solution_record
 
@@ -225,12 +225,11 @@ def _find_least(
         backend=design.backend,
         limit=number(design.time_limit),
     )
-    with options_named(parameter="least"), ProgressDisplay("searching") as display:
-        at_one = asked.spec_at(1.0)
+    with options_named(parameter="least"):
+        asked.check()
         if asked.limit is None and isinstance(asked.digits, int):
-            advice = "Or give --time-limit, for each solve."
-            refuse_slow(at_one.problem, at_one.objective, lambda each: inverse_seconds(each, asked.digits), advice)
-        result = asked.answer(lambda done: display.update("{done} of about {of} solves done".format(**done)))
+            refuse_slow_question(asked, "Or give --time-limit, for each solve.")
+        result = ask(asked, "searching")
     if output is not None:
         write_json(output, solution_record(result.solution))
     for warning in result.solution.warnings:
@@ -241,7 +240,7 @@ def _find_least(
     if (neighbour := result.below) is not None:
         record["below"] = {name: getattr(neighbour, name) for name in ("value", "reached", "bound")}
         record["below"]["solution"] = solution_record(neighbour.solution)
-    answer(as_json(record) if json else _text(result))
+    answer(as_json(record) if json else asked.text_of(result))
     end(exit_code_of(result.solution.status))
 
 
@@ -266,20 +265,3 @@ def _refuse_with_least(
         )
     if options.targets is not None:
         raise InvalidInput("targets", options.targets, Rule("cannot be searched for"))
-
-
-_NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}
-
-
-def _text(result: LeastParameter) -> str:
-
-    name, neighbour = _NAMES[result.parameter], result.below
-    lines = [f"{name} = {result.value:g} reaches {result.measure} {result.reached:.6f} ({result.wanted:g} was wanted)."]
-    if neighbour is None:
-        lines.append("It is the smallest number that is tried.")
-    else:
-        proof = "; no private γ there reaches it, nor at any smaller one" if result.is_least else ""
-        lines.append(
-            f"{name} = {neighbour.value:g} reaches {neighbour.reached:.6f}, at most {neighbour.bound:.6f}{proof}."
-        )
-    return "\n".join([*lines, "", str(result.solution)])

@@ -41,7 +41,7 @@ from darrm_opt.planning.best_target import (
     equal_share,
     likely_pairs,
 )
-from darrm_opt.planning.option import Option
+from darrm_opt.planning.option import NOTHING_FITS, Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
 from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
@@ -60,8 +60,6 @@ PROFILE_PRECISION = 1e-3
 
 LIKELY_MARGIN = 1.25e-3
 """Share of the total by which the pairs that are likely mostly cost less than all: one proof then settles it."""
-
-NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
 TIME_IS_UP = "Not computed: the time limit was reached first."
 
@@ -204,17 +202,24 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
 
 def calibrated_option(name: str, question: Question) -> Option:
     """Return a mechanism with one parameter at the most useful value of which all queries fit the total."""
-    queries, total, quick = question.queries, question.total, question.quick
+    queries, total, sampling = question.queries, question.total, question.sampling
     fixed = question.released.voter.epsilon == math.inf and question.affected_distribution is None
     try:
-        if fixed:  # at the parameter that every other door gives
+        if fixed or sampling is not None:  # at the parameter that every other door gives
             # The time of the account of bits grows with the number of queries.
-            skip = ("bits",) if quick else ()
+            skip = ("bits",) if question.quick and sampling is None else ()
             mechanism = mechanism_class(name).calibrated(
-                question.K, question.classes, total, queries, affected=question.affected, skip=skip
+                question.K,
+                question.classes,
+                total,
+                queries,
+                affected=question.affected,
+                sampling=sampling,
+                quick=question.classes == 2,  # there convolutions for a mean number of voters take seconds
+                skip=skip,
             )
             # By the same accounts as the calibration, so that what fitted there fits here.
-            spent = account_cost(mechanism, queries, total.delta, skip=skip)
+            spent = account_cost(mechanism, queries, total.delta, sampling, skip=skip)
             epsilon, account = spent.epsilon, spent.account
         else:
             mechanism = _calibrated_gamma(name, question)
@@ -225,21 +230,11 @@ def calibrated_option(name: str, question: Question) -> Option:
         return nothing_fits(name, question)
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
+    if question.classes > 2 or sampling is not None:
+        shares = question.vote_law.leader_shares(mechanism)
+        return Option.of_mechanism(name, question, mechanism, shares, spent, parameters, why=why)
     # Between two classes the mechanism is a γ, with a target that `verify` proves and that a file can carry.
-    if question.classes == 2:
-        own = mechanism if fixed else None
-        return _option(name, question, mechanism.gamma, epsilon, account, why, parameters, own)
-    return Option.fitting(
-        name,
-        question,
-        why,
-        question.vote_law.leader_shares(mechanism),
-        Privacy(epsilon, total.delta),
-        account,
-        queries=queries,
-        parameters=parameters,
-        mechanism=mechanism,
-    )
+    return _option(name, question, mechanism.gamma, epsilon, account, why, parameters, mechanism if fixed else None)
 
 
 def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:

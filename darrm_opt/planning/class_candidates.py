@@ -24,8 +24,8 @@ from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
 from darrm_opt.mechanisms.table import TableMechanism
-from darrm_opt.planning.candidates import NOTHING_FITS, provable_problem
-from darrm_opt.planning.option import Option
+from darrm_opt.planning.candidates import provable_problem
+from darrm_opt.planning.option import NOTHING_FITS, Option
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.table_baselines import calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.problem import Privacy, Problem
@@ -72,27 +72,24 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
     if queries > 1 and total.delta > 0 and name != CONFIDENT:
         made.append(_composed_table(make, problem, queries))
     for mechanism, gap, parameters in filter(None, made):
-        cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
         # The target only guided the search: what counts is the account of the table's own laws.
-        if cost.epsilon > total.epsilon:
-            continue
+        cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
         # A table of two classes without ⊥ is a γ: with a proved target the other doors can read it.
-        is_gamma = question.classes == 2 and not mechanism.problem.abstention
+        is_gamma = question.classes == 2 and not mechanism.problem.abstention and cost.epsilon <= total.epsilon
         proved = provable_problem(mechanism.gamma, question) if is_gamma else None
-        yield Option.fitting(
+        option = Option.of_mechanism(
             name,
             question,
-            f"{mechanism.description[0].upper()}{mechanism.description[1:]}. {question.composing()}",
+            mechanism,
             law.table_shares(mechanism.table),
-            Privacy(cost.epsilon, total.delta),
-            cost.account,
-            queries=queries,
-            parameters={**parameters, "epsilon": target.epsilon, "delta": target.delta},
-            mechanism=mechanism,
+            cost,
+            {**parameters, "epsilon": target.epsilon, "delta": target.delta},
             noise=None if proved is None else mechanism.gamma,
             problem=proved,
             gap=gap,
         )
+        if option.fits:
+            yield option
 
 
 Maker = Callable[[Privacy], tuple[Table, float | None, dict[str, float]]]
@@ -160,18 +157,9 @@ def checked_maximum(question: Question) -> Option:
     mechanism = NoisyMaximum(
         K, classes, sigma, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=label_cap
     )
+    parameters = {"sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap}
     cost = mechanism.cost(queries, total.delta)
-    return Option.fitting(
-        CONFIDENT,
-        question,
-        f"{mechanism.description[0].upper()}{mechanism.description[1:]}. {question.composing()}",
-        shares[threshold],
-        Privacy(cost.epsilon, total.delta),
-        cost.account,
-        queries=queries,
-        parameters={"sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
-        mechanism=mechanism,
-    )
+    return Option.of_mechanism(CONFIDENT, question, mechanism, shares[threshold], cost, parameters)
 
 
 ProvedTable = tuple[TableMechanism, float | None, dict[str, float]]

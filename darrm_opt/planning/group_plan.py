@@ -188,25 +188,14 @@ def _option(
 ) -> Option:
     """Return the option of a table, whose releases are proved to be within the total; else that it does not fit."""
     target, cost = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta)
-    if cost.epsilon > question.total.epsilon:
-        return Option.unfit(name, question, why)
     # Of the counts that are judged, at their leaders.
     masses = replace(goal, price=0.0).worth(group_cells(mechanism.problem))
     chances, classes = mechanism.table.chances, mechanism.classes
     right = expected(mechanism.table, masses)
     answered = math.fsum((masses.max(axis=1) * chances[:, :classes].sum(axis=1)).tolist())
-    return Option.fitting(
-        name,
-        question,
-        f"{why}. Each release is {guarantee(target, '.4g')}.",
-        (min(right, 1.0), min(answered, 1.0)),
-        Privacy(cost.epsilon, question.total.delta),
-        cost.account,
-        queries=question.queries,
-        parameters={"epsilon": target.epsilon, "delta": target.delta},
-        mechanism=mechanism,
-        gap=gap,
-    )
+    shares, parameters = (min(right, 1.0), min(answered, 1.0)), {"epsilon": target.epsilon, "delta": target.delta}
+    why = f"{why}. Each release is {guarantee(target, '.4g')}."
+    return Option.of_mechanism(name, question, mechanism, shares, cost, parameters, why=why, gap=gap)
 
 
 def _advice(best: Option, question: Question) -> str:

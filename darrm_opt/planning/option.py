@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.accounting.total import ReleaseTotal
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Statistics, Status
@@ -18,6 +19,8 @@ from darrm_opt.problem import Privacy, Problem
 
 MECHANISMS = ("majority", "fewer_voters", "optimal", "optimal_sequence", *calibrated_names(), CONFIDENT)
 """Names of what the planner compares; the simpler first."""
+
+NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
 Outcome = Literal["fits", "does not fit", "not computed", "does not apply"]
 """What is known of a mechanism: a setting that fits, that none does, nothing, or that it is no release of its own."""
@@ -126,6 +129,39 @@ class Option:
             noise=noise,
             **fields,
         )
+
+    @classmethod
+    def of_mechanism(
+        cls,
+        name: str,
+        question: Question,
+        mechanism: VoteMechanism,
+        shares: tuple[float, float],
+        spent: ReleaseTotal,
+        parameters: dict[str, float],
+        *,
+        why: str | None = None,
+        **fields: Any,
+    ) -> Option:
+        """Return the option of a mechanism whose own account gives the total; unfit if that exceeds the question's.
+
+        Args:
+            name: which one.
+            question: what was asked.
+            mechanism: what releases.
+            shares: of right answers, and of answers.
+            spent: what all answers cost together.
+            parameters: of the mechanism, by name.
+            why: the reason, as text; None: what the mechanism does, and why releases compose.
+            fields: others.
+        """
+        if spent.epsilon > question.total.epsilon:
+            return cls.unfit(name, question, NOTHING_FITS if why is None else why)
+        if why is None:
+            why = f"{mechanism.description[0].upper()}{mechanism.description[1:]}. {question.composing()}"
+        total = Privacy(spent.epsilon, question.total.delta)
+        given = {"queries": question.queries, "parameters": parameters, "mechanism": mechanism, **fields}
+        return cls.fitting(name, question, why, shares, total, spent.account, **given)
 
     @property
     def accuracy(self) -> float | None:

@@ -339,6 +339,8 @@ class Question:
 
     def composing(self) -> str:
         """Return the reason why releases compose, as text."""
+        if self.sampling is not None:
+            return f"Every query has a fresh and secret sample: {self.sampling.words}, {self.sampling.neighbours}."
         affected = f"one record affects at most {self.affected} of the {self.K} voters"
         if self.bags is not None:
             mean = self.bags.affected_distribution(self.K).mean

@@ -22,7 +22,7 @@ from darrm_opt.planning.class_candidates import checked_maximum, table_options
 from darrm_opt.planning.option import MECHANISMS, Option, Plan, Suggestion
 from darrm_opt.planning.plain_majority import fewer_voters, majority
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question, end_of, stop_at
-from darrm_opt.planning.sampled_candidates import sampled_option
+from darrm_opt.planning.sampled_candidates import sampled_table
 from darrm_opt.planning.suggestions import suggestions
 from darrm_opt.problem import Privacy
 from darrm_opt.tables.priors import Ties
@@ -282,7 +282,8 @@ def _option(name: str, question: Question, earlier: list[Option]) -> Option:
     found: list[Option] = []
     try:
         if question.sampling is not None:
-            return sampled_option(name, question, question.sampling)
+            is_table = name == "optimal"
+            return sampled_table(question, question.sampling) if is_table else calibrated_option(name, question)
         if name in _PLAIN:
             return _PLAIN[name](question)
         if question.classes == 2 and name in _SEEDED:

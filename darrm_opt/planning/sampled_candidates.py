@@ -1,11 +1,8 @@
-"""Candidates where every query has a fresh and secret sample of the records (`darrm_opt.accounting.sampling`).
+"""Tables for queries that each have a fresh and secret sample of the records (`darrm_opt.accounting.sampling`).
 
-    optimal          the table with the most right answers among those of one Rényi divergence (`RenyiTables`), at
-                     the best order; for few queries, at δ = 0, or where one sample or record reaches more, that of the
-                     linear program at the largest ε of one release of which all queries fit
-    every mechanism  at the parameter of which all queries fit
-
-All are accounted for by every account of sampled releases.
+The table with the most right answers among those of one Rényi divergence (`RenyiTables`), at the best order; for few
+queries, at δ = 0, or where one sample or record reaches more, that of the linear program at the largest ε of one
+release of which all queries fit. Both are accounted for by every account of sampled releases.
 
 *Tables for many releases.* The table of the linear program is the best at one ε of one release. Many releases cost by
 sums of Rényi divergences, which ask for another shape: a rare answer may have a large loss. At one order λ and rate q
@@ -33,13 +30,12 @@ import numpy as np
 from darrm_opt.accounting.calibrate import Calibration, calibrate, epsilon_each
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.accounting.total import ReleaseTotal, cost
-from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms import VoteMechanism, mechanism_class
+from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.sampled_votes import vote_triples
 from darrm_opt.mechanisms.table import TableMechanism, table_laws
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.planning.option import Option
+from darrm_opt.planning.option import NOTHING_FITS, Option
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.tables.problem import Index, has_table, partition_cells
@@ -60,37 +56,13 @@ MIN_COMPOSED_QUERIES = 10
 PRECISION = 2e-3
 """Relative distance of the cost, or of the ε of one release, from the largest that fits."""
 
-NOTHING_FITS = "No setting of it is proved to fit the total."
-
-
-def sampled_option(name: str, question: Question, sampling: Sampling) -> Option:
-    """Return the option of a name for sampled queries."""
-    if name == "optimal":
-        return _best_table(question, sampling)
-    try:
-        mechanism = mechanism_class(name).calibrated(
-            question.K,
-            question.classes,
-            question.total,
-            question.queries,
-            affected=question.affected,
-            sampling=sampling,
-            quick=question.classes == 2,  # there convolutions for a mean number of voters take seconds
-        )
-    except InvalidInput as err:
-        why = f"It is for {err.accepted} classes." if err.argument == "classes" else NOTHING_FITS
-        return Option.unfit(name, question, why)
-    parameters = {mechanism.parameter: mechanism.value}
-    shares = question.vote_law.leader_shares(mechanism)
-    return _fitting(name, question, sampling, mechanism, shares, parameters)
-
 
 def _table_problem(question: Question, epsilon: float) -> Problem:
     """Return the problem of one table for an ε of one release."""
     return replace(question.problem, target=Privacy(epsilon), abstention=question.price > 0)
 
 
-def _best_table(question: Question, sampling: Sampling) -> Option:
+def sampled_table(question: Question, sampling: Sampling) -> Option:
     """Return the better of a composed table and one of a single release, where they differ little or cannot be made."""
     composes = question.total.delta > 0 and sampling.labels == 1 and sampling.scheme not in EACH_VOTER
     tables = [_composed_table(question, sampling)] if composes else []
@@ -130,7 +102,8 @@ def _table(question: Question, sampling: Sampling) -> Option:
     solution, mechanism = found.result
     parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": mechanism.problem.target.delta}
     shares = law.table_shares(mechanism.table)
-    return _fitting("optimal", question, sampling, mechanism, shares, parameters, gap=solution.gap)
+    spent = _cost(mechanism, question, sampling)
+    return Option.of_mechanism("optimal", question, mechanism, shares, spent, parameters, gap=solution.gap)
 
 
 GAP, MAX_ROUNDS = 2e-6, 60
@@ -327,7 +300,8 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
         return Option.unfit("optimal", question, NOTHING_FITS)
     mechanism = found.result
     parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": 0.0}
-    return _fitting("optimal", question, sampling, mechanism, law.table_shares(mechanism.table), parameters)
+    shares, spent = law.table_shares(mechanism.table), _cost(mechanism, question, sampling)
+    return Option.of_mechanism("optimal", question, mechanism, shares, spent, parameters)
 
 
 MAX_SHARE, GUESS_ERROR = 4.0, 0.01
@@ -336,30 +310,3 @@ MAX_SHARE, GUESS_ERROR = 4.0, 0.01
 
 def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> ReleaseTotal:
     return cost(mechanism, question.queries, question.total.delta, sampling)
-
-
-def _fitting(
-    name: str,
-    question: Question,
-    sampling: Sampling,
-    mechanism: VoteMechanism,
-    shares: tuple[float, float],
-    parameters: dict[str, float],
-    gap: float | None = None,
-) -> Option:
-    spent = _cost(mechanism, question, sampling)
-    if spent.epsilon > question.total.epsilon:
-        return Option.unfit(name, question, NOTHING_FITS)
-    text = f"{mechanism.description[0].upper()}{mechanism.description[1:]}."
-    return Option.fitting(
-        name,
-        question,
-        f"{text} Every query has a fresh and secret sample: {sampling.words}, {sampling.neighbours}.",
-        shares,
-        Privacy(spent.epsilon, question.total.delta),
-        spent.account,
-        queries=question.queries,
-        parameters=parameters,
-        mechanism=mechanism,
-        gap=gap,
-    )

@@ -261,10 +261,6 @@ QUESTIONS: dict[str, tuple[Question, str]] = {
         ],
         "queries epsilon delta",
     ),
-    "tail": (
-        lambda at: [closed_forms.tail_composition(at.epsilon, at.each_delta, at.count, at.delta).epsilon],
-        "queries epsilon delta",
-    ),
     "amplified": (
         lambda at: [amplify_by_subsampling(Privacy(at.epsilon, at.delta), at.rate).epsilon],
         "epsilon rate",

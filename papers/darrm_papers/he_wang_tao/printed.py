@@ -1,7 +1,7 @@
 """Theorems of the reviewed source that are false as printed, to reproduce its numbers and nothing else.
 
 Every function here raises `UnsoundBound`, with a counterexample, unless ``acknowledge_unsound=True``; no accountant,
-budget or service calls any of them. What to use instead: `optimal`, `kov_composition_of_sequence`, `tail_composition`,
+budget or service calls any of them. What to use instead: `optimal`, `kov_composition_at_delta`, `tail_composition`,
 `sgld`, `federated`, `high_probability`.
 
 Source: F. He, B. Wang, D. Tao,
@@ -227,7 +227,7 @@ def _leaking(
     theorem = PrintedTheorem(name, total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else LEAK)
     return require_acknowledgement(
         theorem,
-        "kov_composition_of_sequence() or optimal_composition_of_sequence()",
+        "kov_composition_at_delta() or optimal_composition_of_sequence()",
         acknowledge_unsound=acknowledge_unsound,
     )
 

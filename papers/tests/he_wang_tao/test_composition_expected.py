@@ -25,8 +25,6 @@ from darrm_opt.accounting.composition.closed_forms import (
     kov_composition,
     kov_composition_at_delta,
     kov_delta,
-    loss_tail,
-    tail_composition,
 )
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta,
@@ -63,6 +61,7 @@ from darrm_papers.he_wang_tao.printed import (
     sgld_printed,
     sgld_step_printed,
 )
+from darrm_papers.he_wang_tao.tail import loss_tail, tail_composition
 from darrm_papers.he_wang_tao.training import NoisyTraining, doubling_rule_holds, federated, sgld
 
 PATH = DATA / "composition_expected.csv"

@@ -11,7 +11,6 @@ import pytest
 from support.cases import for_each
 from support.refusals import refused
 
-from darrm_opt.accounting.composition.closed_forms import loss_tail, tail_composition
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_delta
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon_tail
 from darrm_opt.errors import Counterexample, DarrmError, InvalidInput, UnsoundBound
@@ -37,6 +36,7 @@ from darrm_papers.he_wang_tao.printed import (
     sgld_printed,
     sgld_step_printed,
 )
+from darrm_papers.he_wang_tao.tail import loss_tail, tail_composition
 
 EACH = {Privacy(1.0, 1e-5): 1000}
 RUN = (1000, 1, 1.0, 1.0, 100, 1e-6, 1e-6)
@@ -45,7 +45,7 @@ PRINTED: list[tuple[Callable[..., PrintedTheorem], tuple[Any, ...], str]] = [
     (
         composition_i_printed,
         (EACH, 1e-5),
-        r"composition theorem I is false.*Use kov_composition_of_sequence\(\) or optimal_composition_of_sequence\(\)",
+        r"composition theorem I is false.*Use kov_composition_at_delta\(\) or optimal_composition_of_sequence\(\)",
     ),
     (composition_ii_printed, (1.0, 1e-5, 1000, 1e-5), "composition theorem II is false"),
     (composition_iii_printed, (0.2676, 0.0, 50, 1e-4), r"composition theorem III is false.*Use tail_composition\(\)"),

@@ -16,17 +16,13 @@ from darrm_opt.accounting.composition.closed_forms import (
     kov_branches,
     kov_composition,
     kov_composition_at_delta,
-    kov_composition_of_sequence,
     kov_delta,
-    loss_tail,
-    tail_composition,
 )
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta,
     optimal_composition,
     optimal_delta,
     optimal_delta_of_sequence,
-    response_losses,
 )
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.errors import DeltaTooSmall
@@ -51,9 +47,7 @@ def totals(epsilon: float, delta: float, k: int, slack: float) -> dict[str, Priv
     return {
         "simple": basic_composition(epsilon, delta, k),
         "general": kov_composition(epsilon, delta, k, slack),
-        "closed": kov_composition_of_sequence(events, slack),
         "closed_best_slack": kov_composition_at_delta(events, kov_delta(events, slack)),
-        "repaired": tail_composition(epsilon, delta, k, slack),
         "first branch": Privacy(kov_branches(events, slack)[0], least_possible_delta(delta, k)),
         "second branch": Privacy(kov_branches(events, slack)[1], kov_delta(events, slack)),
         "third branch": Privacy(kov_branches(events, slack)[2], kov_delta(events, slack)),
@@ -99,32 +93,12 @@ def test_printed_theorems_fail_on_the_same_grid() -> None:
     assert min(failures.values()) >= 5
 
 
-def test_corrected_tail_is_above_the_exact_one_and_below_the_slack() -> None:
-    for epsilon, k, slack in product([0.01, 0.2676, 1.0], [50, 500], [1e-6, 1e-4]):
-        total = kov_branches({Privacy(epsilon): k}, slack)[2]
-        losses = response_losses(epsilon, k)
-        tail = float(losses.masses[losses.losses > total].sum())
-        assert tail * ROUNDED <= loss_tail(epsilon, k, total) <= slack
-    assert loss_tail(0.1, 10, 1.01) == 0.0
-    assert loss_tail(0.1, 10, 0.0) == 1.0
-
-
-def test_the_sequence_form_of_equal_mechanisms_is_kov_composition() -> None:
-    for epsilon, delta, k, slack in GRID[::7]:
-        one, other = (
-            kov_composition_of_sequence([Privacy(epsilon, delta)] * k, slack),
-            kov_composition(epsilon, delta, k, slack),
-        )
-        assert one.epsilon == pytest.approx(other.epsilon, rel=1e-13)
-        assert one.delta == pytest.approx(other.delta, rel=1e-12, abs=0)
-
-
 def test_different_parts_are_sound_in_every_order() -> None:
     events = [Privacy(0.1, 1e-6), Privacy(0.5, 1e-3), Privacy(0.02)] * 5
     for slack in SLACKS:
-        total = kov_composition_of_sequence(events, slack)
+        total = kov_composition_at_delta(events, kov_delta(events, slack))
         assert optimal_delta_of_sequence(events, total.epsilon) * ROUNDED <= total.delta
-        assert kov_composition_of_sequence(events[::-1], slack) == total
+        assert kov_composition_at_delta(events[::-1], total.delta) == total
 
 
 def test_best_slack_uses_all_that_is_left() -> None:
@@ -140,4 +114,4 @@ def test_best_slack_uses_all_that_is_left() -> None:
 @for_each("slack", [0.0, -1e-3, 1.5, math.nan, True])
 def test_bad_slack_is_named(slack: float) -> None:
     with refused("slack"):
-        kov_composition_of_sequence([Privacy(0.1)], slack)
+        kov_branches([Privacy(0.1)], slack)

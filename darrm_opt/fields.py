@@ -64,7 +64,7 @@ class Field:
 
     @property
     def is_advanced(self) -> bool:
-        """Whether a form has it last, folded."""
+        """Whether few need it: a help text and a form have it last."""
         return self.name in _ADVANCED
 
     @property
@@ -126,8 +126,9 @@ class Field:
 
 
 _ADVANCED = frozenset(
-    "ties method backend time_limit gap arithmetic threshold check_sigma cap neighbours labels among times digits "  # noqa: SIM905
-    "slack replacement m_from m_to m_points".split()
+    "targets shape method backend time_limit gap ties price arithmetic least_accuracy slack threshold "  # noqa: SIM905
+    "check_sigma cap n subsample_size replacement records sample sampling neighbours labels among times digits m_from "
+    "m_to m_points".split()
 )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Request, Response
+from pydantic import BaseModel
 
 from api.middleware.response_bodies import EncodedAnswer, permanent_response
 from api.responses import (
@@ -23,33 +22,24 @@ from darrm_opt.tables.record import GROUP_KIND, KIND
 router = create_router("design")
 
 
-@router.get(
-    "/plurality/{id}",
-    summary="A stored table, by its id",
-    openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
-    response_model=TableAnswer,
-    responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
-)
-async def get_plurality_by_id(id: DesignId, request: Request, service: Service) -> Response:
-    """Read a stored table; it is proved again, and nothing is solved."""
-    require_json(request)
-    record = await stored_record(id, service, KIND, "/v1/plurality")
-    return _permanent(TableAnswer.model_validate(stored_table(id, record)), request)
+def _add(path: str, kind: str, model: type[BaseModel], summary: str) -> None:
+    async def route(id: DesignId, request: Request, service: Service) -> Response:
+        """Read a stored table; it is proved again, and nothing is solved."""
+        require_json(request)
+        answer = model.model_validate(stored_table(id, await stored_record(id, service, kind, f"/v1/{path}")))
+        return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
+
+    router.add_api_route(
+        f"/{path}/{{id}}",
+        route,
+        methods=["GET"],
+        name=f"get_{path}_by_id",
+        summary=summary,
+        openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
+        response_model=model,
+        responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
+    )
 
 
-@router.get(
-    "/table/{id}",
-    summary="A stored table for groups of voters, by its id",
-    openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
-    response_model=TableDesignAnswer,
-    responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
-)
-async def get_table_by_id(id: DesignId, request: Request, service: Service) -> Response:
-    """Read a stored table; it is proved again, and nothing is solved."""
-    require_json(request)
-    record = await stored_record(id, service, GROUP_KIND, "/v1/table")
-    return _permanent(TableDesignAnswer.model_validate(stored_table(id, record)), request)
-
-
-def _permanent(answer: Any, request: Request) -> Response:
-    return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, answer.id), request)
+_add("plurality", KIND, TableAnswer, "A stored table, by its id")
+_add("table", GROUP_KIND, TableDesignAnswer, "A stored table for groups of voters, by its id")

@@ -136,8 +136,7 @@ def _controls(prefix: str, path: str, names: list[str]) -> list[_Control]:
     found = _of_fields(question, prefix, next(iter(examples_of(model_of_question(question))), {}))
     if names and not names[0].startswith("-"):
         return [found[name] for name in names]
-    shown = [name for name in DECLARED if name in found and f"-{name}" not in names]
-    return [found[name] for name in sorted(shown, key=lambda name: DECLARED[name].is_advanced)]
+    return [found[name] for name in DECLARED if name in found and f"-{name}" not in names]
 
 
 def _of_fields(of: type[Fields], prefix: str, example: dict[str, Any]) -> dict[str, _Control]:
@@ -150,9 +149,10 @@ def _of_fields(of: type[Fields], prefix: str, example: dict[str, Any]) -> dict[s
     return found
 
 
-def _fields(controls: list[_Control]) -> str:
-    usual = "".join(control.html() for control in controls if not control.field.is_advanced)
-    further = "".join(control.html() for control in controls if control.field.is_advanced)
+def _fields(controls: list[_Control], *, fold: bool) -> str:
+    """Return fields as HTML, those that few need folded."""
+    usual = "".join(control.html() for control in controls if not (fold and control.field.is_advanced))
+    further = "".join(control.html() for control in controls if fold and control.field.is_advanced)
     folded = f'<details class="advanced"><summary>Advanced</summary><div class="row">{further}</div></details>'
     return usual + folded if further else usual
 
@@ -166,7 +166,7 @@ def page_of(template: str) -> str:
     def fields(prefix: str, path: str, names: list[str]) -> str:
         controls = _controls(prefix, path, names)
         told.update({each.words_id: each for control in controls for each in (control, *control.items)})
-        return _fields(controls)
+        return _fields(controls, fold=not names or names[0].startswith("-"))
 
     def form(prefix: str, path: str, *names: str) -> str:
         return f"""<form id="{prefix}-form" class="row" data-path="v1/{path}" data-prefix="{prefix}" novalidate

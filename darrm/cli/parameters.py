@@ -120,11 +120,6 @@ PANELS = {
 }
 """Headings of options by the fields that they are."""
 
-ADVANCED_FIELDS = frozenset(
-    ("least_accuracy", "time_limit", "ties", "price", "slack", "targets", "method", "backend", "shape", "gap")
-)
-"""Fields whose options few need."""
-
 
 @dataclass(frozen=True)
 class ProblemOptions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from darrm_opt.accounting.sampling import Sampling
@@ -264,9 +264,12 @@ class Cost(MechanismQuestion):
                 raise VerificationFailed(f"The answer says ε = {claim!r}, and {proof.epsilon!r} is proved.")
         except (InvalidInput, LookupError, TypeError, AttributeError) as err:
             raise VerificationFailed(f"The answer's cost is invalid: {err}") from err
-        if total is not None and proof.epsilon > total:
+        if total is None:
+            return proof
+        if proof.epsilon > total:
             raise VerificationFailed(f"The answer's parameter costs ε = {proof.epsilon!r}, which is beyond the total.")
-        return proof
+        design = filed(proof.mechanism, Privacy(total, delta), self.queries, sampling)  # of the total that was asked
+        return replace(proof, **design)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,24 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"record": {"kind": "nothing"}},
     ),
     "table": ("table", {"groups": GROUPS, "target_epsilon": 0.6}, {"price": -1.0}, {"table": []}),
+    "cost": (
+        "cost",
+        {"mechanism": "gnmax", "K": 11, "queries": 20, "parameter": 20.0, "delta": 1e-5},
+        {"total_delta": 1e-5},
+        {"epsilon": 0.1},
+    ),
+    "cost of a total": (
+        "cost",
+        {"mechanism": "laplace", "K": 25, "classes": 10, **TOTAL},
+        {"delta": 1e-5},
+        {"parameter": "many"},
+    ),
+    "calibrate": (
+        "calibrate",
+        {"mechanism": "laplace", "K": 25, "classes": 10, **TOTAL},
+        {"mechanism": "abacus"},
+        {"mechanism": "gnmax"},
+    ),
     "compose": ("compose", {"epsilon": 0.3, "delta": 1e-5, "queries": 10}, {"fresh": True}, {"accounts": {}}),
     "compose γ": (
         "compose",
@@ -85,8 +103,8 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-ASKED_ELSEWHERE = {"cost", "calibrate", "compare"}
-"""Questions that `test_doors.py` and `test_cost_route.py` ask, and `test_answer_jobs.py`."""
+ASKED_ELSEWHERE = {"compare"}
+"""Questions that `test_doors.py` and `test_answer_jobs.py` ask."""
 
 TABLES: list[Any] = [QUESTIONS[path].of(ASKED[path][1]) for path in ("plurality", "table")]
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from darrm.cli.files import picture_format, write_json, write_whole
 from darrm.cli.output import ProgressDisplay, answer, as_json, option_of, say
 from darrm.cli.parameters import (
-    ADVANCED_FIELDS,
     PANELS,
     PROBLEM,
     BagsOptions,
@@ -91,7 +90,7 @@ def _option(field: Field, hint: Any, defaults: dict[str, Any], *, composed: bool
     flag = "--objective" if field.name == "objective" and "prior" in defaults else option_of(field.name)
     default = defaults[field.name]
     alias = "--Delta" if field.name == "Delta" else ""
-    panel = ADVANCED if field.name in ADVANCED_FIELDS else PANELS.get(field.name, "Options")
+    panel = ADVANCED if field.is_advanced else PANELS.get(field.name, "Options")
     if default is dataclasses.MISSING and not composed:
         panel = "Needed"
     if field.name == "fresh":

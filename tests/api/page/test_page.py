@@ -431,22 +431,6 @@ def test_keyboard_alone(visit: Visit) -> None:
     assert visit.query()["measure"] == "disagreement"
 
 
-def test_screen_reader_finds_names_for_everything(paper: Visit) -> None:
-    nameless = paper.tab.evaluate(
-        """[...document.querySelectorAll('input, select, button')].filter((control) =>
-             !control.labels?.length && !control.getAttribute('aria-label') && !control.textContent.trim()).map((c) => c.id)"""
-    )
-    assert nameless == []
-    for figure in ("gamma-figure", "error-figure"):
-        plot = paper.tab.locator(f"#{figure} [role=img]")
-        for attribute in ("aria-labelledby", "aria-describedby"):
-            assert len(paper.text(f"#{plot.get_attribute(attribute)}")) > 10
-        assert paper.tab.locator(f"#{figure} table caption").count() == 1
-    assert paper.tab.get_attribute("#status", "role") == "status"
-    assert paper.tab.get_attribute("html", "lang") == "en"
-    assert paper.tab.locator("h1:visible").count() == 1
-
-
 def test_numbers_behind_a_plot_are_a_table(small: Visit) -> None:
     small.tab.click("#gamma-figure summary")
     rows = small.text("#gamma-figure tbody").splitlines()
@@ -469,6 +453,7 @@ CLASS_QUERY = {
 def ask_classes(visit: Visit, **given: str) -> None:
     if not visit.tab.is_visible("#classes-form"):
         visit.tab.click("#classes-tab")
+    visit.tab.locator("#classes-form .advanced").evaluate("(fold) => { fold.open = true }")
     for name, value in (CLASS_QUERY | given).items():
         visit.tab.fill(f"#{name}", value)
     visit.tab.click("#classes-form button")
@@ -495,26 +480,6 @@ def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> 
     visit.tab.wait_for_selector("#classes-answer table")
     assert visit.text("#classes-answer") == shown
     assert visit.tab.input_value("#classes_prior") == "favoured(0.5,0.9)"
-
-
-def test_samples_among_classes_allow_more(visit: Visit) -> None:
-    drawn = {
-        "classes_queries": "100",
-        "classes_records": "2000",
-        "classes_sample": "20",
-        "classes_sampling": "without-replacement",
-    }
-    visit.go()
-    ask_classes(visit, **drawn, classes_price="0")
-    visit.tab.wait_for_selector("#classes-answer table")
-    query = "K=5&classes=3&total_epsilon=1&total_delta=1e-3&prior=favoured(0.5,0.9)&price=0&queries=100"
-    query += "&records=2000&sample=20&sampling=without-replacement"
-    with urllib.request.urlopen(f"{visit.server}/v1/plurality/options?{query}") as answer:  # noqa: S310 — our own server
-        options = json.load(answer)["options"]
-    rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#classes-answer tbody tr").all()]
-    assert [float(row[4]) for row in rows] == [pytest.approx(option["utility"], abs=1e-4) for option in options]
-    assert "the cost of all queries together" in visit.text("#classes-answer dl")
-    assert visit.query()["classes_sampling"] == "without-replacement"
 
 
 def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
@@ -545,13 +510,8 @@ def test_contrast(paper: Visit, scheme: str) -> None:
             visit.tab.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
         )
 
-    for ground in ("paper", "ground", "warm", "cold"):
-        assert _contrast(colour("ink"), colour(ground)) >= 4.5
-    for ground in ("paper", "ground"):
-        for text in ("muted", "accent", "bad"):
-            assert _contrast(colour(text), colour(ground)) >= 4.5, (text, ground)
+    for ground in ("paper", "ground"):  # axe looks at texts
         assert _contrast(colour("edge"), colour(ground)) >= 3, ground
-    assert _contrast(colour("on-accent"), colour("accent")) >= 4.5
     for name in (
         "optimal",
         "optimal_sequence",
@@ -666,15 +626,6 @@ def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -
     assert visit.tab.is_checked("input[value=target_epsilon]")
     assert not visit.tab.is_visible("#K-error")
     _expected_complaint(visit, 422)
-
-
-def test_words_are_explained_where_they_come_first(paper: Visit) -> None:
-    header = paper.text("header p")
-    assert "when l voters say 1, the majority is released with probability γ(l)" in header
-    assert paper.tab.get_attribute("header p a", "href") == "https://arxiv.org/abs/2411.17965"
-    assert "tv error" not in paper.text("body")
-    assert "how far the chance of releasing a 1 is" in paper.text("#error-figure .about")
-    assert "One that never falls rises with the majority’s lead" in paper.text("#problem")
 
 
 def test_print_is_black_on_white_and_whole(visiting: Visiting) -> None:

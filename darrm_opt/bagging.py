@@ -70,38 +70,6 @@ class Guarantee(Privacy):
     basis: str = ""  # the theorem it rests on
 
 
-@dataclass(frozen=True)
-class PerInstanceLoss:
-    """How well this one dataset is hidden among its neighbours; **not differential privacy**.
-
-    The number is computed from the private data and holds for that dataset only. It, and any decision based on it, can
-    reveal a record: show it to the data's owner alone.
-    """
-
-    epsilon: float
-    delta: float
-    adjacency: Adjacency  # the neighbours it holds for
-    basis: str  # the theorem it rests on
-
-    @property
-    def warning(self) -> str:
-        """Why this must not be published, as one sentence."""
-        return (
-            "This loss was computed from the private data and holds for this dataset only: it is not differential "
-            "privacy, and publishing it, or anything that depends on it, can reveal a record."
-        )
-
-
-@dataclass(frozen=True)
-class UnsoundClaim:
-    """A privacy claim of the literature that is false as printed, kept to reproduce its tables."""
-
-    epsilon: float
-    delta: float
-    basis: str  # where it is claimed
-    why: str  # what is wrong with it
-
-
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]
 

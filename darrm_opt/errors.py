@@ -7,7 +7,6 @@ Invalid input raises one of these before any work is done. A numerical outcome (
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 
@@ -129,40 +128,6 @@ class BudgetExceeded(DarrmError):
 
 class BudgetUnreadable(DarrmError):
     """A saved budget is missing, damaged or in another format; nothing was loaded."""
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """A mechanism for which a printed claim is false.
-
-    Attributes:
-        mechanism: its description.
-        epsilon: total ε of the claim [nats].
-        claimed: the claimed δ at ``epsilon`` [probability].
-        truth: a lower bound on the mechanism's true δ [probability].
-    """
-
-    mechanism: str
-    epsilon: float
-    claimed: float
-    truth: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.mechanism}: at epsilon = {self.epsilon:.6g} the claim is delta = {self.claimed:.6g}, "
-            f"the truth at least {self.truth:.6g}."
-        )
-
-
-class UnsoundBound(DarrmError):
-    """A theorem that is false as printed was requested without acknowledging it."""
-
-    def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
-        self.counterexample = counterexample
-        super().__init__(
-            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
-            "reproduce the printed number."
-        )
 
 
 # ------------------------------------------------------------------- releases

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.arguments import whole_number
-from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.bagging import Guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
@@ -41,6 +41,7 @@ from darrm_opt.randomness import RandomSource, SystemRandomness
 from darrm_opt.teachers import Estimator, Partition, collect_votes, slot_partition, train_teachers
 from darrm_papers.moments_accountant import (
     ORDERS,
+    PerInstanceLoss,
     checked_epsilon,
     checked_lam,
     checked_orders,
@@ -59,6 +60,16 @@ DATASETS = ("digits", "breast-cancer")
 
 MODELS = ("naive-bayes", "logistic", "tree")
 """Teachers, each untrained and with whatever scaling it needs inside."""
+
+
+@dataclass(frozen=True)
+class UnsoundClaim:
+    """A privacy claim of the literature that is false as printed, kept to reproduce its tables."""
+
+    epsilon: float
+    delta: float
+    basis: str  # where it is claimed
+    why: str  # what is wrong with it
 
 
 _WHAT = "learning from bundled data"

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -42,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.arguments import real_number, whole_number
-from darrm_opt.bagging import PerInstanceLoss
+from darrm_opt.bagging import Adjacency
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import positive_fraction
 from darrm_opt.noise import check_unmasked
@@ -53,6 +54,28 @@ Array = NDArray[np.float64]
 
 ORDERS = range(1, 81)
 """Orders l at which moments are kept (the authors' choice, L = 80)."""
+
+
+@dataclass(frozen=True)
+class PerInstanceLoss:
+    """How well this one dataset is hidden among its neighbours; **not differential privacy**.
+
+    The number is computed from the private data and holds for that dataset only. It, and any decision based on it, can
+    reveal a record: show it to the data's owner alone.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency  # the neighbours it holds for
+    basis: str  # the theorem it rests on
+
+    @property
+    def warning(self) -> str:
+        """Why this must not be published, as one sentence."""
+        return (
+            "This loss was computed from the private data and holds for this dataset only: it is not differential "
+            "privacy, and publishing it, or anything that depends on it, can reveal a record."
+        )
 
 
 def pure_epsilon(lam: float, n_queries: int = 1) -> float:

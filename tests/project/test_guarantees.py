@@ -14,11 +14,12 @@ from typing import Any
 import docstrings
 from support.paths import ROOT
 
-from darrm_opt.bagging import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.bagging import Guarantee
 from darrm_opt.mechanisms.base import BUILT_IN, mechanism_class
 from darrm_opt.noise import NoiseFunction
-from darrm_papers.dpbag import LeakingStop
+from darrm_papers.dpbag import LeakingStop, UnsoundClaim
 from darrm_papers.he_wang_tao.printed import PrintedTheorem
+from darrm_papers.moments_accountant import PerInstanceLoss
 from darrm_papers.pate import DataDependentMoment, GnmaxNoise, SensitiveEpsilon, SensitiveRdp
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

@@ -25,9 +25,43 @@ from darrm_opt.accounting.composition.closed_forms import check_slack, kov_branc
 from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, optimal_delta_of_sequence
 from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
 from darrm_opt.arguments import whole_number
-from darrm_opt.errors import Counterexample, InvalidInput, UnsoundBound
+from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_papers.he_wang_tao.training import positive
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A mechanism for which a printed claim is false.
+
+    Attributes:
+        mechanism: its description.
+        epsilon: total ε of the claim [nats].
+        claimed: the claimed δ at ``epsilon`` [probability].
+        truth: a lower bound on the mechanism's true δ [probability].
+    """
+
+    mechanism: str
+    epsilon: float
+    claimed: float
+    truth: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mechanism}: at epsilon = {self.epsilon:.6g} the claim is delta = {self.claimed:.6g}, "
+            f"the truth at least {self.truth:.6g}."
+        )
+
+
+class UnsoundBound(DarrmError):
+    """A theorem that is false as printed was requested without acknowledging it."""
+
+    def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
+        self.counterexample = counterexample
+        super().__init__(
+            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to "
+            "reproduce the printed number."
+        )
 
 
 @dataclass(frozen=True)

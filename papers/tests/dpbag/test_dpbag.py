@@ -15,10 +15,10 @@ from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.bagging import PerInstanceLoss
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 from darrm_opt.teachers import Partition, slot_partition
 from darrm_papers.moments_accountant import (
+    PerInstanceLoss,
     epsilon_floor,
     moment_increment,
     moments_epsilon,

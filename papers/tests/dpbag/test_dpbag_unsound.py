@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from darrm_opt import Privacy
-from darrm_opt.bagging import UnsoundClaim
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 from darrm_opt.teachers import Partition, hashed_partition
-from darrm_papers.dpbag import leaking_stop, overspending_label_count, truncating_partition
+from darrm_papers.dpbag import UnsoundClaim, leaking_stop, overspending_label_count, truncating_partition
 from darrm_papers.moments_accountant import moments_epsilon, saa_label_budget, star_spread
 from darrm_papers.pate import conjectured_moment, data_dependent_moment
 

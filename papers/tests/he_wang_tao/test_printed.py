@@ -13,7 +13,7 @@ from support.refusals import refused
 
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_delta
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon_tail
-from darrm_opt.errors import Counterexample, DarrmError, InvalidInput, UnsoundBound
+from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_papers.he_wang_tao.generalisation import failure_probability
 from darrm_papers.he_wang_tao.printed import (
@@ -22,8 +22,10 @@ from darrm_papers.he_wang_tao.printed import (
     LEAK,
     RESPONSE,
     SGLD_RUN,
+    Counterexample,
     PrintedTheorem,
     Radical,
+    UnsoundBound,
     composition_i_printed,
     composition_ii_printed,
     composition_iii_printed,

@@ -50,6 +50,9 @@ MIN_SHARE = 2.0**-40
 QUOTA_PRECISION = 0.01
 """A number of releases is found to this share of itself, from below, and exactly by accounts that take no time."""
 
+ROOT_STEPS = 8
+"""Numbers of releases that are tried by the square root; then each halves the interval of their logarithms."""
+
 
 @dataclass(frozen=True)
 class Quota:
@@ -75,8 +78,9 @@ def largest_quota(
 
     Guarantees: The number returned was itself evaluated and fits.
     """
-    lower, upper, account = 0, most + 1, "none"
+    lower, upper, account, steps = 0, most + 1, "none", 0
     while upper - lower > max(1.0, QUOTA_PRECISION * lower):
+        steps += 1
         epsilon, name = spent(guess)
         within = epsilon <= budget
         if within:
@@ -86,6 +90,8 @@ def largest_quota(
         # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
         ratio = min(budget / epsilon, 1e4) if epsilon else 1e4
         aim = guess * ratio**2 * (1 + QUOTA_PRECISION / 2 if within else 1 - QUOTA_PRECISION / 2)
+        if steps >= ROOT_STEPS:  # where ε grows otherwise, such as δ = 0, those steps hardly leave an end
+            aim = math.sqrt(max(lower, 1) * upper)
         guess = min(max(math.floor(aim), lower + 1), upper - 1)
     if account in exact and upper - lower > 1:
         lower = largest_count_between(lambda count: spent(count)[0] <= budget, lower, upper)

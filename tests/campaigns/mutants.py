@@ -35,6 +35,10 @@ NAMES = dict(_PAIRS) | {two: one for one, two in _PAIRS}
 """What may stand in the place of a function, or of a text."""
 
 
+KINDS = ("sign", "extremum", "comparison")
+"""Faults that make a bound one of the wrong side: + and −, minimum and maximum, comparisons."""
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change: where it is (module.function and line) and what is written there instead."""
@@ -46,6 +50,8 @@ class Mutant:
     span: range = range(0)
     """Lines of the statement (of a compound one, its head): a test that executes none of them cannot tell. Empty
     outside functions, where all is executed on import."""
+    kind: str = ""
+    """Of `KINDS`, if any."""
 
     @property
     def prose(self) -> bool:
@@ -140,9 +146,8 @@ class _Changer(ast.NodeTransformer):
             if self._wanted is None:
                 function = ".".join(self._where[1:]) or "module"
                 line: int = node.lineno  # type: ignore[attr-defined]  # all that has alternatives stands on a line
-                self.found.append(
-                    Mutant(self._module, function, line, f"{_text(node)} → {_text(replacement)}", self._span)
-                )
+                change = f"{_text(node)} → {_text(replacement)}"
+                self.found.append(Mutant(self._module, function, line, change, self._span, _kind(node)))
             elif self._wanted == self._count:
                 self._count += 1
                 return ast.copy_location(replacement, node)
@@ -182,6 +187,17 @@ class _Changer(ast.NodeTransformer):
             if isinstance(part, ast.FormattedValue):
                 part.value = self.visit(part.value)
         return node
+
+
+def _kind(node: ast.AST) -> str:
+    match node:
+        case ast.Compare():
+            return "comparison"
+        case ast.UnaryOp(op=ast.USub()) | ast.BinOp(op=ast.Add() | ast.Sub()) | ast.AugAssign(op=ast.Add() | ast.Sub()):
+            return "sign"
+        case ast.Name(id=name) | ast.Attribute(attr=name) if "min" in name or "max" in name:
+            return "extremum"
+    return ""
 
 
 def _left_alone(node: ast.AST) -> bool:

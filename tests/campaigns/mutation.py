@@ -42,7 +42,7 @@ from typing import Any
 import pytest
 from support.paths import DATA, TESTS
 
-from campaigns.mutants import Mutant, mutants, mutated
+from campaigns.mutants import KINDS, Mutant, mutants, mutated
 
 EQUIVALENT = DATA / "equivalent_mutants.toml"
 
@@ -423,6 +423,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="campaigns.mutation", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("modules", nargs="*", help=f"of {', '.join(TARGETS)}; default: all")
     parser.add_argument("--line", type=lines_of, action="append", default=[], help="only changes of lines such as 7-9")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="only changes of these kinds")
     parser.add_argument("--sample", type=int, help="at most so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -449,6 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             (number, mutant)
             for number, mutant in numbered
             if not options.line or any(mutant.line in lines for lines in options.line)
+            if options.kinds is None or mutant.kind in options.kinds
             if options.words or not mutant.prose
         ]
         if options.sample is not None and options.sample < len(candidates):

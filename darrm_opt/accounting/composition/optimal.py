@@ -165,8 +165,8 @@ def least_epsilon(
         for candidate in _around(guess, GUESS_ERRORS):
             if low < candidate < high:
                 low, high = (low, candidate) if known.fits(candidate) else (candidate, high)
-    found = least_fitting(known.fits, low, high)
-    return found if found == known.high or delta_at(found) <= total_delta else known.high
+    least_fitting(known.fits, low, high)
+    return known.high
 
 
 def _around(guess: float, errors: Iterable[float]) -> list[float]:

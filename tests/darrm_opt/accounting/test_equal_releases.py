@@ -10,7 +10,15 @@ from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import Problem, solve
-from darrm_opt.accounting.calibrate import calibrate, epsilon_each, near_value
+from darrm_opt.accounting.calibrate import (
+    MIN_SHARE,
+    _interpolated,
+    calibrate,
+    epsilon_each,
+    largest_quota,
+    near_value,
+    release_target,
+)
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import most_releases
@@ -20,11 +28,60 @@ from darrm_opt.problem import Privacy
 
 
 def test_calibrate_returns_the_largest_value_that_fits() -> None:
-    assert calibrate(lambda x: (x, math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
-    assert calibrate(lambda x: (x, 0.0), 1.0, 3.0, guess=0.5, precision=1e-3) == (3.0, 0.0, 3.0)
-    end = calibrate(lambda x: (x, math.exp(x) if x < 1 else math.inf), 100.0, 50.0, guess=30.0, precision=1e-4)
+    asked: list[float] = []
+
+    def asking(cost: Callable[[float], float]) -> Callable[[float], tuple[float, float]]:
+        asked.clear()
+        return lambda x: (asked.append(x) or x, cost(x))  # type: ignore[func-returns-value]
+
+    assert calibrate(asking(lambda _: math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
+    assert MIN_SHARE / 100 <= min(asked) < MIN_SHARE  # nothing is tried below that
+    for power in (None, 1.0):
+        found = calibrate(asking(lambda _: 0.0), 1.0, 3.0, guess=0.5, precision=1e-3, power=power)
+        assert found == (3.0, 0.0, 3.0)
+        assert len(asked) == 3  # the largest value ends the search
+    end = calibrate(asking(lambda x: math.exp(x) if x < 1 else math.inf), 100.0, 50.0, guess=30.0, precision=1e-4)
     assert end is not None
     assert 0.999 <= end.value < 1
+    assert len(asked) <= 21
+
+
+def test_between_two_values_a_third_one_is_interpolated() -> None:
+    """Exactly where the cost is a power of the value; the middle, where costs do not grow or lead outside."""
+    assert _interpolated([(1.0, 1.0), (2.0, 4.0)], (3.0, 9.0), 2.25) == pytest.approx(1.5, rel=1e-14)
+    assert _interpolated([(1.0, 1.0), (2.0, 2.0)], (1.5, 3.0), 1.5) == 1.5
+    assert _interpolated([(1.0, 1.0), (2.0, 50.0)], (50.0, 51.0), 25.0) == 1.5
+
+
+@for_each("account", ["simple", "another"])
+def test_the_number_of_releases_that_fit(account: str) -> None:
+    """To 1 %, and exactly by an account that takes no time; no more than the most are asked about."""
+    for most in (5, 10**6):
+        asked: list[int] = []
+
+        def spent(count: int, asked: list[int] = asked) -> tuple[float, str]:
+            asked.append(count)
+            return float(count), account
+
+        for budget in (0.5, 1.0, 7.0, 123_456.0):
+            quota, fits = largest_quota(spent, budget, most, exact=("simple",)), min(most, int(budget))
+            assert (fits if account == "simple" else 0.99 * fits) <= quota.queries <= fits
+            assert quota.account == (account if fits else "none")
+        assert 1 <= min(asked) <= max(asked) <= most
+
+
+def test_a_number_of_releases_is_found_in_a_few_steps_however_costs_grow() -> None:
+    """Where they grow in proportion, as with δ = 0, steps by the square root went from end to end a million times."""
+    for power in (0.3, 0.5, 0.75, 1.0, 2.0):
+        for fits in (7, 3000, 123_456, 3 * 10**8):
+            asked: list[int] = []
+
+            def spent(count: int, power: float = power, asked: list[int] = asked) -> tuple[float, str]:
+                asked.append(count)
+                return count**power, "account"
+
+            assert 0.98 * fits <= largest_quota(spent, fits**power, 10**12).queries <= fits
+            assert len(asked) <= 25
 
 
 COSTS: dict[str, tuple[Callable[[float], float], float, int]] = {
@@ -87,8 +144,19 @@ def test_a_cost_that_follows_a_power_is_met_in_three_steps() -> None:
 
 
 def test_no_value_is_near_where_an_estimate_is_none_or_jumps() -> None:
-    for cost in (lambda _: None, lambda value: 2.0 + (value > 0.6), lambda _: math.inf, lambda value: value * 1e-30):
+    for cost in (
+        lambda _: None,
+        lambda value: 2.0 + (value > 0.6),
+        lambda _: math.inf,
+        lambda _: 0.0,
+        lambda value: value * 1e-30,
+    ):
         assert near_value(cost, 1.0, 9.0, guess=0.5) is None
+
+
+def test_one_release_may_have_the_whole_total() -> None:
+    assert release_target(Privacy(1.0, 1e-5), 1) == Privacy(1.0, 1e-5)
+    assert 1 - 1e-12 <= epsilon_each(Privacy(1.0, 1e-3), 1e-3, 1) <= 1.0  # as much δ as there is
 
 
 @for_each(

@@ -20,6 +20,7 @@ from darrm_opt.accounting.composition.closed_forms import basic_composition, kov
 from darrm_opt.accounting.composition.optimal import (
     NEGLIGIBLE,
     Losses,
+    add_leak,
     epsilon_at_delta,
     leak_of,
     least_epsilon,
@@ -341,3 +342,28 @@ def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(m
         optimal_delta(1e-3, 0.0, 987_654, 0.5)
     with refused("k", "1000000000000000"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)
+
+
+@for_each("log_no_leak", [-1e-3, -0.7, -30.0])
+def test_what_is_left_of_a_leak_is_charged_for_its_rounding(log_no_leak: float) -> None:
+    exact = exp_fraction(log_no_leak) * Fraction(0.3)
+    charge = (2 * abs(log_no_leak) + 4) * ULP
+    assert exact * Fraction(1 + charge) <= add_leak(0.0, log_no_leak, 0.3) <= exact * Fraction(1 + charge + 16 * ULP)
+
+
+def test_masses_are_charged_for_their_ratios_and_their_sum() -> None:
+    """By the error of each, the error of a sum and 8 units: no less, as that is what rounding may take."""
+    losses = optimal.response_losses(0.05, 2000)
+    lies = (2000 - losses.losses / 0.05) / 2
+    mean_distance = float(losses.masses @ np.abs(lies - lies[np.argmax(losses.masses)]))
+    charge = (2 * optimal.RATIO_ULPS * mean_distance + optimal.SUM_ULPS + 8) * ULP
+    assert charge - 8 * ULP <= math.fsum(losses.masses) - 1 <= charge + 8 * ULP
+
+
+def test_what_is_dropped_is_charged_where_any_is() -> None:
+    assert optimal.response_losses(0.5, 10).missing == 0.0
+    assert optimal.response_losses(750.0, 1).missing >= exp_fraction(-750.0)
+
+
+def test_what_does_not_run_is_no_event() -> None:
+    assert optimal.count_events({Privacy(1.0): 0, Privacy(2.0): 1}) == {Privacy(2.0): 1}

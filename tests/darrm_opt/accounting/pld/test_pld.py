@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +23,10 @@ from darrm_opt.accounting.pld import (
     TRUNCATION,
     Pld,
     _composed_cells,
+    _ends,
     common_discretisation,
+    fast_length,
+    library_distribution,
     pld_composition,
     pld_composition_of_sequence,
     pld_from_profile,
@@ -328,3 +333,86 @@ def test_many_kinds_are_refused_before_any_of_them_is_composed(monkeypatch: pyte
         Pld.of_all([(pld_of(Privacy(0.1 + 0.001 * kind, 1e-9), 1e-3), 10**7) for kind in range(60)])
     with pytest.raises(AssertionError, match="9"):
         Pld.of_all([(pld_of(Privacy(0.1 + 0.001 * kind, 1e-9), 1e-3), 9) for kind in range(60)])
+
+
+def test_a_guess_lies_where_the_delta_is_met() -> None:
+    """δ is linear in e^ε between two losses, and so the guess is right there."""
+    pld = pld_of(Privacy(0.5, 1e-3), 0.25).repeated(4)
+    for epsilon in (0.1, 0.6, 1.2, 1.9):
+        assert pld._guess(pld.delta(epsilon)) == pytest.approx(epsilon, rel=1e-9)
+    assert pld._guess(0.0) is None
+
+
+def test_what_a_composition_cuts_off_counts_as_a_larger_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = pld_of(Privacy(0.5, 1e-3), 0.25), pld_of(Privacy(0.75), 0.25)
+    whole = one.then(other)
+    monkeypatch.setattr("darrm_opt.accounting.pld.TRUNCATION", 0.9)
+    cut = one.then(other)
+    assert math.fsum(cut.masses) + cut.infinite == pytest.approx(1.0, abs=1e-14)
+    assert 0.4 < cut.infinite < 0.45 + 1e-3
+    assert cut.masses[-1] > 0.2  # the cells at both ends have a mass
+    assert cut.masses[0] > 0.2
+    for epsilon in np.linspace(0, 2, 9).tolist():
+        assert cut.delta(epsilon) >= whole.delta(epsilon) - 1e-14
+    uneven = Pld(0.25, 1.0, 0.0, 0, np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 0.0)
+    cut = uneven.then(Pld(0.25, 0.0, 0.0, 0, np.ones(1), 0.0))
+    assert cut.infinite == pytest.approx(0.4, abs=1e-14)
+    assert cut.masses == pytest.approx([0.5, 0.1], abs=1e-14)
+
+
+def test_lengths_of_transforms_are_the_least_ones() -> None:
+    lengths = sorted(2**a * 3**b * 5**c for a in range(13) for b in range(3) for c in range(3))
+    assert all(fast_length(cells) == next(each for each in lengths if each >= cells) for cells in range(1, 2049))
+
+
+def test_the_ends_of_a_composition() -> None:
+    """All cells of a short one; of a long one never more."""
+    assert [_ends(np.full(3, 1 / 3), k) for k in (1, 2)] == [(0, 2), (0, 4)]
+    assert _composed_cells(np.full(3, 1 / 3), 2) == (0, 4)
+
+
+def test_the_most_cells_are_taken_and_one_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = Privacy(0.5, 1e-6)
+    parts = [(pld_of(event, 0.25), 3000), (pld_of(Privacy(0.25), 0.25), 2000)]
+    cells = sum(high - low + 1 for low, high in (_ends(pld.masses, count) for pld, count in parts))
+    makes: list[tuple[int, Callable[[], object]]] = [
+        (4, lambda: pld_of(event, 0.25)),
+        (8, lambda: pld_from_profile(profile_of_event(event), discretisation=0.25, max_loss=1.0)),
+        (math.ceil(math.sqrt(2) * cells), lambda: Pld.of_all(parts)),
+    ]
+    monkeypatch.setattr(Pld, "repeated", lambda pld, _: pld)
+    for most, make in makes:
+        monkeypatch.setattr("darrm_opt.accounting.pld.MAX_CELLS", most)
+        make()
+        monkeypatch.setattr("darrm_opt.accounting.pld.MAX_CELLS", most - 1)
+        with pytest.raises(TooMuchWork):
+            make()
+
+
+def test_a_profile_is_charged_for_its_rounding() -> None:
+    """δ(ε′) of randomised response by twenty more digits, and exactly 0 where no loss is left."""
+    event, e = Privacy(0.75), Decimal("0.75").exp()
+    profile = profile_of_event(event)
+    for epsilon in (0.0, 0.25, 0.5):
+        exact = (e - Decimal(epsilon).exp()) / (1 + e)
+        assert (
+            exact * Decimal(1 + 8 * ULP)
+            <= Decimal(float(profile(np.array([epsilon]))[0]))
+            <= exact * Decimal(1 + 64 * ULP)
+        )
+    assert profile(np.array([0.75, 3.0])).tolist() == [0.0, 0.0]
+    reverse = float(symmetric_profile(lambda each: np.full_like(each, 0.25))(np.array([-1.0]))[0])
+    exact = 1 - Decimal("0.75") * Decimal(-1).exp()
+    assert exact + Decimal(3 * ULP) <= Decimal(reverse) <= exact + Decimal(5 * ULP)
+
+
+def test_a_converted_distribution_pays_for_rounding() -> None:
+    ours = pld_of(Privacy(0.5, 1e-3), 0.25).repeated(20)
+    guarded = library_distribution(ours, guarded=True)
+    for epsilon in (0.0, 1.0, 20.0):
+        assert ours.delta(epsilon) * (1 - 1e-15) <= guarded.get_delta_for_epsilon(epsilon) + 1e-15
+        assert guarded.get_delta_for_epsilon(epsilon) <= ours.delta(epsilon) + ours.guard
+
+
+def test_a_grid_that_is_asked_for_is_that_of_different_events() -> None:
+    assert common_discretisation([0.3, 0.2], 0.07) == 0.07

@@ -1,1 +1,1 @@
-"""HTTP service: routes, jobs, access control and the web page. It translates; the mathematics is in `darrm_opt`."""
+"""HTTP service: routes, jobs, access control and the web page, on top of `darrm_opt`."""

@@ -1,7 +1,7 @@
 """Application: the HTTP API with its lifespan, routes, error handlers and middleware.
 
-It designs noise and never sees a vote. Routes parse, call and render. What they call is the `DesignService` that the
-lifespan opens.
+It designs noise and never sees a vote. Routes parse, call and render; they call the `DesignService` that the lifespan
+opens.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from darrm_opt import __version__
 from solver_cache.store import open_store
 
 DESCRIPTION = """
-K voters each give a 0/1 answer, each (ε, Δ)-differentially private. Ask for the noise function γ with which their
-majority can be released privately at the smallest loss: with l ones, keep the majority with probability γ(l), else
-toss a fair coin. Every γ comes with a certificate. Votes are never sent here: the release is made where the votes are.
+K voters each give a 0/1 answer, each (ε, Δ)-differentially private. Request the noise function γ that releases their
+majority privately with the smallest loss: with l ones, keep the majority with probability γ(l), else toss a fair
+coin. Every γ comes with a certificate. Votes are never sent here: the release happens where the votes are.
 
 Numbers carry their unit in brackets: [voters], [nats], [probability], [s]. Infinity is the text "inf". Errors are
 problem details (RFC 9457), media type `application/problem+json`, and name the field at fault.
@@ -43,7 +43,7 @@ problem details (RFC 9457), media type `application/problem+json`, and name the 
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the application; nothing is opened before it starts. Without ``settings``, those of the environment."""
+    """Return the application, by default with the environment's settings; nothing is opened before startup."""
     config = read_settings() if settings is None else settings
     ring = open_ring(config.keys)
 
@@ -76,19 +76,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         servers=[{"url": config.path_prefix}] if config.path_prefix else None,
-        openapi_url=None,  # encoded anew for each request there; `api.routes.documents` has its own
-        docs_url=None,  # its page would fetch scripts from elsewhere
+        openapi_url=None,  # FastAPI encodes it for each request; `api.routes.documents` caches it
+        docs_url=None,  # its page loads scripts from another site
         redoc_url=None,
-        redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
+        redirect_slashes=False,  # it would trust the Host header, and lose https behind a proxy
         generate_unique_id_function=lambda route: route.name,
-        # Its own spans and log records carry queries and what was wrong with them; `traces` does not.
+        # FastAPI's spans and logs contain queries; those of `traces` do not.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.settings, app.state.turns = config, FairQueue(STARTS)
     app.state.response_cache = ResponseCache()
-    app.state.access_log = None  # until it is opened
-    app.state.connections = None  # unless the server counts them
-    app.state.openapi = None  # until it is asked for
+    app.state.access_log = None  # until opened
+    app.state.connections = None  # set by the server
+    app.state.openapi = None  # built on first use
     app.state.routes = tuple(route for router in ROUTERS for route in router.routes)
     for router in ROUTERS:
         app.include_router(router)
@@ -99,21 +99,21 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _build(app: FastAPI) -> None:
-    """Build what FastAPI builds when a request is first matched: the routes."""
+    """Build the routes, which FastAPI otherwise builds on the first request."""
     for route in app.routes:
         route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
 
 
 @contextmanager
 def watch_signals(shutdown: asyncio.Event, seconds: float) -> Iterator[None]:
-    """Make SIGTERM and SIGINT set the event, and then do what they did before.
+    """Set ``shutdown`` on SIGTERM and SIGINT, then call the previous handlers.
 
-    Open requests may take ``seconds`` more; `KILL_SECONDS` later the process is ended, hung or not.
+    Open requests may take ``seconds`` more; `KILL_SECONDS` later the process exits, even if it hangs.
     """
-    # A server that stops waits for its open requests first and tells the application last: requests that wait for a
-    # solve, or follow a job, would delay it to its deadline.
+    # A stopping server waits for open requests before it notifies the application; requests that wait for a solve, or
+    # follow a job, would delay it until its deadline.
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not for us: a server in a thread, as in tests
+        yield  # only the main thread receives signals
         return
     loop = asyncio.get_running_loop()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -123,7 +123,7 @@ def watch_signals(shutdown: asyncio.Event, seconds: float) -> Iterator[None]:
         with suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(shutdown.set)
         timer = threading.Timer(seconds + KILL_SECONDS, os._exit, [1])
-        timer.daemon = True  # which is why it ends nothing that ends by itself
+        timer.daemon = True  # does not delay a regular exit
         timer.start()
         replaced[signal.Signals(number)](number, frame)
 
@@ -138,18 +138,17 @@ def watch_signals(shutdown: asyncio.Event, seconds: float) -> Iterator[None]:
 
 
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
-    """Put the middleware around the routes; the last one added is the outermost."""
-    # From the outermost: path prefix, if one is set or a proxy may say it; request context (id, headers, log line,
-    # metrics, last word on bugs); CORS, if origins are set; admission (host name, key, rate, body, concurrency); HEAD
-    # as GET; compression; response cache; turns.
-    # Innermost: an answer from the cache does no work, and waits for nobody's turn.
+    """Add the middleware; the last one added is the outermost."""
+    # From the outermost: path prefix, if configured or forwarded; request context (id, headers, log line, metrics,
+    # unexpected errors); CORS, if origins are set; admission (host name, key, rate, body, concurrency); HEAD as GET;
+    # compression; response cache; turns. Turns are innermost: a cached answer does no work and need not wait.
     app.add_middleware(TurnsMiddleware, turns=app.state.turns)
     app.add_middleware(ResponseCacheMiddleware)
-    # Outside of the cache, whose entries serve clients that take gzip and clients that do not.
+    # Outside the cache, whose entries serve clients with and without gzip.
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(AdmissionMiddleware, settings=settings, ring=ring)
-    # Outside of admission: a page may read why it was refused only if the refusal has these headers too.
+    # Outside admission: a page can read a rejection only with these headers.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -165,7 +164,7 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
             ),
             expose_headers=("ETag", "Location", "Retry-After", "X-Request-ID"),
         )
-    # Around all that can refuse or fail: each request has an id, a log line and a count.
+    # Around everything that can reject or fail: each request has an id, a log line and a count.
     app.add_middleware(RequestContextMiddleware)
     if settings.path_prefix or settings.trusted_proxies:
         app.add_middleware(PathPrefixMiddleware, settings=settings)

@@ -1,10 +1,8 @@
-"""Responses: formats chosen by the Accept header, how answers are rendered, and how statuses are documented.
+"""Responses: content negotiation, rendering of answers, and documentation of statuses.
 
-Answers come as JSON; tables also as CSV and NumPy's npz.
-
-CSV (RFC 4180) is the table itself, one header line, numbers with all their digits. npz holds the same columns as
-arrays, and the whole JSON answer as the text ``record``, so that nothing is lost:
-``json.loads(str(numpy.load(file)["record"]))``. No array holds Python objects, so it is read without `pickle`.
+Answers are JSON; tables also CSV and NumPy's npz. CSV (RFC 4180) is the table alone, with one header line and all
+digits. npz holds the same columns as arrays, and the whole JSON answer as the text ``record``:
+``json.loads(str(numpy.load(file)["record"]))``. No array holds Python objects, so `pickle` is not needed.
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ TABLES = (JSON, CSV, NPZ)
 """Media types of a table, the default first."""
 
 Columns = Mapping[str, Sequence[Any]]
-"""A table by its columns; None is an empty cell."""
+"""Columns of a table; None is an empty cell."""
 
 
 def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
-    """Return the media type that an Accept header prefers, the earliest offered among equals.
+    """Return the media type that an Accept header prefers; among equals, the first one offered.
 
     >>> [negotiate(accept) for accept in ("text/csv;q=0.5, application/x-npz", "text/*", "", "*/*")]
     ['application/x-npz', 'text/csv', 'application/json', 'application/json']
@@ -47,7 +45,9 @@ def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
     qualities = {form: _quality(form, ranges) for form in media_types}
     best = max(media_types, key=lambda form: qualities[form])
     if qualities[best] <= 0:
-        raise NotAcceptable(f"This answer is available as {' or '.join(media_types)}, and Accept lists none of them.")
+        raise NotAcceptable(
+            f"The media types of this answer are {' and '.join(media_types)}; Accept lists none of them."
+        )
     return best
 
 
@@ -64,7 +64,7 @@ def _range(part: str) -> tuple[str, float]:
 
 
 def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """Return the quality of a media type: that of the most specific range that covers it."""
+    """Return the quality of the most specific range that covers a media type."""
     for pattern in (form, form.partition("/")[0] + "/*", "*/*"):
         qualities = [quality for name, quality in ranges if name == pattern]
         if qualities:
@@ -73,13 +73,13 @@ def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
 
 
 def encode(answer: BaseModel, form: str, columns: Columns) -> bytes:
-    """Return an answer, a table with these columns, encoded as one of its media types."""
+    """Return an answer with table ``columns``, encoded as a media type."""
     text = answer.model_dump_json()
     return text.encode() if form == JSON else _csv(columns) if form == CSV else _npz(columns, text)
 
 
 def encoded_response(body: bytes, form: str, name: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response with ``body``; unless it is JSON, as a file to save, called ``name``."""
+    """Return a response; unless it is JSON, as a file called ``name``."""
     all_headers = {"Vary": "Accept", **(headers or {})}
     if form != JSON:
         all_headers["Content-Disposition"] = f'attachment; filename="darrm-{name}.{"csv" if form == CSV else "npz"}"'
@@ -87,7 +87,7 @@ def encoded_response(body: bytes, form: str, name: str, headers: Mapping[str, st
 
 
 def table_content(description: str) -> dict[str, Any]:
-    """Return the documentation of a 200 answer that comes in all `TABLES` (JSON's own schema is added by FastAPI)."""
+    """Return the documentation of a 200 answer in all `TABLES`; FastAPI adds the schema of JSON."""
     return {
         "description": description,
         "content": {
@@ -115,7 +115,7 @@ def _npz(table: Columns, record: str) -> bytes:
 
 
 def _array(values: Sequence[Any]) -> Any:
-    """Return a column as an array: numbers with NaN for an empty cell, else text."""
+    """Return a column as an array: numbers, with NaN for an empty cell, or text."""
     import numpy as np
 
     if all(value is None or isinstance(value, int | float) for value in values):
@@ -126,7 +126,7 @@ def _array(values: Sequence[Any]) -> Any:
 
 
 IMMUTABLE = "max-age=31536000, immutable"
-"""Cache-Control of an answer by its id, which never changes."""
+"""Cache-Control of an answer by its id."""
 
 
 def negotiated_form(request: Request, media_types: tuple[str, ...] = TABLES) -> str:
@@ -135,17 +135,17 @@ def negotiated_form(request: Request, media_types: tuple[str, ...] = TABLES) -> 
 
 
 def require_json(request: Request) -> None:
-    """Reject a client that does not accept JSON."""
+    """Raise NotAcceptable unless the client accepts JSON."""
     negotiated_form(request, (JSON,))
 
 
 def table_response(answer: BaseModel, form: str, name: str, columns: Columns) -> Response:
-    """Return the response with an answer that is a table."""
+    """Return the response with a table."""
     return encoded_response(encode(answer, form, columns), form, name)
 
 
 def json_response(answer: BaseModel) -> Response:
-    """Return the response with an answer that is no table."""
+    """Return the response with an answer that is not a table."""
     return Response(answer.model_dump_json(), media_type=JSON)
 
 
@@ -158,39 +158,40 @@ def pending_answer(pending: Pending) -> PendingAnswer:
 
 
 def pending_response(pending: Pending) -> Response:
-    """Return the response of a pending answer: 202, with the job's location."""
+    """Return the response of a pending answer: 202, with the location of the job."""
     answer = pending_answer(pending)
     headers = {"Location": answer.location, "Retry-After": str(answer.retry_after), "Cache-Control": "no-store"}
     return Response(answer.model_dump_json(), 202, headers, JSON)
 
 
 COMMON_STATUSES = (400, 401, 403, 408, 413, 421, 429, 431, 500, 503)
-"""Error statuses of every route under /v1: access and limits before it, failures behind it."""
+"""Error statuses of every route under /v1, from admission or failures."""
 
-RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
-"""Documentation of the Retry-After header."""
+RETRY_AFTER = {
+    "Retry-After": {"description": "Time until the next request [s].", "schema": {"type": "integer", "minimum": 0}}
+}
 
 _DESCRIPTIONS = {
     400: "The request is not HTTP.",
-    401: "The server requires an API key, and none or an invalid one was sent.",
-    403: "The key's role does not allow it; or a page of another site had a browser ask, and its origin is not listed.",
-    404: "No such answer is stored; or solving is off here, and no stored answer implies the one that was asked.",
+    401: "The server requires an API key; the request has none, or an invalid one.",
+    403: "The key's role does not allow the request, or a page of an origin that is not listed made it.",
+    404: "The answer is not stored, and solving is off or no stored answer implies it.",
     406: "The Accept header excludes every media type of the answer.",
     409: "The job failed or was cancelled; submit it again to retry.",
     408: "The request took too long to arrive.",
-    413: "The body is larger than this server accepts.",
-    422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not "
-    "installed here or for more work than this server does for one request; or a posted γ is not private.",
-    421: "The server is not called by that name.",
+    413: "The body is too large.",
+    422: "The body is not JSON; a field is missing, unknown or out of range; the solver is not installed; the work "
+    "exceeds the limit for one request; or a posted γ is not private.",
+    421: "The Host header is not a name of this server.",
     429: "Too many requests, or too much new work, from one client.",
     431: "The request line and headers are too large.",
     500: "An unexpected error occurred, or the solver failed.",
-    503: "The store of answers is unavailable, or the server is busy or shutting down.",
+    503: "The store is unavailable, or the server is busy or shutting down.",
 }
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of these error statuses for a route, and of those that every route has."""
+    """Return the documentation of these error statuses, and of those common to all routes."""
     return {
         status: {
             "content": CONTENT,
@@ -204,29 +205,27 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
     202: {
         "model": PendingAnswer,
-        "description": "The answer is pending: a job works on it. Ask for the job, or again for the answer.",
+        "description": "The answer is pending: a job is running. Poll the job, or repeat the request.",
         "headers": {"Location": {"description": "The job.", "schema": {"type": "string"}}, **RETRY_AFTER},
     }
 }
-"""Documentation of a pending answer."""
 
 DESIGN_RESPONSES = {**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)}
-"""Documentation of every response but the answer, for routes whose answer needs a γ."""
+"""Documentation of all statuses but 200, for routes that need a γ."""
 
 JOB_RESPONSES = {**PENDING_RESPONSE, **error_responses(406, 409, 422)}
-"""Documentation of every response but the answer, for routes whose answer may take long."""
+"""Documentation of all statuses but 200, for routes that may take long."""
 
 NOT_MODIFIED_RESPONSE: dict[int | str, dict[str, Any]] = {
-    304: {"description": "If-None-Match names the answer that would be sent."},
+    304: {"description": "If-None-Match lists the entity tag of the answer."},
 }
-"""Documentation of an answer that the client has already."""
 
-ETAG_HEADER = {"ETag": {"description": "Entity tag of these exact bytes.", "schema": {"type": "string"}}}
+ETAG_HEADER = {"ETag": {"description": "Entity tag of the exact bytes.", "schema": {"type": "string"}}}
 
 IF_NONE_MATCH_PARAMETER = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "Entity tags of the answers that the client has.",
+    "description": "Entity tags of cached answers.",
     "schema": {"type": "string"},
 }

@@ -1,7 +1,6 @@
 """Settings of the service, read once from the environment.
 
-Each field's description gives its meaning, its unit in brackets and its range, so that one sentence serves the list of
-settings and the message about a value that is not accepted.
+Each field's description gives its meaning, unit and range, for both the reference and the error message.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from darrm_opt.errors import InvalidInput, similar_names
 from solver_cache.location import VARIABLE, cache_url
 
 PREFIX = "DARRM_"
-"""Prefix of every setting's environment variable; the rest is its name in capitals."""
+"""Prefix of the environment variables; the rest is the setting's name in capitals."""
 
 KILL_SECONDS = 10.0
-"""Time after `Settings.stop_seconds` at which a process that is still there ends itself, or is killed [s]."""
+"""Time after `Settings.stop_seconds` at which a process that is still running is killed."""
 
 PREFIX_PATTERN = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
-"""Form of a path prefix: no slash at its end, nothing that a browser reads otherwise."""
+"""Path prefix: no trailing slash, nothing that a browser normalises."""
 
 _HOST = re.compile(r"(\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9_.-]+(:[0-9]+)?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
@@ -49,11 +48,7 @@ def _of_each(read: Callable[[str], str]) -> AfterValidator:
 
 
 CommaSeparated = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""Words separated by commas in one variable."""
-
 Networks = Annotated[CommaSeparated, _of_each(lambda word: str(ipaddress.ip_network(word, strict=False)))]
-"""Networks, or addresses, likewise."""
-
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -72,36 +67,38 @@ class Settings(BaseSettings):
     )
     max_stored_bytes: Annotated[int, Field(ge=2**20, le=2**50)] | None = Field(
         default=None,
-        description="Maximum length of all stored answers together, beyond which the least recently read leave, but "
-        "for those with a tag [bytes]; a whole number from 1048576 to 1125899906842624; unless set, no limit.",
+        description="Maximum total size of stored answers, beyond which the least recently read are removed, except "
+        "tagged ones [bytes]; a whole number from 1048576 to 1125899906842624; unless set, no limit.",
     )
     max_stored_bytes_per_client: Annotated[int, Field(ge=2**16, le=2**50)] | None = Field(
         default=None,
-        description="Maximum length of the stored answers of one client (those designed for its keys), beyond which "
-        "its least recently read leave, those with a tag last [bytes]; a whole number from 65536 to 1125899906842624; "
+        description="Maximum total size of one client's stored answers (those designed for its keys), beyond which "
+        "its least recently read are removed, tagged ones last [bytes]; a whole number from 65536 to "
+        "1125899906842624; "
         "unless set, no limit.",
     )
     max_stored_days: Annotated[float, Field(ge=1, le=36_500)] | None = Field(
         default=None,
-        description="Days without a read after which a stored answer leaves, unless it has a tag [d]; from 1 to 36500; "
-        "unless set, it stays.",
+        description="Days without a read after which a stored answer is removed, unless it has a tag [d]; from 1 to "
+        "36500; unless set, it stays.",
     )
     solve: Literal["on", "off"] = Field(
         default="on",
-        description="Whether answers that are not stored yet are designed; 'on' or 'off' (stored answers only).",
+        description="Whether new answers are designed; 'on' or 'off' (stored answers only).",
     )
     solvers: Annotated[int, Field(ge=1, le=256)] = Field(
         default_factory=lambda: default_solvers(memory_limit(), processor_count()),
-        description="Solves that each worker runs at once; a whole number from 1 to 256; unless set, one for each "
-        "processor that the container may use, fewer where its memory is small.",
+        description="Concurrent solves of each worker; a whole number from 1 to 256; unless set, one per processor "
+        "of the container, fewer if memory is short.",
     )
     time_limit: Seconds = Field(
         default=60.0,
-        description="Longest solve [s], a number above 0; after it the best certified answer so far is returned.",
+        description="Time limit of a solve [s], a number above 0, after which the best certified answer so far is "
+        "returned.",
     )
     wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0,
-        description="How long a request waits for a solve before it is answered with the job [s]; from 0 to 60.",
+        description="Time that a request waits for a solve before the response refers to the job [s]; from 0 to 60.",
     )
 
     max_solver_memory: Annotated[int, Field(ge=MIN_MEMORY, le=2**20)] | None = Field(
@@ -115,7 +112,8 @@ class Settings(BaseSettings):
     )
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         default=10.0,
-        description="Lease of a running job: how long after its server was killed another takes it over [s]; from 1 "
+        description="Lease of a running job, after which another server takes over from one that was killed [s]; "
+        "from 1 "
         "to 3600.",
     )
 
@@ -123,8 +121,8 @@ class Settings(BaseSettings):
 
     max_voters: Count = Field(
         default=101,
-        description="Maximum voters of a request [voters]; ten times as many of an account, a comparison, a plan or a "
-        "table of classes; a whole number, at least 1.",
+        description="Maximum voters of a request [voters], and ten times as many for an account, a comparison, a "
+        "plan or a table of classes; a whole number, at least 1.",
     )
     max_work_seconds: Seconds = Field(
         default=3600.0,
@@ -132,8 +130,8 @@ class Settings(BaseSettings):
     )
     short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         default=1.0,
-        description="Estimated time up to which work is short: it has processes of its own, and longer work is a job "
-        "[s]; from 0 (everything but error curves is a job) to 60.",
+        description="Estimated time up to which work counts as short: it has its own processes, and longer work "
+        "becomes a job [s]; from 0 (everything but error curves is a job) to 60.",
     )
     max_batch: Count = Field(
         default=1000, description="Maximum problems in one batch [problems]; a whole number, at least 1."
@@ -143,12 +141,12 @@ class Settings(BaseSettings):
     )
     max_running_jobs_per_client: Count | None = Field(
         default=None,
-        description="Maximum jobs of one client that run at once, on all servers of the store; a whole number, at "
+        description="Maximum concurrent jobs of one client, on all servers of the store; a whole number, at "
         "least 1; unless set, no limit.",
     )
     max_compute: Count = Field(
         default=64,
-        description="Maximum curves, certificates and accounts that each worker computes or queues, half of them for "
+        description="Maximum curves, certificates and accounts running or queued in each worker, half of them for "
         "one client; a whole number, at least 1.",
     )
     max_body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
@@ -160,12 +158,12 @@ class Settings(BaseSettings):
     )
     max_received_bytes: Annotated[int, Field(ge=2**16, le=2**40)] = Field(
         default=2**26,
-        description="Maximum bytes of requests, heads and bodies, that each worker holds until they are answered, "
-        "and always one whole request [bytes]; a whole number from 65536 to 1099511627776.",
+        description="Memory of each worker for requests until they are answered, at least one whole request [bytes]; "
+        "a whole number from 65536 to 1099511627776.",
     )
     max_unread_bytes: Annotated[int, Field(ge=2**16, le=2**40)] = Field(
         default=2**26,
-        description="Maximum bytes of answers that each worker holds for clients that do not read them [bytes]; a "
+        description="Memory of each worker for answers that clients have not read [bytes]; a "
         "whole number from 65536 to 1099511627776.",
     )
     head_seconds: Seconds = Field(
@@ -175,7 +173,7 @@ class Settings(BaseSettings):
         default=30.0, description="Time for a client to send a body, or to read more of an answer [s]; above 0."
     )
     idle_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
-        default=30, description="How long an idle connection stays open [s]; a whole number from 1 to 3600."
+        default=30, description="Time for which an idle connection stays open [s]; a whole number from 1 to 3600."
     )
     max_connections: Count = Field(
         default=2000, description="Maximum open connections of each worker; a whole number, at least 1."
@@ -186,29 +184,29 @@ class Settings(BaseSettings):
         "a whole number, at least 1; unless set, half of all.",
     )
     max_concurrent_requests: Count = Field(
-        default=1000, description="Maximum requests that each worker answers at once; a whole number, at least 1."
+        default=1000, description="Maximum concurrent requests of each worker; a whole number, at least 1."
     )
     max_streams: Count | None = Field(
         default=None,
-        description="Maximum event streams that each worker serves at once, half of them for one client; a whole "
+        description="Maximum concurrent event streams of each worker, half of them for one client; a whole "
         "number, at least 1; unless set, a quarter of its connections.",
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
-        description="Requests of one key, or of one address without a key, in the long run [1/s]; from 0 (no limit) to "
+        description="Sustained request rate of one key, or of one address without a key [1/s]; from 0 (no limit) to "
         "1000000; unless set, 100, and no limit for programs on this machine that send no key.",
     )
     burst: Count = Field(
-        default=200, description="Requests that may come at once before the rate applies; a whole number, at least 1."
+        default=200, description="Requests in a burst before the rate applies; a whole number, at least 1."
     )
     job_rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
-        description="New problems of one key, or of one address without a key, in the long run [1/s]; from 0 (no "
+        description="Sustained rate of new problems of one key, or of one address without a key [1/s]; from 0 (no "
         "limit) to 1000000; unless set, 1, and no limit for programs on this machine that send no key.",
     )
     job_burst: Count = Field(
         default=500,
-        description="New problems that may come at once before that rate applies; a whole number, at least 1.",
+        description="New problems in a burst before the rate applies; a whole number, at least 1.",
     )
 
     # ------------------------------------------------------------------------------------------- access
@@ -218,16 +216,16 @@ class Settings(BaseSettings):
     )
     private_designs: bool = Field(
         default=False,
-        description="Whether a client lists and reads by id only answers that were designed for its keys, or for "
-        "nobody; 'true' or 'false'; 'true' needs DARRM_KEYS.",
+        description="Whether a client can list, and read by id, only public answers and those designed for its keys; "
+        "'true' or 'false'; 'true' needs DARRM_KEYS.",
     )
     public: bool = Field(
-        default=False, description="Whether other machines may use the service without a key; 'true' or 'false'."
+        default=False, description="Whether other machines can use the service without a key; 'true' or 'false'."
     )
     hosts: Annotated[CommaSeparated, _of_each(lambda name: _matching(name.lower(), _HOST))] = Field(
         default=(),
-        description="Host names of the service, separated by commas; '*.' before a name for all its subdomains; unless "
-        "set, any name, but over loopback only loopback names.",
+        description="Host names of the service, separated by commas; '*.' before a name for all its subdomains; "
+        "unless set, any name, but over loopback only loopback names.",
     )
     cors_origins: Annotated[CommaSeparated, _of_each(lambda origin: _matching(origin, _ORIGIN))] = Field(
         default=(),
@@ -242,7 +240,7 @@ class Settings(BaseSettings):
     path_prefix: str = Field(
         default="",
         description="Path below which a proxy publishes the service, such as /darrm, for links; unless set, the "
-        "root, or what trusted proxies say in X-Forwarded-Prefix.",
+        "root, or the X-Forwarded-Prefix of trusted proxies.",
     )
 
     # ----------------------------------------------------------------------------------------- webhooks
@@ -250,12 +248,12 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         default=None,
         description="Secret from which the signatures of webhooks are derived: whsec_ and 24 to 64 bytes in base64, "
-        "several separated by commas while one replaces another; unless set, there are no webhooks.",
+        "or several, separated by commas, during rotation; unless set, webhooks are off.",
     )
     webhook_networks: Networks = Field(
         default=(),
-        description="Private networks that webhooks may be sent to, separated by commas, such as 10.0.0.0/8; with "
-        "one of loopback also by plain http there; unless set, public addresses alone, by https.",
+        description="Private networks that may receive webhooks, separated by commas, such as 10.0.0.0/8; plain http "
+        "is accepted within a loopback network; unless set, public addresses only, over https.",
     )
     webhook_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
         default=10.0, description="Time for one delivery of a webhook [s]; above 0, at most 60."
@@ -264,45 +262,45 @@ class Settings(BaseSettings):
     # ---------------------------------------------------------------------------------------- operating
 
     workers: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=1, description="Worker processes that answer requests; a whole number from 1 to 64."
+        default=1, description="Worker processes; a whole number from 1 to 64."
     )
     run_folder: Path | None = Field(
         default=None,
-        description="Folder that workers share while they run (rate limits, metrics); unless set, a temporary one.",
+        description="Folder that running workers share (rate limits, metrics); unless set, a temporary one.",
     )
     stop_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
         default=10,
         description="Time for open requests to finish when the service stops [s]; a whole number from 1 to 3600.",
     )
     ready_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
-        default=5.0, description="How long /readyz reuses its last finding [s]; from 0 to 3600."
+        default=5.0, description="Time for which /readyz reuses its last result [s]; from 0 to 3600."
     )
     metrics: Literal["key", "admin", "open", "off"] = Field(
         default="key",
-        description="Who may read /metrics: 'key' (like everything else), 'admin' (keys of that role), "
-        "'open' (without a key) or 'off' (nobody).",
+        description="Access to /metrics: 'key' (any key, like everything else), 'admin' (keys of that role), 'open' "
+        "(no key) or 'off' (nobody).",
     )
     access_log: str | None = Field(
         default=None,
-        description="File to which the access log is appended, a JSON object for each request, "
-        "or 'stderr'; unless set, there is none.",
+        description="File of the access log, one JSON object per request, or 'stderr'; unless set, there is no "
+        "access log.",
     )
     log_format: Literal["console", "json"] = Field(
-        default="console", description="Form of the log on stderr; 'console' or 'json'."
+        default="console", description="Format of the log on stderr; 'console' or 'json'."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",
-        description="Lowest level that is logged; 'debug', 'info' (a line for each request), 'warning' or 'error'.",
+        description="Log level; 'debug', 'info' (one line per request), 'warning' or 'error'.",
     )
 
     @cached_property
     def solver_memory(self) -> int:
-        """Most memory of one solver process [MiB]: the setting, or a share of what there is."""
+        """Maximum memory of one solver process [MiB]."""
         return solver_memory(self.max_solver_memory, self.workers, self.solvers, memory_limit())
 
     @property
     def webhook_secrets(self) -> tuple[bytes, ...]:
-        """The secrets of webhooks, the newest first."""
+        """Secrets of webhooks, newest first."""
         return () if self.webhook_secret is None else _secrets_of(self.webhook_secret)
 
     @field_validator("webhook_secret")
@@ -315,7 +313,7 @@ class Settings(BaseSettings):
     @field_validator("private_designs")
     @classmethod
     def _has_clients(cls, value: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 — a validator's
-        if value and info.data.get("keys") is None:  # no client has a name
+        if value and info.data.get("keys") is None:  # without keys, clients cannot be told apart
             raise ValueError(value)
         return value
 
@@ -336,7 +334,7 @@ def _secrets_of(value: SecretStr) -> tuple[bytes, ...]:
 
 
 def read_settings(**overrides: Any) -> Settings:
-    """Return the settings of the environment; ``overrides`` take precedence over it."""
+    """Return the settings of the environment, with ``overrides``."""
     try:
         return Settings(**overrides)
     except ValidationError as err:
@@ -352,35 +350,37 @@ def read_settings(**overrides: Any) -> Settings:
 
 
 OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FORMAL_CHECKER", "DARRM_BUILD_KERNEL"})
-"""Variables of the client, the design, the command line and the build, which may stand beside those of the service."""
+"""Valid variables of the client, the design, the command line and the build."""
 
 
 def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence about each variable that looks like a setting and is none, without its value.
+    """Return a sentence about each variable that looks like a setting but is not one, without its value.
 
     >>> misspelt_settings({"DARRM_SOLVER": "2", "DARRM_KEY": "secret", "PATH": ""})
-    ['DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.']
+    ['DARRM_SOLVER is not a setting and has no effect. Did you mean DARRM_SOLVERS?']
     """
     names = {PREFIX + name.upper() for name in Settings.model_fields}
     misspelt = [name for name in environment if name.upper().startswith(PREFIX) and name not in names | OTHER_VARIABLES]
     sentences = []
     for name in sorted(misspelt):
         matches = similar_names(name, names)
-        sentences.append(f"{name} is no setting and has no effect{f'; {matches[0]} is one' if matches else ''}.")
+        sentences.append(
+            f"{name} is not a setting and has no effect.{f' Did you mean {matches[0]}?' if matches else ''}"
+        )
     return sentences
 
 
 class SettingRow(NamedTuple):
-    """A setting as an operator sees it."""
+    """Setting, as shown to an operator."""
 
     variable: str  # in the environment
-    value: Any  # in plain data, passwords masked
-    origin: Literal["environment", "default"]  # "environment" or "default"
-    description: str  # what it is, its unit and its range
+    value: Any  # plain data, with passwords masked
+    origin: Literal["environment", "default"]
+    description: str  # meaning, unit and range
 
 
 def list_settings(settings: Settings) -> list[SettingRow]:
-    """Return every setting in the order of its definition; no secret is among them.
+    """Return every setting, in the order of definition, without secrets.
 
     >>> [setting.value for setting in list_settings(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
     'postgresql+psycopg://me:***@db/darrm'
@@ -398,7 +398,7 @@ def list_settings(settings: Settings) -> list[SettingRow]:
 
 
 def mask_password(url: str) -> str:
-    """Return a database URL without its password, wherever it stands.
+    """Return a database URL without its password.
 
     >>> mask_password("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")
     'postgresql+psycopg://me@db/darrm?user=me&password=***&sslmode=require'

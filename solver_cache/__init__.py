@@ -1,6 +1,6 @@
-"""Cache of solutions: solved once, stored, and re-proved whenever they are read.
+"""Cache of certified solutions: each problem is solved once, stored, and re-proved on every read.
 
-Importing this package is cheap, and SQLAlchemy is imported for PostgreSQL alone.
+Importing this package is cheap; SQLAlchemy is imported only for PostgreSQL.
 
 >>> from darrm_opt import Problem
 >>> from solver_cache import cached_solve, open_store

@@ -1,4 +1,4 @@
-"""Kind of stored answer: what the model of the cache knows of a γ, or of a table."""
+"""Kinds of stored answers: the operations that the cache needs on a γ or on a table."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of stored answer."""
+    """Operations on one kind of stored answer."""
 
-    format: int  # version of its records
-    spec_of: Callable[[Any], Any]  # what an answer says that it answers; raises InvalidInput where that is nothing
-    record: Callable[..., dict[str, Any]]  # an answer as plain data; ``timed=False``: without the time that it took
-    read: Callable[[Any], Any]  # the answer that a record states, unproved; raises InvalidSolution
-    # the answer under a proof of this process, for a question; raises InvalidSolution or NotPrivate
+    format: int  # version of its record format
+    spec_of: Callable[[Any], Any]  # the question that an answer states; raises InvalidInput if it is invalid
+    record: Callable[..., dict[str, Any]]  # an answer as plain data; ``timed=False`` omits running times
+    read: Callable[[Any], Any]  # the answer in a record, unproved; raises InvalidSolution
+    # the answer, proved by this process for a question; raises InvalidSolution or NotPrivate
     verify: Callable[[Any, Any], Any]
-    # the question and the utility of a record, as the columns of a row name them; anything may be in it
+    # the question and utility of an untrusted record, named as the columns of a row
     asked: Callable[[dict[str, Any]], dict[str, Any]]
-    # the same, the answer and its certificate, as table files name them
+    # the question, answer and certificate of a record, named as the columns of table files
     columns: Callable[[dict[str, Any]], dict[str, Any]]

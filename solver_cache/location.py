@@ -1,4 +1,4 @@
-"""Location of the cache: the accepted URLs, a URL without its password, the errors of a place that cannot be used."""
+"""Location of the cache: accepted URLs, redaction of passwords, and errors of an unusable store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 VARIABLE = "DARRM_CACHE_URL"
-"""The setting that names the place."""
-
 OFF, MEMORY = "off", "memory"
-"""Places without a URL: nothing is kept; or what is kept is gone with the process."""
+"""Stores without a URL: nothing is stored; or it is stored until the process ends."""
 
 SUPPORTED = ("sqlite", "postgresql")
 
@@ -27,20 +25,17 @@ ACCEPTED = (
     "'memory' or 'off'; append ?mode=ro to a database's URL to read only."
 )
 
-ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to store nothing."
-"""Advice that fits wherever the place itself cannot be mended from here."""
-
-DAMAGED = "Its file is damaged: move it away. Answers are solved again; jobs, webhooks and tags in it are lost."
-"""Advice for a file that is not what it was."""
+ELSEWHERE = "Set DARRM_CACHE_URL to another location, or to 'off' to store nothing."
+DAMAGED = "The file is damaged: move it away. Answers are solved again; its jobs, webhooks and tags are lost."
 
 
 class CacheError(DarrmError):
-    """The store cannot be used; nothing was half-written there.
+    """The store cannot be used. Every change is a transaction, so nothing is half-written.
 
     Attributes:
-        url: the place, without its password.
-        trouble: what is wrong with it.
-        advice: what to do about it.
+        url: location of the store, without its password.
+        trouble: what is wrong.
+        advice: what to do.
     """
 
     def __init__(self, url: str, trouble: str, advice: str) -> None:
@@ -51,21 +46,20 @@ class CacheError(DarrmError):
 
 
 class ReadOnlyCache(CacheError):
-    """Write to a store that was opened for reading only."""
+    """Attempt to write to a store that is open for reading only."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, "it is opened for reading only", "Take ?mode=ro off its URL to write to it.")
+        super().__init__(url, "it is open for reading only", "Remove ?mode=ro from its URL to write to it.")
 
 
 def cache_url(environment: Mapping[str, str]) -> str:
-    """Return the place that ``environment`` asks for, else a SQLite file under the user's cache directory.
+    """Return the URL that ``environment`` sets; by default a SQLite file in the user's cache directory.
 
     Args:
-        environment: such as ``os.environ``; passed in, so that it is read once, at the edge.
+        environment: such as ``os.environ``.
 
     Raises:
-        BackendUnavailable: the extra ``store`` is not installed, and the environment does not ask for ``memory`` or
-            ``off``.
+        BackendUnavailable: the default is needed, and the extra ``store`` is not installed.
 
     >>> cache_url({"DARRM_CACHE_URL": "off"})
     'off'
@@ -81,21 +75,21 @@ def cache_url(environment: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Location:
-    """Where a database is."""
+    """Parsed URL of a database."""
 
-    shown: str  # its URL without a password
+    shown: str  # URL without its password
     dialect: str  # "sqlite" or "postgresql"
     read_only: bool
-    path: Path | None = None  # the file of a SQLite database, absolute
-    engine_url: URL | None = None  # what SQLAlchemy connects to, for PostgreSQL
+    path: Path | None = None  # absolute path of a SQLite file
+    engine_url: URL | None = None  # for PostgreSQL
 
 
 _FILE_URL = re.compile(r"sqlite:///([^?]+)(?:\?mode=(rw|ro))?")
-"""URL of a SQLite file, as nearly all are; SQLAlchemy parses any other."""
+"""The usual URL of a SQLite file; SQLAlchemy parses all others."""
 
 
 def parse_url(url: str) -> Location:
-    """Return where a database URL points to, and whether it is opened for reading only (``?mode=ro``)."""
+    """Return the location that a database URL names."""
     file_url = _FILE_URL.fullmatch(url)
     if file_url and url.isprintable() and not file_url[1].startswith(("file:", ":memory:")):
         return _file_location(file_url[1], read_only=file_url[2] == "ro")
@@ -104,10 +98,10 @@ def parse_url(url: str) -> Location:
     from sqlalchemy.exc import ArgumentError
 
     try:
-        url.encode()  # bytes that are no text came through the command line or the environment
+        url.encode()  # surrogates: invalid bytes from the command line or the environment
         location = make_url(url)
-    except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
-        raise CacheError(repr(_redact_text(url)), "this is not a database URL", ACCEPTED) from None
+    except (ArgumentError, ValueError):  # `from None`: their text may quote the password
+        raise CacheError(repr(_redact_text(url)), "it is not a database URL", ACCEPTED) from None
     dialect = location.get_backend_name()
     if dialect not in SUPPORTED:
         raise CacheError(redacted(location), f"{dialect} is not supported", ACCEPTED)
@@ -116,18 +110,18 @@ def parse_url(url: str) -> Location:
         raise CacheError(
             redacted(location),
             "its mode is neither rw nor ro",
-            "The only accepted parameter is ?mode=ro, to read only.",
+            "Use ?mode=ro to read only.",
         )
     location, read_only = location.difference_update_query(["mode"]), mode == "ro"
     shown = redacted(location.update_query_dict({"mode": "ro"}) if read_only else location)
     if dialect != "sqlite":
         return Location(shown, dialect, read_only, engine_url=location)
     if location.database in {None, "", ":memory:"}:
-        raise CacheError(shown, "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
+        raise CacheError(shown, "it does not name a file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
     if str(location.database).startswith("file:"):
-        raise CacheError(shown, "SQLite's own file: notation is not supported", ACCEPTED)
+        raise CacheError(shown, "the file: notation of SQLite is not supported", ACCEPTED)
     if location.query:
-        raise CacheError(shown, "SQLite takes no option but mode", ACCEPTED)
+        raise CacheError(shown, "a SQLite URL accepts only the option mode", ACCEPTED)
     return _file_location(str(location.database), read_only=read_only)
 
 
@@ -137,7 +131,7 @@ def _file_location(name: str, *, read_only: bool) -> Location:
 
 
 def redacted(location: URL) -> str:
-    """Return the URL as people may see it: no password, neither before the host nor among the options.
+    """Return the URL for display: without the password before the host and in the options.
 
     >>> from sqlalchemy import make_url
     >>> redacted(make_url("postgresql+psycopg://me:secret@host/name?sslpassword=secret&sslmode=require"))
@@ -148,6 +142,6 @@ def redacted(location: URL) -> str:
 
 
 def _redact_text(url: str) -> str:
-    """Return what may be shown of a text that is no URL: nothing that could be a password."""
+    """Return a text that is not a valid URL, without anything that could be a password."""
     text = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
     return re.sub(r"(password\s*=).*", r"\1***", text, flags=re.DOTALL | re.IGNORECASE)

@@ -1,8 +1,7 @@
-"""Data model of the cache: kinds of answers, the rows that store them, the columns to search them by, statistics.
+"""Data model of the cache: kinds of answers, stored rows and their search columns, statistics.
 
-A store keeps text. What the text is of, a γ or a table for votes among any number of classes, how it is read and proved
-again, and what is said of it in lists and table files, is one `Kind` for each sort of answer; everything else in this
-package is the same for all. The record says which kind it is.
+A store holds text. A `Kind` knows how to read, prove and describe that text as a γ or as a table of any number of
+classes; everything else in this package is the same for all kinds. Each record names its kind.
 """
 
 from __future__ import annotations
@@ -27,17 +26,15 @@ if TYPE_CHECKING:
     from darrm_opt.tables.solver import TableSolution
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
-"""State of a job."""
-
 Answer: TypeAlias = "Solution | TableSolution"
-"""What a row holds."""
+"""Content of a row."""
 
 Spec: TypeAlias = "DesignSpec | TableSpec"
-"""What was asked; its key is that of the row."""
+"""Question; its key is the key of the row."""
 
 
 def kind_of_record(record: Any) -> Kind:
-    """Return the kind that a record says it is; that of γ where it says none."""
+    """Return the kind that a record names; without a name it is a γ."""
     if not (isinstance(record, dict) and "kind" in record):
         return GAMMA
     from darrm_opt.tables.record import KINDS
@@ -46,24 +43,24 @@ def kind_of_record(record: Any) -> Kind:
 
 
 def kind_of(item: Answer | Spec) -> Kind:
-    """Return the kind of an answer or of a question."""
+    """Return the kind of an answer or a question."""
     return GAMMA if isinstance(item, Solution | DesignSpec) else table_kind()
 
 
 def table_kind() -> Kind:
-    """Return the kind of tables, whose code no γ needs."""
+    """Return the kind of tables; imported on use, because a γ does not need it."""
     from solver_cache.table_kind import TABLE
 
     return TABLE
 
 
 def is_shape(text: Any) -> bool:
-    """Tell whether a text is the shape of some answer: of a γ, or the classes of a table."""
+    """Return whether a text is a valid shape: of a γ, or the classes of a table."""
     return isinstance(text, str) and re.fullmatch(r"free|monotone|\d{1,4} classes( or none)?", text) is not None
 
 
 def question_record(spec: Spec) -> dict[str, Any]:
-    """Return a question as plain data: the problem, the objective, and the shape of a γ."""
+    """Return a question as plain data: problem, objective and, for a γ, shape."""
     if not isinstance(spec, DesignSpec):
         return spec.record
     return {"problem": problem_record(spec.problem), "objective": str(spec.objective), "shape": spec.shape}
@@ -108,18 +105,18 @@ GAMMA = Kind(FORMAT, DesignSpec.of, _gamma_record, read_solution, verify_solutio
 
 
 Decision = Literal["hit", "miss", "damaged", "stale"]
-"""Outcome of a lookup: an answer; nothing stored; not an answer, or not private; written for other versions."""
+"""Outcome of a lookup: valid answer, nothing stored, invalid or not private, written by another version."""
 
 ClaimResult = Literal["taken", "stored", "held"]
-"""Outcome of a claim of a key: it is the caller's; its answer is stored already; another owner holds it."""
+"""Outcome of claiming a key: claimed, already stored, or claimed by another owner."""
 
 MAX_LEASE_SECONDS = 3600.0
-"""Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
-clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
+"""Longest lease. A later end was written by a wrong clock and is void, so that a clock that is set back cannot
+block the job of a dead owner."""
 
 
 def check_lease(owner: str, lease_seconds: float) -> None:
-    """Refuse what cannot be a lease: of a job, or of the claim of a key."""
+    """Raise InvalidInput unless the arguments make a valid lease."""
     if not owner:
         raise InvalidInput("owner", owner, "a name that is not empty")
     if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= MAX_LEASE_SECONDS):
@@ -128,14 +125,14 @@ def check_lease(owner: str, lease_seconds: float) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """Stored answer as text, with its hash. Anything in it may be wrong: see `solver_cache.validate`.
+    """Stored answer as text, with its hash. Untrusted: see `solver_cache.validate`.
 
     Attributes:
-        key: content key of the request that it answers (`DesignSpec.key`).
+        key: content key of the question (`DesignSpec.key`).
         core: version of the answers that wrote it (`CORE`).
         record: canonical JSON of `darrm_opt.record.solution_record`.
-        digest: SHA-256 of ``record``; finds accidents, proves nothing (whoever can write a row can hash it).
-        columns: `search_columns` of ``record``, where its writer knows them; None: they are to be read.
+        digest: SHA-256 of ``record``; detects accidents, not tampering.
+        columns: `search_columns` of ``record``, if the writer knows them; None: derived from the record.
     """
 
     key: str
@@ -157,15 +154,15 @@ def row_of(answer: Answer, spec: Spec | None = None, *, timed: bool = True) -> R
 class Stats:
     """Statistics of a store."""
 
-    rows: int  # stored answers, valid or not
-    stale: int  # rows written for another version of the answers; they count as misses
+    rows: int  # stored answers, including invalid ones
+    stale: int  # rows of another version, which count as misses
     bytes: int  # disk space; 0 if unknown
-    schema: int  # version of the tables; 0 if there are none
+    schema: int  # schema version; 0 without tables
     jobs: Mapping[State, int]  # number of jobs in each state
 
 
 class HitCounter:
-    """Hit counter: lookups by decision. Safe to share between threads.
+    """Counter of lookups by decision. Thread-safe.
 
     >>> hits = HitCounter()
     >>> hits.add("hit")
@@ -190,11 +187,11 @@ class HitCounter:
 
 
 MAX_READ_MARKS = 100_000
-"""Most answers whose reads wait to be noted: some 10 MB. Reads beyond them are not noted."""
+"""Reads remembered between saves, some 10 MB; further ones are not recorded."""
 
 
 class ReadMarks:
-    """Keys of the answers that were read since they were last taken down. Safe to share between threads.
+    """Keys of the answers read since the last `take`. Thread-safe.
 
     >>> marks = ReadMarks()
     >>> marks.add("a"), marks.take(), marks.take()
@@ -212,7 +209,7 @@ class ReadMarks:
                 self._keys[key] = None
 
     def take(self) -> list[str]:
-        """Return the keys in order, and forget them."""
+        """Return the keys in order and clear them."""
         with self._lock:
             keys, self._keys = self._keys, {}
         return sorted(keys)
@@ -220,23 +217,23 @@ class ReadMarks:
 
 @dataclass(frozen=True)
 class SearchColumns:
-    """The question that a row answers, and how well."""
+    """Question and utility of a row."""
 
     voters: int
-    voter_epsilon: float  # ε of one voter [nats]; may be infinite
+    voter_epsilon: float  # ε of one voter [nats], possibly infinite
     voter_delta: float  # Δ of one voter [probability]
-    affected: int  # how many voters one record can influence
+    affected: int  # voters that one record can influence
     target_epsilon: float  # ε of the release [nats]
     target_delta: float  # δ of the release [probability]
     objective: str  # its text
     shape: str  # "free" or "monotone"; of a table, its classes
-    utility: float  # what the record says that the answer is worth
+    utility: float  # as the record states it
 
     def answers(self, spec: DesignSpec) -> bool:
-        """Whether an answer to this question is one to ``spec`` as well, though perhaps not the best.
+        """Whether an answer to this question also answers ``spec``, perhaps not optimally.
 
-        Voters that are at least as private, of whom a record reaches no more, are voters as they were assumed; and a
-        release that is at least as private is as private as it must be.
+        It does if its voters may be less private, a record may influence more of them, and its release is at least as
+        private.
         """
         problem = spec.problem
         return (
@@ -252,18 +249,18 @@ class SearchColumns:
 
 
 SHAPES: dict[str, tuple[str, ...]] = {"free": ("free", "monotone"), "monotone": ("monotone",)}
-"""Shapes of the answers that have the shape that is asked."""
+"""Shapes that satisfy each requested shape."""
 
 COUNTS = ("voters", "affected")
 
 NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 
 LARGEST = 2**31 - 1
-"""Largest whole number that the columns hold."""
+"""Largest integer that the columns hold."""
 
 
 def search_columns(record: str) -> SearchColumns | None:
-    """Return what a record says was asked, or None where it does not say.
+    """Return the question and utility that a record states, or None if it is malformed.
 
     >>> search_columns("{}") is None
     True
@@ -276,13 +273,13 @@ def search_columns(record: str) -> SearchColumns | None:
         objective = asked["objective"]
         if not (isinstance(objective, str) and objective.isascii() and objective.isprintable()):
             return None
-    except UNREADABLE:  # anything may stand there
+    except UNREADABLE:
         return None
     return SearchColumns(**{**asked, **numbers, **counts})
 
 
 def columns_of(record: str) -> dict[str, Any]:
-    """Return the values of the columns; all NULL where the record does not say."""
+    """Return the column values; all NULL for a malformed record."""
     columns = search_columns(record)
     names = SearchColumns.__dataclass_fields__
     return {name: None if columns is None else getattr(columns, name) for name in names}

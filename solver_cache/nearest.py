@@ -1,9 +1,8 @@
-"""Nearest valid answer: a stored γ whose guarantee implies the one asked for.
+"""Nearest stored answer: a γ whose guarantee implies the one asked for, when solving is impossible or too slow.
 
-For when nothing can be solved, or not in time. A γ that is private for voters who are *less* private than those asked
-about, of whom a record reaches *more*, and whose release is *more* private than asked, answers the question: it is
-private, and only its utility may be below the best. So among all such stored answers the one with the best utility for
-the asked objective is taken, and proved for the asked problem before it leaves.
+A γ designed for voters that are *less* private, of whom a record influences *more*, and with a *more* private
+release, answers the question too: it is private, and only its utility may be below the optimum. The best such answer
+is chosen, and proved for the question before it is returned.
 """
 
 from __future__ import annotations
@@ -24,20 +23,19 @@ from solver_cache.validate import InvalidRow, check_final, read_row, stated_spec
 _LOG = logging.getLogger("solver_cache")
 
 MAX_CANDIDATES = 16
-"""Stored answers tried before giving up: the first is taken unless it is damaged, so this many mean a bad store."""
+"""Rows tried before giving up. The first is taken unless it is damaged, so this many mean a bad store."""
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """Nearest answer: a stored answer to the question, or to a stricter one.
+    """Stored answer to the question, or to a stricter one.
 
     Attributes:
-        solution: γ certified, by this process, for the problem that was *asked*; its utility is the asked objective's.
-            Unless `exact`, nothing is known of the optimum: its upper bound is 1, its status says that it is not
-            optimal.
+        solution: γ certified by this process for the problem *asked*, with the utility of the objective asked. Unless
+            `exact`, the optimum is unknown: its upper bound is 1 and its status is not optimal.
         designed_for: the problem for which it is optimal.
         designed_shape: the shape for which it is optimal.
-        key: the row that holds it.
+        key: key of the row.
     """
 
     solution: Solution
@@ -47,14 +45,14 @@ class Nearest:
 
     @property
     def exact(self) -> bool:
-        """Whether it is the very answer that was asked for."""
+        """Whether it answers exactly the question asked."""
         return (self.designed_for, self.designed_shape) == (self.solution.problem, self.solution.shape)
 
     @property
     def label(self) -> str:
-        """What it is, in a sentence."""
+        """Description, in a sentence."""
         if self.exact:
-            return "This is the answer to this very question."
+            return "This is the optimal answer to this question."
         problem, stricter = problem_record(self.solution.problem), problem_record(self.designed_for)
         differences = [
             f"{name} = {_number_text(stricter[name])}" for name in _NUMBERS if problem[name] != stricter[name]
@@ -68,7 +66,7 @@ class Nearest:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The solution's record with the label: what leaves as JSON."""
+        """Record of the solution, with the label, as JSON."""
         return {
             **solution_record(self.solution),
             "nearest": {
@@ -85,25 +83,25 @@ _NUMBERS = ("epsilon", "Delta", "affected", "target_epsilon", "delta")
 
 
 def nearest(spec: DesignSpec, store: Store, client: str | None = None) -> Nearest | None:
-    """Return the best answer in ``store`` that is valid for ``spec``, or None where there is none; nothing is solved.
+    """Return the best answer in ``store`` that is valid for ``spec``, or None; never solves.
 
-    Of those that ``client`` may see (`solver_cache.database.designs`); None: of all.
+    Only answers that ``client`` may see (`solver_cache.database.designs`); None: all.
 
     Guarantees:
-        The γ is private for the asked problem, exactly as stored, proved by this process; whatever the store holds.
-        That none better is stored rests on the rows having been written by this program.
+        The γ is private for the problem asked, exactly as returned, proved by this process, whatever the store holds.
+        That no better one is stored rests on the rows having been written by this program.
 
     Raises:
         CacheError: the store cannot be read.
     """
     for count, row in enumerate(store.candidates(spec, client)):
         if count == MAX_CANDIDATES:
-            _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, MAX_CANDIDATES, spec.key)
+            _LOG.warning("%s: the %d answers nearest to %s are all invalid", store.url, MAX_CANDIDATES, spec.key)
             return None
         try:
             match = _verified_row(row, spec)
         except (InvalidRow, InvalidSolution, NotPrivate) as err:
-            _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, err)
+            _LOG.warning("%s: row %s is skipped: %s", store.url, row.key, err)
         else:
             store.reads.add(row.key)
             return match
@@ -111,13 +109,13 @@ def nearest(spec: DesignSpec, store: Store, client: str | None = None) -> Neares
 
 
 def _verified_row(row: Row, spec: DesignSpec) -> Nearest:
-    """Return the row's answer, certified for ``spec``; raises what `nearest` passes over."""
+    """Return the row's answer, certified for ``spec``; raises the errors that `nearest` skips."""
     stored = read_row(row)
     if not isinstance(stored, Solution):
-        raise InvalidRow("it is not a gamma")
+        raise InvalidRow("it is not a γ")
     columns = search_columns(row.record)
     if columns is None or not columns.answers(spec):
-        raise InvalidRow("its columns say that it answers another question than its record does")
+        raise InvalidRow("its columns and its record state different questions")
     stored_spec = stated_spec(stored, row)
     check_final(stored)
     solution = verify_solution(stored, stored_spec) if stored_spec == spec else verify_implied(stored, spec)

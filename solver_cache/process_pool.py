@@ -1,10 +1,10 @@
-"""Process pool of the service and of precomputation: an asyncio interface to tasks in processes of their own.
+"""Process pool of the service and of precomputation: an asyncio interface to tasks in worker processes.
 
-Each process has a pipe and does one task at a time (`solver_cache.task_loop`), in bounds of time and memory; the event
-loop never waits for a solve. It starts on first use, is reused for the next task, and is replaced after a crash or a
-kill, when it has grown, or when it is old; an old one goes on until its successor is ready, as a start takes a second,
-or many on a busy machine. Its parent listens to it in a thread of its own, so that not even half a message holds up the
-event loop. A program without an event loop runs one in a thread (`solver_cache.precompute.executor`).
+Each process has a pipe and runs one task at a time (`solver_cache.task_loop`), within limits of time and memory; the
+event loop never blocks. A process starts on first use, is reused, and is replaced after a crash or a kill, when it
+has grown, or when it is old. An old process serves until its successor is ready, because a start takes a second, or
+many on a busy machine. A thread of the parent reads its messages, so that not even a partial one blocks the event
+loop.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from solver_cache.task_loop import NICENESS, REPORT_SECONDS, PoolFunction, no_op
 _LOG = logging.getLogger("solver_cache.process_pool")
 
 STOP_SECONDS = 1.0
-"""Time for a cancelled task to stop before its process is killed [s]."""
+"""Time for a cancelled task to stop before its process is killed."""
 
 WATCH_SECONDS = 0.25
-"""Time between checks of a working process's memory and time [s]."""
+"""Interval between checks of a running task's memory and time."""
 
 MEBIBYTE = 2**20
 
@@ -58,15 +58,16 @@ run_tasks(connection, float(sys.argv[2]), int(sys.argv[3]))
 """
 """Program of a new interpreter.
 
-A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the program's main script once
-more, which only scripts written for it survive. With -P nothing is imported from the current folder."""
+A fork would copy locks that other threads hold; `multiprocessing` spawns by running the main script again, which only
+scripts written for it survive. -P prevents imports from the current folder.
+"""
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""As many processes as processors: threads would only quarrel. Read when NumPy is first imported."""
+"""One process per processor: more threads would compete. NumPy reads it when first imported."""
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of `ProcessPool.run` that whoever passes a task on to a pool has as well."""
+    """Options of `ProcessPool.run`, for functions that pass a task on to a pool."""
 
     time_limit: float | None
     processor_limit: float
@@ -74,7 +75,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class ProcessLost(SolveFailed):
-    """The process of a task is gone; the text says how it ended."""
+    """The process of a task ended; the text says how."""
 
 
 class TaskTimeout(SolveFailed):
@@ -93,14 +94,14 @@ class PoolClosed(SolveFailed):
 class PoolState:
     """State of a pool, for metrics and readiness."""
 
-    size: int  # processes at most
-    alive: int  # processes there are
-    busy: int  # those at work
-    waiting: int  # tasks that wait for one
+    size: int  # maximum number of processes
+    alive: int  # live processes
+    busy: int  # busy processes
+    waiting: int  # tasks waiting for a process
     started: int  # processes started so far
-    crashed: int  # those that ended by themselves
-    killed: int  # those that were killed: a task that would not stop, took too long or grew too large
-    retired: int  # those that were replaced because they had served long or grown
+    crashed: int  # processes that ended by themselves
+    killed: int  # processes killed for a task that did not stop, or exceeded its time or memory
+    retired: int  # processes replaced because of their age or size
     tasks: int  # tasks begun so far
 
 
@@ -124,25 +125,25 @@ class ProcessPool:
         self._free = asyncio.Semaphore(size)
         self._idle: deque[PoolProcess] = deque()
         self._alive: set[PoolProcess] = set()
-        self._detached: set[asyncio.Task[Any]] = set()  # what goes on although nobody waits for it
-        self._successors: dict[PoolProcess, PoolProcess | None] = {}  # of old processes; None while it starts
+        self._detached: set[asyncio.Task[Any]] = set()  # work that continues after its caller is gone
+        self._successors: dict[PoolProcess, PoolProcess | None] = {}  # of old processes; None while starting
         self._counts: Counter[str] = Counter()
         self._busy = self._waiting = 0
         self._closed = False
 
     @property
     def state(self) -> PoolState:
-        """The present state."""
+        """Current state."""
         counts = {name: self._counts[name] for name in ("started", "crashed", "killed", "retired", "tasks")}
         return PoolState(self._size, len(self._alive), self._busy, self._waiting, **counts)
 
     @property
     def processes(self) -> tuple[int, ...]:
         """Ids of the live processes."""
-        return tuple(sorted(process.pid for process in self._alive.copy()))  # other threads may ask
+        return tuple(sorted(process.pid for process in self._alive.copy()))  # other threads may read it
 
     async def prestart(self) -> None:
-        """Start every process now, rather than on first use."""
+        """Start every process now."""
         await asyncio.gather(*(self.run(self._warm_up, None) for _ in range(self._size)))
 
     async def run(
@@ -157,8 +158,8 @@ class ProcessPool:
     ) -> Any:
         """Return what ``task(argument, report)`` returns in a process of the pool.
 
-        Whoever waits can be cancelled at any time: the task is then told to stop, and its process is killed if it does
-        not within `STOP_SECONDS`.
+        If the caller is cancelled, so is the task; its process is killed unless it stops within `STOP_SECONDS`. A
+        task whose process is lost is run again up to ``retries`` times.
         """
         while True:
             try:
@@ -167,16 +168,16 @@ class ProcessPool:
                 if retries == 0 or self._closed:
                     raise
                 retries -= 1
-                _LOG.warning("%s; its task is begun once more", err)
+                _LOG.warning("%s; its task is retried", err)
 
     async def close(self) -> None:
-        """End every process; running tasks raise `PoolClosed`. No process is left when this returns."""
+        """End every process; running tasks raise `PoolClosed`. No process is left on return."""
         self._closed = True
         while self._alive or self._detached:
             for process in self._alive:
                 process.end(PoolClosed(CLOSED))
             await asyncio.gather(*self._detached, *map(self._forget, tuple(self._alive)), return_exceptions=True)
-            await asyncio.sleep(0)  # from Python 3.12 on, gathering what is done gives its callbacks no turn
+            await asyncio.sleep(0)  # from Python 3.12 on, gathering finished tasks does not run their callbacks
         self._idle.clear()
 
     async def _run_once(
@@ -188,14 +189,14 @@ class ProcessPool:
         finally:
             self._waiting -= 1
         self._busy += 1
-        # Detached and shielded: a start goes on if its caller is cancelled, else a process would be lost half-made.
+        # Detached and shielded: a start continues if its caller is cancelled, or its process would leak.
         acquiring, process = self._detach(self._acquire()), None
         try:
             process = await asyncio.shield(acquiring)
             self._counts["tasks"] += 1
             return await self._watch(process, process.run(task, argument, progress), *limits)
         finally:
-            # The usual end needs no wait, so that the next task begins in the same turn of the loop.
+            # The usual case does not wait, so that the next task begins in this turn of the loop.
             if process is not None and self._is_reusable(process):
                 self._idle.append(process)
                 self._put_successor(process)
@@ -204,7 +205,7 @@ class ProcessPool:
                 self._detach(self._recycle(acquiring))
 
     def _detach(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Begin work that continues even if the caller is cancelled; `close` waits for it."""
+        """Start work that continues if the caller is cancelled; `close` waits for it."""
         task = asyncio.create_task(work)
         self._detached.add(task)
         task.add_done_callback(self._detached.discard)
@@ -213,21 +214,23 @@ class ProcessPool:
     async def _watch(
         self, process: PoolProcess, answer: asyncio.Future[Any], time_limit: float, processor_limit: float
     ) -> Any:
-        """Wait for the answer; kill the process if it takes too long or grows too large."""
+        """Wait for the answer; kill the process at a limit of time or memory."""
         began, processor_seconds = time.monotonic(), process.processor_seconds
         while not (await asyncio.wait({answer}, timeout=WATCH_SECONDS))[0]:
             if time.monotonic() - began > time_limit:
-                self._kill(process, TaskTimeout(f"Nothing was returned within {time_limit:g} s; the work was stopped."))
+                self._kill(
+                    process, TaskTimeout(f"The task exceeded its time limit of {time_limit:g} s and was stopped.")
+                )
             elif process.processor_seconds - processor_seconds > processor_limit:
                 spent = f"{processor_limit:g} s of processor time"
-                self._kill(process, TaskTimeout(f"Nothing was returned within {spent}; the work was stopped."))
+                self._kill(process, TaskTimeout(f"The task exceeded its limit of {spent} and was stopped."))
             elif process.memory > self._memory:
                 bound = f"{self._memory // MEBIBYTE:.0f} MiB"
-                self._kill(process, MemoryExceeded(f"The solve needs more memory than the {bound} that it may take."))
+                self._kill(process, MemoryExceeded(f"The task exceeded its memory limit of {bound} and was stopped."))
         return answer.result()
 
     def _kill(self, process: PoolProcess, reason: SolveFailed) -> None:
-        self._counts["killed"] += not process.killed  # one that is slow to go is killed again
+        self._counts["killed"] += not process.killed  # a process that is slow to end is killed again
         process.end(reason)
 
     async def _acquire(self) -> PoolProcess:
@@ -250,40 +253,40 @@ class ProcessPool:
         return process
 
     async def _recycle(self, acquiring: asyncio.Task[PoolProcess]) -> None:
-        """Make the process ready for the next task: stop what it still does, and replace it if need be."""
+        """Stop what the process still does, and replace it if necessary."""
         try:
-            # The caller may be gone before its process was there: it is waited for, lest it be forgotten.
+            # The caller may be cancelled before its process has started.
             process = await acquiring
-        except Exception:  # noqa: BLE001 — there is none; whoever wanted it was told why
+        except Exception:  # noqa: BLE001 — reported to the caller
             process = None
         try:
             if process is None:
                 return
-            # A task may be in a library's loop that looks at nothing: after a grace only a kill ends it.
+            # A task inside a library call does not notice cancellation: only a kill ends it.
             if not await process.stop(STOP_SECONDS):
-                _LOG.info("solver process %d did not stop within %g s and is killed", process.pid, STOP_SECONDS)
+                _LOG.info("solver process %d did not stop within %g s; killing it", process.pid, STOP_SECONDS)
                 self._kill(process, PoolClosed("The work was stopped."))
             elif not (process.lost or self._is_reusable(process)):
                 self._counts["retired"] += 1
                 process.end(PoolClosed("The process is replaced."))
             if process.lost or process.killed:
                 await self._forget(process)
-                # It was started for this process, and is ready: no task need wait for another start.
+                # Its successor is ready: no task waits for another start.
                 if (successor := self._successors.get(process)) is not None:
                     del self._successors[process]
                     self._idle.append(successor)
             else:
                 self._idle.append(process)
         finally:
-            # Last, whatever happened: the place is free only when its process rests or is gone.
+            # Last: a slot is free only once its process is idle or gone.
             self._release()
 
     def _is_reusable(self, process: PoolProcess) -> bool:
-        """Tell whether the process can wait for the next task as it is."""
+        """Whether the process can take the next task as it is."""
         return process.idle and process.memory <= self._memory / 2 and not self._closed
 
     def _put_successor(self, process: PoolProcess) -> None:
-        """Put the successor of an old process that rests into its place; start it, if that has not begun."""
+        """Replace an old idle process by its successor, or start the successor."""
         if process.tasks < self._max_tasks:
             return
         if process not in self._successors:
@@ -302,9 +305,11 @@ class ProcessPool:
         try:
             successor = await self._start()
             await successor.run(self._warm_up, None, None)
-        except Exception as err:  # noqa: BLE001 — whatever it is, the old process goes on
-            _LOG.warning("a process could not be replaced: %s", err)
-        if successor is None or successor.lost or process.lost or process.killed:  # who is gone has been replaced
+        except Exception as err:  # noqa: BLE001 — the old process continues
+            _LOG.warning("a process cannot be replaced: %s", err)
+        if (
+            successor is None or successor.lost or process.lost or process.killed
+        ):  # a lost process has been replaced already
             del self._successors[process]
             if successor is not None:
                 successor.end(PoolClosed("The process is not needed."))
@@ -326,15 +331,12 @@ class ProcessPool:
 
 
 def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start an interpreter that runs tasks (`run_tasks`); return it and the end of its pipe.
-
-    Takes some milliseconds and blocks.
-    """
+    """Start an interpreter that runs `run_tasks`; return it and the end of its pipe. Blocks for milliseconds."""
     posix_only("A pool of solver processes")
     ours, theirs = Pipe()
     command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
     try:
-        process = subprocess.Popen(  # noqa: S603 — ourselves
+        process = subprocess.Popen(  # noqa: S603 — our own interpreter
             command,
             env=_ONE_THREAD | os.environ,
             pass_fds=(theirs.fileno(),),
@@ -342,10 +344,10 @@ def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subp
             stdout=subprocess.DEVNULL,
         )
     finally:
-        theirs.close()  # or its end would never be noticed
+        theirs.close()  # so that the end of the process closes the pipe
     ours.send(sys.path)
     with contextlib.suppress(OSError):
-        # where memory runs out all the same, it is that process that goes, not its parent
+        # when memory runs out, the kernel kills this process, not its parent
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("500", encoding="ascii")
     return process, ours
 
@@ -359,7 +361,7 @@ def lost(process: subprocess.Popen[bytes]) -> ProcessLost:
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that closed its pipe, so that it never stays as a zombie; it is killed if it goes on."""
+    """Wait for a process that closed its pipe, to leave no zombie; kill it if it continues."""
     try:
         process.wait(1)
     except subprocess.TimeoutExpired:
@@ -368,16 +370,16 @@ def reap(process: subprocess.Popen[bytes]) -> None:
 
 
 AHEAD = 2
-"""Tasks that `map_in_processes` gives a process at a time: it has the next one while its answer is awaited."""
+"""Tasks per process of `map_in_processes`: the next one is queued while the answer is awaited."""
 
 
 def map_in_processes(
     task: PoolFunction, arguments: Iterable[Any], workers: int, name: str = "worker"
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield each argument and what ``task(argument, report)`` returns for it, in order; processes work on them in turn.
+    """Yield each argument with the result of ``task(argument, report)``, in order, from several processes.
 
     Raises:
-        ProcessLost: a process ended by itself; what was yielded before stands.
+        ProcessLost: a process ended by itself.
     """
     numbered = enumerate(arguments)
     pending: deque[tuple[int, Any]] = deque()
@@ -417,10 +419,10 @@ def map_in_processes(
 
 
 class PoolProcess:
-    """One process, its pipe, and the thread that listens to it."""
+    """One process, its pipe, and the thread that reads it."""
 
     def __init__(self, name: str, report_seconds: float, niceness: int, loop: asyncio.AbstractEventLoop) -> None:
-        """Start it; takes some milliseconds and blocks."""
+        """Start it; blocks for milliseconds."""
         self._loop = loop
         self._process, self._connection = start_process(name, report_seconds, niceness)
         self.pid = self._process.pid
@@ -444,7 +446,7 @@ class PoolProcess:
 
     @property
     def memory(self) -> int:
-        """Resident memory [bytes]; 0 where the system does not say."""
+        """Resident memory [bytes]; 0 if unknown."""
         try:
             pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
         except (OSError, IndexError):
@@ -453,7 +455,7 @@ class PoolProcess:
 
     @property
     def processor_seconds(self) -> float:
-        """Processor time that it has taken [s]; 0 where the system does not say."""
+        """Processor time [s]; 0 if unknown."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
             return sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
@@ -466,7 +468,7 @@ class PoolProcess:
         return self._resting.is_set() and not self.lost and not self.killed
 
     def run(self, task: PoolFunction, argument: Any, progress: Callable[[Any], None] | None) -> asyncio.Future[Any]:
-        """Begin a task; the future gets its answer or its error."""
+        """Start a task; return the future of its answer."""
         self._number, self._progress = next(self._numbers), progress
         self._answer = self._loop.create_future()
         self._resting.clear()
@@ -478,10 +480,10 @@ class PoolProcess:
         return self._answer
 
     async def stop(self, grace: float) -> bool:
-        """Cancel the task, if there is one; return whether it stopped within ``grace`` seconds."""
+        """Cancel the task, if any; return whether it stopped within ``grace`` seconds."""
         self._progress = None
         if self._answer is not None:
-            self._answer.cancel()  # nobody waits for it any more; does nothing to one that is there
+            self._answer.cancel()  # no effect on a finished one
         if not self._resting.is_set() and not self.lost:
             self._send((self._number,))
         try:
@@ -491,21 +493,21 @@ class PoolProcess:
         return True
 
     def end(self, reason: SolveFailed) -> None:
-        """Kill it; a running task ends with ``reason``."""
+        """Kill it; a running task fails with ``reason``."""
         if not self.lost:
             self.killed = True
             self._reason = self._reason or reason
             self._process.kill()
 
     async def ended(self) -> None:
-        """Wait until it is gone, and close its pipe."""
+        """Wait until it has ended, and close its pipe."""
         await self._gone.wait()
         if not self.reaped:
             self.reaped = True
             self._connection.close()
 
     def _send(self, message: tuple[Any, ...]) -> None:
-        # The process reads at all times, so this does not wait, unless it is stopped and the message large.
+        # The process always reads, so this blocks only for a large message to a suspended process.
         self._loop.run_in_executor(None, self._send_now, message)
 
     def _send_now(self, message: tuple[Any, ...]) -> None:
@@ -513,19 +515,19 @@ class PoolProcess:
             with self._send_lock:
                 self._connection.send(message)
         except (OSError, ValueError):
-            pass  # it is gone; the listener says so
-        except Exception as err:  # noqa: BLE001 — what cannot be pickled is the task's failure
+            pass  # it has ended; the listener reports it
+        except Exception as err:  # noqa: BLE001 — it cannot be pickled: the task has failed
             self._notify((message[0], "failed", (None, f"its argument cannot be sent: {err!r}")))
 
     def _listen(self) -> None:
-        """Pass on the process's messages until it is gone (in a thread)."""
+        """Forward the messages of the process until it ends (in a thread)."""
         try:
             while True:
                 self._notify(_with_error(self._connection.recv()))
         except (EOFError, OSError):
             pass
-        except Exception:  # noqa: BLE001 — bytes that are no message, whatever unpickling makes of them
-            _LOG.error("solver process %d said what cannot be read", self.pid, exc_info=True)
+        except Exception:  # noqa: BLE001 — invalid bytes can raise anything when unpickled
+            _LOG.error("solver process %d sent an unreadable message", self.pid, exc_info=True)
             self._process.kill()
         reap(self._process)
         self._notify(None)
@@ -533,22 +535,22 @@ class PoolProcess:
     def _notify(self, message: tuple[Any, ...] | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._receive, message)
-        except RuntimeError:  # the loop is closed: nobody is left to be told
-            _LOG.debug("solver process %d spoke after the end", self.pid)
+        except RuntimeError:  # the loop is closed
+            _LOG.debug("solver process %d sent a message after the end", self.pid)
 
     def _receive(self, message: tuple[Any, ...] | None) -> None:
         if message is None:
             self._mark_lost()
             return
         number, kind, content = message
-        # What an earlier task said before it noticed that it was cancelled.
+        # a message of an earlier task, sent before it noticed its cancellation
         if number != self._number or self._answer is None:
             return
         if kind == "progress":
             if self._progress is not None:
                 self._progress(content)
             return
-        # Before the answer: who waits for it may look at once whether the process is free.
+        # Before the answer: its receiver may check at once whether the process is idle.
         self._resting.set()
         if self._answer.done():
             return
@@ -558,7 +560,7 @@ class PoolProcess:
             err, trace = content
             if not isinstance(err, SolveFailed):
                 _LOG.debug("a task failed:\n%s", trace)
-            # An error that cannot be rebuilt here is told by the last line of its trace.
+            # An error that cannot be rebuilt here is reported by the last line of its trace.
             self._answer.set_exception(err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}"))
         else:
             self._answer.cancel()
@@ -572,6 +574,6 @@ class PoolProcess:
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a message with its error unpacked: in a thread, as that may import a library, which takes seconds."""
+    """Return a message with its error unpacked: in a thread, because importing its class may take seconds."""
     number, kind, content = message
     return (number, kind, (unpack_error(content), content[1])) if kind == "failed" else message

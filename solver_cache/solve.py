@@ -1,6 +1,6 @@
-"""Cached solve: look the answer up and re-prove it, else solve and store it; and the same for answers as records.
+"""Cached solving: return the stored answer, proved again, or solve and store it; as objects or as records.
 
-Who answers in JSON reads and writes records, one blocking call each, for use in a thread.
+Calls block; a service runs them in a thread.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ A_co = TypeVar("A_co", bound="Answer", covariant=True)
 
 @dataclass(frozen=True)
 class CachedSolution(Generic[A_co]):
-    """A certified solution, and where it came from.
+    """Certified solution and its origin.
 
     Attributes:
-        solution: what was asked for; certified by this process, also when it was read from the store.
+        solution: the answer, certified by this process even when it was read from the store.
         decision: outcome of the lookup: "hit", "miss", "damaged" or "stale".
-        stored: whether the store holds this answer now. An answer that is not optimal (a time limit) is not stored.
+        stored: whether the store holds this answer now. An answer that a time limit cut short is not stored.
         trouble: why an optimal answer could not be stored; usually empty.
     """
 
@@ -50,7 +50,7 @@ class CachedSolution(Generic[A_co]):
 
     @property
     def hit(self) -> bool:
-        """Whether the answer was there already."""
+        """Whether the answer was stored already."""
         return self.decision == "hit"
 
 
@@ -65,26 +65,25 @@ def cached_solve(
     time_limit: float | None = None,
     progress: Watcher | None = None,
 ) -> CachedSolution[Solution]:
-    """Return the certified optimal γ, from the store if it is there, else by solving.
+    """Return the certified optimal γ, from the store if possible, else by solving.
 
     Args:
-        problem: as in `darrm_opt.solve`, like the next two.
-        objective: what "utility" weighs.
+        problem: as in `darrm_opt.solve`, like ``objective`` and ``shape``.
+        objective: the utility to maximise.
         shape: "free" or "monotone".
-        method: how to solve if it has to be solved; a stored answer is the same whatever made it.
-        backend: as ``method``.
-        store: where answers are stored (`solver_cache.open_store`).
-        time_limit: [s]; an answer cut short by it is returned, with its gap, but not stored: a key has one answer, the
-            optimal one, and not whatever a busy machine came to.
+        method: how to solve; does not affect a stored answer.
+        backend: LP solver; as ``method``.
+        store: store of answers (`solver_cache.open_store`).
+        time_limit: [s]; an answer that it cuts short is returned with its gap, and not stored.
         progress: called after every round of a solve.
 
     Guarantees:
-        The γ is private exactly as stored, proved by this process; whatever the store holds. A row that is damaged,
-        tampered with or from another version is a miss: it is logged, counted and replaced.
+        The γ is private exactly as stored, proved by this process, whatever the store holds. A row that is damaged,
+        tampered with or from another version is a miss; it is logged, counted and replaced.
 
     Raises:
-        InvalidInput: an argument is outside what is accepted; the same whether the answer is stored or not.
-        BackendUnavailable: it must be solved, and the solver is not installed or its licence is too small.
+        InvalidInput: an argument is invalid, whether the answer is stored or not.
+        BackendUnavailable: the solver is needed, and is not installed or its licence is too small.
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """
     spec = DesignSpec(problem, objective, shape)
@@ -104,14 +103,14 @@ def cached_table(
     backend: str = "highs",
     time_limit: float | None = None,
 ) -> CachedSolution[TableSolution]:
-    """Return the certified optimal table, from the store if it is there, else by solving.
+    """Return the certified optimal table, from the store if possible, else by solving.
 
     Args:
         problem: voters, classes and target.
-        objective: as for `darrm_opt.tables.solver.solve_table`, like ``backend``.
-        store: where answers are stored.
-        backend: how to solve if it has to be solved.
-        time_limit: [s]; what it cuts short is returned, and not stored.
+        objective: as in `darrm_opt.tables.solver.solve_table`, like ``backend``.
+        store: store of answers.
+        backend: LP solver.
+        time_limit: [s]; as in `cached_solve`.
 
     Guarantees:
         As `cached_solve`, for the table.
@@ -149,7 +148,7 @@ def recall(spec: Spec, store: Store) -> Answer | None: ...
 
 
 def recall(spec: Spec, store: Store) -> Answer | None:
-    """Return the answer to ``spec`` that ``store`` has, proved again, or None; nothing is solved.
+    """Return the answer to ``spec`` that ``store`` holds, proved again, or None; never solves.
 
     Raises:
         CacheError: the store cannot be read.
@@ -158,15 +157,10 @@ def recall(spec: Spec, store: Store) -> Answer | None:
 
 
 def keep(solution: Answer, store: Store) -> CachedSolution[Any]:
-    """Store a ``solution`` that was made elsewhere, such as in another process; return the one that then stands.
+    """Store a certified ``solution`` that was made elsewhere, such as in another process; return the one now stored.
 
-    Its ``decision`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the
-    new answer takes its place). An answer that solving again may improve is not stored. The store's hit counter stays
-    as it is.
-
-    Args:
-        solution: the answer, certified.
-        store: where it is to be stored.
+    A valid stored answer stays (``decision`` "hit"); else the new one is stored ("miss", "damaged" or "stale": what
+    was stored before), unless solving again may improve it. The hit counter of ``store`` does not count this.
 
     Raises:
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
@@ -183,29 +177,31 @@ def keep(solution: Answer, store: Store) -> CachedSolution[Any]:
 class _StoreOutcome:
     """Outcome of `_keep_row`."""
 
-    other: Answer | None  # a valid answer that another process stored first, and that stands; None: there is none
-    stored: bool  # whether a valid answer stands in the store now
-    trouble: str = ""  # why the offered row could not be stored; else empty
+    other: Answer | None  # a valid answer that another process stored first
+    stored: bool  # whether the store holds a valid answer now
+    trouble: str = ""  # why the row could not be stored; else empty
 
 
 def _keep_row(
     row: Row, spec: Spec, store: Store, invalid_row: Row | None, clients: Collection[str] = ()
 ) -> _StoreOutcome:
-    """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands."""
+    """Store a valid row unless a valid one came first; it may replace ``invalid_row``."""
     try:
         stored = store.put(row, replacing=invalid_row, clients=clients)
-    except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
+    except ReadOnlyCache as err:  # as configured: no warning
         return _StoreOutcome(None, stored=False, trouble=str(err))
     except CacheError as err:
         return _not_stored(spec, store, str(err))
     if stored == row:
         return _StoreOutcome(None, stored=not isinstance(store, NoStore))
     other = validate_row(stored, spec).solution
-    return _StoreOutcome(other, stored=other is not None, trouble="" if other else "another row stands there")
+    return _StoreOutcome(
+        other, stored=other is not None, trouble="" if other else "another row is stored under its key"
+    )
 
 
 def _look_up(spec: Spec, store: Store) -> tuple[Row | None, Validation[Answer]]:
-    """Look a specification up, count the outcome, and log a row that is no answer."""
+    """Look up a question, count the outcome, and log an invalid row."""
     row = store.get(spec.key)
     validation = validate_row(row, spec)
     store.hits.add(validation.decision)
@@ -220,13 +216,13 @@ def _look_up(spec: Spec, store: Store) -> tuple[Row | None, Validation[Answer]]:
 def _keep(
     solution: Answer, spec: Spec, store: Store, invalid_row: Row | None, decision: Decision
 ) -> CachedSolution[Any]:
-    """Store a new answer, unless solving again may improve it or it would not be believed when read."""
+    """Store a new answer, unless solving again may improve it or it would not be valid when read."""
     if not solution.status.is_final:
         return CachedSolution(solution, decision, stored=False)
     new_row = row_of(solution)
     validation = validate_row(new_row, spec)
     if validation.solution is None:
-        outcome = _not_stored(spec, store, f"it does not pass its own check: {validation.reason}")
+        outcome = _not_stored(spec, store, f"it fails its own validation: {validation.reason}")
     else:
         outcome = _keep_row(new_row, spec, store, invalid_row)
     return CachedSolution(outcome.other or solution, decision, outcome.stored, outcome.trouble)
@@ -238,16 +234,13 @@ def _not_stored(spec: Spec, store: Store, trouble: str) -> _StoreOutcome:
 
 
 def load_record(key: str, store: Store) -> dict[str, Any] | None:
-    """Return the record stored under ``key``, proved private again for its own problem; None if there is none.
-
-    The record of a table says so (`solver_cache.model.kind_of_record`).
-    """
+    """Return the record stored under ``key``, proved again for its own problem, or None."""
     row = store.get(key)
     if row is None:
         return None
     validation = validate_row(row)
     if validation.solution is None:
-        _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, validation.decision, validation.reason)
+        _LOG.warning("%s: row %s is %s and is not returned: %s", store.url, key, validation.decision, validation.reason)
         return None
     store.reads.add(key)
     return _record(validation.solution)
@@ -258,7 +251,7 @@ def _record(answer: Answer) -> dict[str, Any]:
 
 
 def load_records(requests: Sequence[Spec], store: Store) -> list[dict[str, Any] | None]:
-    """Return the stored records that answer requests, proved again, or None for each."""
+    """Return the stored record of each question, proved again, or None."""
     solutions = [recall(request, store) for request in requests]
     return [None if solution is None else _record(solution) for solution in solutions]
 
@@ -266,12 +259,10 @@ def load_records(requests: Sequence[Spec], store: Store) -> list[dict[str, Any] 
 def save_record(
     spec: Spec, record: dict[str, Any], store: Store, clients: Collection[str] = ()
 ) -> tuple[dict[str, Any], bool, str]:
-    """Store an optimal answer that its solver process has proved; return the record then stored, and whether one is.
+    """Store an optimal answer that its solver process has proved; see `Store.put` for ``clients``.
 
-    It is that of ``clients``, who had it designed; of everyone without any.
-
-    A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer
-    was not stored, which is logged as well; usually it is empty.
+    Returns the record now stored, whether one is, and why the answer could not be stored (also logged; usually
+    empty).
     """
     try:
         row = store.get(spec.key)
@@ -289,7 +280,7 @@ def save_record(
 
 
 def save_records(answers: Sequence[tuple[Spec, dict[str, Any]]], store: Store, clients: Collection[str] = ()) -> None:
-    """Store the new answers that solving again would not improve, as `save_record` does; failures are only logged."""
+    """Store the final ones of new answers as `save_record` does; failures are only logged."""
     for request, record in answers:
         if Status(record["status"]).is_final:
             save_record(request, record, store, clients)

@@ -1,9 +1,8 @@
-"""Entries of a table file: the columns of a row, the check that they agree with its record, and import into a store.
+"""Entries of a table file: its columns, the check that they match the record, and the import into a store.
 
-A table holds each row's record to the letter, with its SHA-256, and beside it columns to search by, for whoever reads
-the file without this program: they say the same once more, and reading compares the two. A hash that does not fit, a
-column that says something else: somebody, or something, changed the file, and the row is refused. What is then left to
-be believed is proved: see `solver_cache.validate.validate_row`.
+A table holds each row's record verbatim with its SHA-256, and columns derived from it for readers without this
+program. Reading compares them: a row whose hash or column does not match was changed, and is rejected. The rest is
+proved: see `solver_cache.validate.validate_row`.
 """
 
 from __future__ import annotations
@@ -37,42 +36,43 @@ COLUMNS = (
     *("bound", "limit", "margin", "error_bound", "worst_value"),
     *("version", "core", "sha256", "record"),
 )
-"""Columns of a table, in order: the question, the answer, the certificate, where it comes from, the record itself.
+"""Columns of a table, in order: question, answer, certificate, origin, record.
 
-``m`` is null where voters have none; ``certificate`` is its method, ``version`` that of the program that proved it.
-Of a table for any number of classes ``shape`` says how many, ``gamma`` its values, and ``certificate`` is "edges", or
-"corners" of groups of voters, whose objective names them."""
+``m`` is null for voters without one; ``certificate`` is its method; ``version`` is that of the program that proved
+it. For a table of any number of classes ``shape`` states the classes, ``gamma`` holds its values, and ``certificate``
+is "edges", or "corners" for groups of voters, which ``objective`` lists.
+"""
 
 
 class TableError(DarrmError):
-    """A file is not a table that can be read, or written."""
+    """A table file cannot be read or written."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of a table as it was read."""
+    """One row of a table file."""
 
-    number: int  # its place in the table, from 1
-    row: Row | None  # what it holds, with everything in it saying the same; unproved. None where it does not
-    trouble: str = ""  # why not, in words
+    number: int  # position in the table, from 1
+    row: Row | None  # its content, consistent but unproved; None if it is inconsistent
+    trouble: str = ""  # why it is inconsistent
 
 
 def head() -> dict[str, Any]:
-    """Return what a table says of itself, whatever is in it."""
+    """Return the header of a table file."""
     return {"table": TABLE, "format": FORMAT, "core": CORE, "written_by": f"darrm-opt {__version__}"}
 
 
 def check_head(content: Any) -> None:
-    """Refuse a table of another layout."""
+    """Raise TableError for a header of another layout."""
     if not isinstance(content, Mapping) or "table" not in content:
-        raise TableError("This is not a table of darrm-opt: it states no version.")
+        raise TableError("This is not a table of darrm-opt: it has no version.")
     if content["table"] != TABLE:
         version = f"{content['table']!r:.20}"
         raise TableError(f"The table has version {version}; this program reads {TABLE}. Upgrade darrm-opt.")
 
 
 def columns_of(row: Row) -> dict[str, Any]:
-    """Return the columns of a row, from its record."""
+    """Return the columns derived from a row's record."""
     try:
         record = json_value(row.record)
         values = kind_of_record(record).columns(record)
@@ -83,13 +83,13 @@ def columns_of(row: Row) -> dict[str, Any]:
 
 
 def entry(number: int, columns: Mapping[str, Any], *, whole: bool = True) -> Entry:
-    """Return the entry of a row that was read; unless it is ``whole``, columns that follow from its record may lack."""
+    """Return the entry of a row that was read; unless ``whole``, derived columns may be missing."""
     for name, kind in (("id", str), ("core", int), ("record", str), ("sha256", str)):
         if type(value := columns.get(name)) is not kind:
-            return Entry(number, None, f"its column {name!r} says {value!r:.60}")
+            return Entry(number, None, f"its column {name!r} is {value!r:.60}")
     row = Row(columns["id"], columns["core"], columns["record"], columns["sha256"])
     if row.digest != digest(row.record):
-        return Entry(number, None, "its record does not fit its SHA-256")
+        return Entry(number, None, "its record does not match its SHA-256")
     try:
         expected = columns_of(row)
     except TableError as err:
@@ -100,12 +100,14 @@ def entry(number: int, columns: Mapping[str, Any], *, whole: bool = True) -> Ent
                 continue
             return Entry(number, None, f"it has no column {name!r}")
         if not _same(columns[name], value):
-            return Entry(number, None, f"its column {name!r} says {columns[name]!r:.60}, its record {value!r:.60}")
+            return Entry(
+                number, None, f"its column {name!r} is {columns[name]!r:.60}; by its record it is {value!r:.60}"
+            )
     return Entry(number, row)
 
 
 def record_text(record: Any) -> str:
-    """Return the one spelling of a record that was read as JSON."""
+    """Return the canonical spelling of a parsed record."""
     try:
         return canonical_json(record)
     except (ValueError, RecursionError) as err:
@@ -113,7 +115,7 @@ def record_text(record: Any) -> str:
 
 
 def json_or_none(text: Any) -> Any:
-    """Return what a cell, or a line, says as JSON; None where it says nothing."""
+    """Return the value of a JSON text, or None if it is malformed."""
     try:
         return json_value(text)
     except (ValueError, TypeError, AttributeError):
@@ -125,11 +127,11 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(COUNTS, (int,)),
     **dict.fromkeys(LISTS, (list,)),
 }
-"""Types of the columns in a record; the others are texts."""
+"""Types of the columns in a record; the others are strings."""
 
 
 def _exact(name: str, value: Any) -> Any:
-    """Return a value in the type of its column; whole numbers may stand for real ones in JSON."""
+    """Return a value in the type of its column; integers may stand for reals in JSON."""
     if name == "m" and value is None:
         return None
     if type(value) not in _KINDS.get(name, (str,)):
@@ -142,7 +144,7 @@ def _exact(name: str, value: Any) -> Any:
 
 
 def _same(cell: Any, value: Any) -> bool:
-    """Whether two values are the same, bit for bit: −0.0 is not 0.0."""
+    """Whether two values are equal bit for bit: −0.0 differs from 0.0."""
     if isinstance(value, float):
         return type(cell) is float and cell.hex() == value.hex()
     if isinstance(value, list):
@@ -152,31 +154,31 @@ def _same(cell: Any, value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """Import result of a row."""
+    """Result of importing a row."""
 
-    number: int  # its place in the table, from 1
-    # "new", "known" (an answer to its question is stored already, and stands) or "refused"
+    number: int  # position in the table, from 1
+    # "known": an answer to its question is stored already, and stays
     became: Literal["new", "known", "refused"]
-    key: str = ""  # its key; empty where it has none that can be read
+    key: str = ""  # its key; empty if it cannot be read
     reason: str = ""  # why it was refused
 
 
 IMPORTED_AT_ONCE = 200
-"""Rows that are proved, and then stored in one transaction, at a time."""
+"""Rows proved and then stored in one transaction."""
 
 
 def import_rows(entries: Iterable[Entry], store: Store, processes: int = 1) -> Iterator[ImportResult]:
-    """Store the rows of a table that are proved; yield what becomes of each.
+    """Prove the rows of a table and store the valid ones; yield the result of each.
 
     Args:
-        entries: of the table.
-        store: where to.
-        processes: how many prove rows, beside this one, which stores them; from 2 on they start once a table turns out
-            to be longer than `IMPORTED_AT_ONCE`. One: all is done here.
+        entries: entries of the table.
+        store: destination.
+        processes: processes that prove rows. With more than one they start once the table is longer than
+            `IMPORTED_AT_ONCE`, and this process only stores.
 
     Guarantees:
-        Only what `solver_cache.validate.prove_row` takes for an answer is stored: private as stored, proved by this
-        program, for the question that its key stands for.
+        Only rows that pass `solver_cache.validate.prove_row` are stored: private as stored, proved by this program,
+        for the question of their keys.
     """
     batches = iter(partial(_batch, iter(entries)), [])
     for batch in itertools.islice(batches, 1):
@@ -197,7 +199,7 @@ def _batch(entries: Iterator[Entry]) -> list[Entry]:
 
 
 def prove_entries(entries: Sequence[Entry], _report: Any = None) -> list[Row | str]:
-    """Return the row of each entry, proved; or in words why it is refused."""
+    """Return the proved row of each entry, or why it is rejected."""
     proved: list[Row | str] = []
     for each in entries:
         try:
@@ -211,8 +213,8 @@ def _store_proved(entries: Sequence[Entry], proved: Sequence[Row | str], store: 
     rows: dict[str, Row] = {}
     for row in proved:
         if isinstance(row, Row):
-            rows.setdefault(row.key, row)  # of two with one key the first
-    # Whoever came first stands, unless it is no answer.
+            rows.setdefault(row.key, row)  # the first of two rows with one key
+    # The first writer wins, unless its row is invalid.
     stood = {
         key: stored_row
         for key, stored_row in store.put_many([*rows.values()]).items()
@@ -229,14 +231,13 @@ def _store_proved(entries: Sequence[Entry], proved: Sequence[Row | str], store: 
 
 
 class ExportableRows:
-    """Iterable, once, of the rows that are answers of this version; stale and damaged ones are left out."""
+    """Iterable, once, of the valid rows of this version; counts the others."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = rows
-        self.left_out = 0  # how many were left out so far
+        self.left_out = 0  # rows skipped so far
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield the rows, reading each."""
         for row in self._rows:
             try:
                 read_row(row)

@@ -1,16 +1,16 @@
-"""Table files: answers with their certificates, to be shipped beside the jobs that use them, in one of four formats.
+"""Table files: answers with their certificates, to ship with the jobs that use them, in four formats.
 
-Nothing in a table depends on when or where it was written, so the same answers make the same file, byte for byte. Each
-format says what the file is (`solver_cache.table_entries.head`) and counts its rows, so a file that was cut is known.
+A table does not depend on when or where it is written: the same answers make the same file, byte for byte. Each
+format has a header (`solver_cache.table_entries.head`) and counts its rows, so truncation is detected.
 
-JSON Lines    the head, a row a line with its record as JSON, and an end that counts the rows and hashes their order
-CSV           the names of the columns, then a row a line, plain enough for any reader of CSV
-Parquet       typed columns, γ as a list of doubles, the head in the file's metadata; through pyarrow
-SQLite        a store as well, so that whatever reads a cache reads it (``?mode=ro``), with a view of the same columns
+JSON Lines    the header, one row a line with its record as JSON, and a trailer with a row count and a hash
+CSV           column names, then one row a line, for any reader of CSV
+Parquet       typed columns, γ as a list of doubles, the header in the file's metadata; through pyarrow
+SQLite        also a store, readable as a cache (``?mode=ro``), with a view of the same columns
 
-Numbers in CSV are written so that they read back as the same doubles; γ and the record are JSON within their cells. Two
-columns more than in other formats say what the file is: ``table``, the version of its layout, in each row, and ``end``,
-empty but in the last row. A table without rows has no column ``end``.
+Numbers in CSV read back as the same doubles; γ and the record are JSON within their cells. CSV has two more columns:
+``table``, the version of the layout, in each row, and ``end``, empty but in the last row. A table without rows has no
+column ``end``.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from solver_cache.table_entries import (
 
 
 def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) -> int:
-    """Write a table, whole or not at all; return how many rows."""
+    """Write a table file atomically; return the number of rows."""
     path = Path(path)
     format_ = format_of(path, name)
     try:
         with replacing(path, 0o644) as draft:
             return format_.write(draft, rows)
-    except (OSError, UnicodeEncodeError) as err:  # SQLite takes no name that is not text
+    except (OSError, UnicodeEncodeError) as err:  # SQLite accepts only valid text as a name
         raise TableError(f"{path} cannot be written: {err}") from err
 
 
 def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
-    """Yield what stands in a table, row by row, unproved."""
+    """Yield the entries of a table file, unproved."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInput("FILE", str(path), "a table file that exists")
@@ -82,7 +82,7 @@ def _write_json_lines(path: Path, rows: Iterable[Row]) -> int:
             columns_of(row)
             record = json.loads(row.record)
             if record_text(record) != row.record:
-                raise TableError(f"{row.key}: its record is not spelt as this program spells it")
+                raise TableError(f"{row.key}: its record is not in canonical form")
             line = canonical_json({"id": row.key, "core": row.core, "sha256": row.digest, "record": record})
             total.update(row.digest.encode())
             file.write(line + "\n")
@@ -115,12 +115,12 @@ def _entry_of_line(number: int, content: Any) -> Entry:
 
 
 def _check_end(content: Any, number: int, total: str) -> None:
-    """Refuse a table that does not end as it was written."""
+    """Raise TableError for a table that does not end as it was written."""
     if not isinstance(content, dict):
-        raise TableError(f"The table was cut: it has no end behind row {number}.")
+        raise TableError(f"The table is truncated after row {number}.")
     if (content.get("rows"), content.get("sha256")) != (number, total):
         raise TableError(
-            f"The table was changed: its end tells of {content.get('rows')!r:.20} rows, and {number} are there."
+            f"The table was changed: its trailer counts {content.get('rows')!r:.20} rows; it has {number}."
         )
 
 
@@ -129,7 +129,7 @@ def _write_csv(path: Path, rows: Iterable[Row]) -> int:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for number, row in enumerate(rows, start=1):  # noqa: B007 — counted
-            # A row is written when the next one is known: only the last has an end.
+            # Written one row late: only the last row has an end.
             writer.writerow([*COLUMNS, "table", "end"] if last is None else [*last, TABLE, ""])
             last = [_cell(value) for value in columns_of(row).values()]
             total.update(row.digest.encode())
@@ -139,7 +139,7 @@ def _write_csv(path: Path, rows: Iterable[Row]) -> int:
 
 
 def _read_csv(path: Path) -> Iterator[Entry]:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # records are longer than the usual limit
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # records exceed the default limit
     number, total, end = 0, hashlib.sha256(), None
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         reader = csv.reader(file, strict=True)
@@ -147,7 +147,7 @@ def _read_csv(path: Path) -> Iterator[Entry]:
             names = next(reader, [])
             if "table" not in names:
                 check_head(None)
-            # A table without rows has no last row to say so.
+            # no last row that could hold the end
             if names == [*COLUMNS, "table"]:
                 end = {"rows": 0, "sha256": total.hexdigest()}
             for cells in reader:
@@ -155,17 +155,16 @@ def _read_csv(path: Path) -> Iterator[Entry]:
                 cell_of = dict(zip(names, cells, strict=False))
                 check_head({"table": json_or_none(cell_of.get("table"))})
                 end = json_or_none(cell_of.get("end")) or end
-                # Over the rows' own hashes, in order: a row that was left out, doubled or moved is known without
-                # reading γ.
+                # A hash of the rows' hashes detects a row that was removed, doubled or moved.
                 total.update(cell_of.get("sha256", "").encode())
                 yield (
-                    # A row that is damaged is an entry with a reason: the others can be imported.
-                    Entry(number, None, "it has too many, or too few, cells")
+                    # Only this row is rejected.
+                    Entry(number, None, "its number of cells is wrong")
                     if len(cells) != len(names)
                     else entry(number, {name: _value(name, cell) for name, cell in cell_of.items()})
                 )
         except csv.Error as err:
-            raise TableError(f"The table cannot be read behind row {number}: {err}.") from err
+            raise TableError(f"The table cannot be read after row {number}: {err}.") from err
     _check_end(end, number, total.hexdigest())
 
 
@@ -176,7 +175,7 @@ def _cell(value: Any) -> str:
 
 
 def _value(name: str, cell: str) -> Any:
-    """Return what a cell says, or its text where it does not say it in the one spelling."""
+    """Return the value of a cell; its text if that is not the canonical spelling of a value."""
     try:
         value: Any = cell
         if name == "m" and not cell:
@@ -193,7 +192,7 @@ def _value(name: str, cell: str) -> Any:
 
 
 ROW_GROUP = 1_000
-"""Rows in a row group of Parquet: what is held in memory at a time."""
+"""Rows in a row group of Parquet, and in memory at a time."""
 
 _PARQUET_HEAD = b"darrm-opt"
 
@@ -231,7 +230,7 @@ def _read_parquet(path: Path) -> Iterator[Entry]:
                     yield entry(number, columns)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
         message = str(err).splitlines()[0]
-        raise TableError(f"The table cannot be read behind row {number}: {message}") from err
+        raise TableError(f"The table cannot be read after row {number}: {message}") from err
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -249,7 +248,7 @@ _FIELDS = ", ".join(
     + ["core", "digest AS sha256", "record"]
 )
 VIEW = f"CREATE VIEW darrm_answers AS SELECT key AS id, {_FIELDS} FROM darrm_solutions"  # noqa: S608 — our own names
-"""View of SQLite for readers that open the file without this program."""
+"""View for readers of SQLite without this program."""
 
 
 def _write_sqlite(path: Path, rows: Iterable[Row]) -> int:
@@ -258,9 +257,9 @@ def _write_sqlite(path: Path, rows: Iterable[Row]) -> int:
     number = 0
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, "table.sqlite")
-        open_store(f"sqlite:///{draft}").close()  # makes the tables
+        open_store(f"sqlite:///{draft}").close()  # creates the tables
         with contextlib.closing(sqlite3.connect(draft)) as file:
-            file.execute("PRAGMA journal_mode = DELETE")  # a file by itself, with none beside it
+            file.execute("PRAGMA journal_mode = DELETE")  # a single file, without -wal and -shm
             for number, row in enumerate(rows, start=1):  # noqa: B007 — counted
                 columns_of(row)
                 values = (row.key, row.core, row.record, row.digest, "", *asked_columns(row.record).values())
@@ -272,14 +271,14 @@ def _write_sqlite(path: Path, rows: Iterable[Row]) -> int:
             file.execute(VIEW)
             file.commit()
             path.unlink(missing_ok=True)
-            file.execute("VACUUM INTO ?", (str(path),))  # the same pages, however they came about
+            file.execute("VACUUM INTO ?", (str(path),))  # identical bytes for identical rows
     return number
 
 
 def _read_sqlite(path: Path) -> Iterator[Entry]:
     number = 0
     try:
-        # Immutable: a table file is not written to, so that no lock and no journal is looked for beside it.
+        # Immutable: SQLite looks for no lock and no journal.
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as file:
             file.text_factory = lambda text: text.decode(errors="replace")
             about = {name: json_or_none(value) for name, value in file.execute("SELECT name, value FROM darrm_table")}
@@ -291,30 +290,30 @@ def _read_sqlite(path: Path) -> Iterator[Entry]:
                 yield _entry_of_row(number, {"id": key, "core": core, "record": record, "sha256": digest}, hints)
             end = about.get("end")
             if not isinstance(end, dict) or end.get("rows") != number:
-                raise TableError(f"The table was changed: {number} rows are there, and its end tells of others.")
+                raise TableError(f"The table was changed: it has {number} rows, and its trailer counts others.")
             faults = [str(line) for (line,) in file.execute("PRAGMA integrity_check") if line != "ok"]
             if faults:
                 raise TableError(f"The file is damaged: {faults[0]}")
-    except UnicodeDecodeError as err:  # SQLite's complaint quotes what is damaged
-        raise TableError(f"The table cannot be read behind row {number}: its schema is damaged.") from err
+    except UnicodeDecodeError as err:  # SQLite's message quotes the damaged bytes
+        raise TableError(f"The table cannot be read after row {number}: its schema is damaged.") from err
     except sqlite3.Error as err:
-        raise TableError(f"The table cannot be read behind row {number}: {err}") from err
+        raise TableError(f"The table cannot be read after row {number}: {err}") from err
 
 
 def _entry_of_row(number: int, columns: dict[str, Any], hints: list[Any]) -> Entry:
     result = entry(number, columns, whole=False)
     if result.row is not None and hints != [*asked_columns(result.row.record).values()]:
-        return Entry(number, None, "its columns say that it answers another question than its record does")
+        return Entry(number, None, "its columns and its record state different questions")
     return result
 
 
 class Format(NamedTuple):
-    """One format."""
+    """Format of a table file."""
 
-    name: str  # as in ``--format``
-    suffixes: tuple[str, ...]  # ends of the names of its files
-    write: Callable[[Path, Iterable[Row]], int]  # writes rows to a new file; returns how many
-    read: Callable[[Path], Iterator[Entry]]  # yields what is in a file; raises TableError where it is cut or damaged
+    name: str  # value of ``--format``
+    suffixes: tuple[str, ...]  # file name extensions
+    write: Callable[[Path, Iterable[Row]], int]  # returns the number of rows
+    read: Callable[[Path], Iterator[Entry]]  # raises TableError if the file is truncated or damaged
 
 
 FORMATS = {
@@ -329,7 +328,7 @@ FORMATS = {
 
 
 def format_of(path: str | Path, name: str | None = None) -> Format:
-    """Return the format that is named, else the one that a file's name ends in.
+    """Return the format called ``name``; without a name, that of the file's extension.
 
     >>> format_of("gamma.parquet").name, format_of("gamma.txt", "csv").name
     ('parquet', 'csv')
@@ -343,4 +342,4 @@ def format_of(path: str | Path, name: str | None = None) -> Format:
         if suffix in format_.suffixes:
             return format_
     ends = ", ".join(suffix for format_ in FORMATS.values() for suffix in format_.suffixes)
-    raise InvalidInput("format", None, "one of " + ", ".join(FORMATS), f"Or a file whose name ends in {ends}.")
+    raise InvalidInput("format", None, "one of " + ", ".join(FORMATS), f"Or use a file name that ends in {ends}.")

@@ -1,4 +1,4 @@
-"""The kind of stored answer that is a table: how it is written, read, proved again and found."""
+"""Tables as a kind of stored answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from darrm_opt.tables.solver import TableSolution
 from solver_cache.kind import Kind
 
 MAX_OBJECTIVE = 500
-"""Longest text of a table's objective that lists show and indices hold; of a longer one they have the hash."""
+"""Longest objective in lists and indices; a longer one is replaced by its hash."""
 
 
 def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none
@@ -24,7 +24,7 @@ def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
     goal = tables.objective_record(record["kind"], tables.objective_from_record(record["kind"], record))
     if record["kind"] == tables.GROUP_KIND:
         objective = f"{canonical_json(goal)} groups {' '.join(map(str, problem.groups))}"
-        # of the least private of them, one by one
+        # an upper bound of every group, coordinate by coordinate
         voter = max(g.voter.epsilon for g in problem.groups), max(g.voter.delta for g in problem.groups)
     else:
         objective, voter = f"{goal['prior']} {goal['ties']} price={goal['price']!r}", (math.inf, 0.0)
@@ -42,10 +42,10 @@ def _table_asked(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a table's record. Table files name them as for γ, whose m a table has not."""
+    """Return the columns of a table's record, named as for γ."""
     asked, proof = _table_asked(record), record["certificate"]
     limit, margin = asked["target_delta"], proof["margin"]
-    # Edges are proved in whole numbers: the largest value that was found is the bound.
+    # Edges are proved in integers, without a rounding error.
     error = proof.get("error", 0.0)
     return {
         "K": asked["voters"],
@@ -60,8 +60,7 @@ def _table_columns(record: dict[str, Any]) -> dict[str, Any]:
         "gap": max(0.0, record["upper_bound"] - record["utility"]),
         "gamma": record["values"],
         "certificate": "corners" if "corners" in proof else "edges",
-        # As a γ's certificate has them: bound = largest value found + what rounding may hide, and limit − bound =
-        # margin.
+        # As for γ: bound = worst value + rounding error, and margin = limit − bound.
         "bound": limit - margin,
         "limit": limit,
         "margin": margin,

@@ -1,12 +1,11 @@
-"""Task loop of a process of the pool: one task after another, received through a pipe.
+"""Task loop of a pool process: runs one task after another, received through a pipe.
 
-A task is a function at the top of a module, ``task(argument, report)``: plain data in, plain data out, and
-``report(plain data)`` whenever there is progress to report. `report` is also where a task is stopped: it raises
-`TaskCancelled` once the parent has asked for it. A second thread listens to the pipe all the while, so that the process
-ends at once when its parent is gone, whatever it is doing.
+A task is a module-level function ``task(argument, report)``: plain data in, plain data out, and ``report(plain
+data)`` for progress. `report` is also where a task is cancelled: it raises `TaskCancelled` once the parent has asked
+for it. A second thread listens to the pipe, so that the process ends at once with its parent.
 
-Messages to the process are (number, task, argument), or (number,) to stop that task; from it (number, kind, content)
-with kind = "progress", "done", "failed" or "stopped".
+Messages to the process are (number, task, argument), or (number,) to cancel that task; messages from it are (number,
+kind, content) with kind = "progress", "done", "failed" or "stopped".
 """
 
 from __future__ import annotations
@@ -30,31 +29,30 @@ Report = Callable[[Any], None]
 PoolFunction = Callable[[Any, Report], Any]
 
 NICENESS = 5
-"""Default niceness of the pool's processes: the process that answers requests, or stores answers, goes first."""
+"""Default niceness of pool processes: the process that serves requests or stores answers has priority."""
 
 REPORT_SECONDS = 0.05
-"""Default shortest time between two reports that are sent [s]; small problems have hundreds of rounds a second."""
+"""Default shortest time between two progress messages; small problems have hundreds of rounds a second."""
 
 
 class TaskCancelled(BaseException):
-    """Cancellation of a task, raised by `report`. Not an `Exception`: a task must not catch it by accident."""
+    """Cancellation of a task, raised by `report`. Not an `Exception`, so that no task catches it by accident."""
 
 
 class _Cancellation:
-    """Number of the task that the parent has cancelled; written by the listening thread."""
+    """Number of the cancelled task; written by the listening thread."""
 
     unwanted = 0
 
 
 def run_tasks(connection: Connection, report_seconds: float, niceness: int) -> None:
-    """Run the tasks that come through the pipe, until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C goes to the whole group; the parent decides
+    """Run the tasks that arrive through the pipe until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C reaches the whole process group; the parent decides
     with contextlib.suppress(OSError):
         os.nice(niceness)
     inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     cancellation = _Cancellation()
-    # Once, and before the other thread reads the first task: two threads that import one module may wait for each
-    # other.
+    # Imported before the other thread starts: two threads that import one module may deadlock.
     import darrm_opt.design.solver
     import darrm_opt.record  # noqa: F401
 
@@ -66,13 +64,13 @@ def run_tasks(connection: Connection, report_seconds: float, niceness: int) -> N
             connection.send((number, kind, content))
         except BrokenPipeError:
             return
-        except Exception as err:  # noqa: BLE001 — whatever could not be pickled; nothing was sent
+        except Exception as err:  # noqa: BLE001 — it cannot be pickled; nothing was sent
             connection.send((number, "failed", (None, f"its answer cannot be sent: {err!r}")))
         del argument, content
 
 
 def no_op(_argument: Any, _report: Report) -> None:
-    """Do nothing: the task that shows that a process works."""
+    """Do nothing; proves that a process works."""
 
 
 def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], cancellation: _Cancellation) -> None:
@@ -85,7 +83,7 @@ def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], cancell
                 inbox.put(message)
     except (EOFError, OSError):
         os._exit(0)  # the parent is gone
-    except BaseException:  # noqa: BLE001 — a task that cannot even be imported: the parent is told by our death
+    except BaseException:  # noqa: BLE001 — a task that cannot be imported: the parent sees the exit code
         traceback.print_exc(file=sys.stderr)
         os._exit(1)
 
@@ -104,7 +102,7 @@ def _run(
         nonlocal last_report
         if cancellation.unwanted == number:
             raise TaskCancelled
-        # Every report looks whether the task is cancelled, and few are sent: a full pipe would hold up the solve.
+        # Every report checks for cancellation; few are sent, because a full pipe would block the solve.
         if time.monotonic() - last_report >= report_seconds:
             last_report = time.monotonic()
             connection.send((number, "progress", content))
@@ -118,24 +116,24 @@ def _run(
 
 
 def pack_error(err: Exception) -> tuple[bytes | None, str]:
-    """Return an exception in a form that can be sent: its parts and its traceback as text.
+    """Return an exception as parts that can be sent, and its traceback.
 
-    Errors whose constructor takes more than their text do not survive `pickle`; their parts do. None in their place if
-    it cannot be rebuilt from them.
+    Errors whose constructor takes more than a text do not survive `pickle`; their parts do. None if they cannot be
+    rebuilt.
     """
     trace = "".join(traceback.format_exception(err))
     try:
         parts = pickle.dumps((type(err), err.args, err.__dict__))
         _rebuild_error(parts)
-    except Exception:  # noqa: BLE001 — then the text must do
+    except Exception:  # noqa: BLE001 — only the text is sent
         return None, trace
     return parts, trace
 
 
 def unpack_error(packed: tuple[bytes | None, str]) -> Exception | None:
-    """Return the exception that `pack_error` took apart; None if only its text was sent or can be read.
+    """Return the exception packed by `pack_error`; None if it cannot be rebuilt.
 
-    A class of the process may not exist here: where the program was replaced under a server that goes on, for instance.
+    Its class may be missing here, such as when the program was upgraded under a running server.
 
     >>> from darrm_opt.errors import InvalidInput
     >>> unpack_error(pack_error(InvalidInput("K", 0, "at least 1"))).argument
@@ -145,7 +143,7 @@ def unpack_error(packed: tuple[bytes | None, str]) -> Exception | None:
         return None
     try:
         return _rebuild_error(packed[0])
-    except Exception:  # noqa: BLE001 — whoever waits must be told something, whatever the reason
+    except Exception:  # noqa: BLE001 — the caller falls back to the text
         return None
 
 

@@ -1,12 +1,10 @@
-"""Validation of stored rows: whether a row is the answer, and `check` for a whole store.
+"""Validation of stored rows, and `check` of a whole store.
 
-A row comes from a place that others can write to, that can be cut short, and that outlives versions of this program. So
-nothing in it is believed: it is verified (`darrm_opt.verification`). The result is the γ of the row under the
-certificate of *this* proof. `solver_cache.solve` acts on the decision.
+Others may write to a store, cut it short, or keep it across versions of this program. So a row is untrusted: it is
+verified (`darrm_opt.verification`), and the result carries the certificate of *this* proof.
 
-A proof of a row is a pure function of the row's text and of the question, and takes from milliseconds to seconds. A
-process that serves reads the same rows again and again: it proves each once (`Proofs`). The key is the SHA-256 computed
-from the text that was read, never the one stored beside it, so a text that was changed by one byte is another text.
+A proof depends only on the row's text and the question, and takes milliseconds to seconds, so each process proves a
+row once (`Proofs`). The key is the SHA-256 computed from the text just read, never the stored one.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ class Validation(Generic[A_co]):
 
     Attributes:
         decision: "hit", "miss" (nothing stored), "damaged" (not an answer to the question, or not private) or "stale"
-            (written for other versions of the record or of the answers).
-        solution: the answer of a hit, re-proved; else None.
-        reason: what is wrong with the row; empty for a hit and a miss.
+            (another version of the record or of the answers).
+        solution: for a hit the answer, proved again; else None.
+        reason: defect of the row; empty for a hit and a miss.
     """
 
     decision: Decision
@@ -61,19 +59,19 @@ def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Answer
 
 
 def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
-    """Decide whether ``row`` is a valid answer. Pure: nothing is written, logged or counted; proofs are remembered.
+    """Return the validation of ``row`` as an answer to ``spec``. Pure, except that proofs are remembered.
 
     Args:
-        row: as it was read; None: nothing is stored.
-        spec: the question; None: the one that the record itself states, which must be the one that the key stands for.
+        row: as read from the store; None: nothing is stored.
+        spec: the question; None: the one that the record states, which must match the row's key.
 
     Guarantees:
-        The γ (or table) of a hit is private for the problem of the question, exactly as stored, whatever was done to
-        the row; its utility is its own. That it is *optimal* rests on the row having been written by this program.
+        The γ (or table) of a hit is private for the question exactly as stored, whatever was done to the row, and its
+        utility is recomputed. Its *optimality* is not: that rests on this program having written the row.
     """
     if row is None:
         return Validation("miss")
-    question = row.key if spec is None else spec.key  # a row without a question must answer that of its own key
+    question = row.key if spec is None else spec.key  # without a question the row's own key decides
     try:
         check_text(row)
         proved_solution = PROOFS.get(row.digest, question)
@@ -91,10 +89,10 @@ def validate_row(row: Row | None, spec: Spec | None = None) -> Validation[Any]:
 
 
 def prove_row(row: Row) -> Row:
-    """Return a row that answers the question of its key, proved now, and spelt as this program spells it.
+    """Return a row proved to answer the question of its key and spelt as this program spells it.
 
     Raises:
-        InvalidRow: it does not, or not so; the text says why.
+        InvalidRow: with the reason.
     """
     try:
         solution = read_row(row)
@@ -102,13 +100,13 @@ def prove_row(row: Row) -> Row:
     except (InvalidSolution, NotPrivate) as err:
         raise InvalidRow(str(err)) from err
     written = row_of(solution)
-    if written.record != row.record:  # such as a gap, which no proof looks at
-        raise InvalidRow("its record says other things than follow from its numbers")
+    if written.record != row.record:  # such as a gap, which the proof does not check
+        raise InvalidRow("its record does not follow from its numbers")
     return replace(row, columns=written.columns)
 
 
 def _verified(answer: Answer, spec: Spec) -> Answer:
-    """Return an answer under a proof of this process; raises as `Kind.verify`, or InvalidRow."""
+    """Return an answer proved by this process; raises as `Kind.verify`, or InvalidRow."""
     kind = kind_of(spec)
     if kind_of(answer) is not kind:
         raise InvalidRow("it answers a question of another kind")
@@ -117,7 +115,7 @@ def _verified(answer: Answer, spec: Spec) -> Answer:
 
 
 class InvalidRow(Exception):
-    """A row is not an answer; the text says why. Never leaves this package."""
+    """A row is not a valid answer. Never leaves this package."""
 
     def __init__(self, reason: str, decision: Decision = "damaged") -> None:
         self.decision: Decision = decision
@@ -125,24 +123,26 @@ class InvalidRow(Exception):
 
 
 def check_text(row: Row) -> None:
-    """Refuse a row whose text is not the one that was hashed, or was written for another version of the answers."""
+    """Raise InvalidRow unless a row's text matches its hash and is of this version."""
     if row.digest != digest(row.record):
-        raise InvalidRow("its text does not fit its SHA-256")
+        raise InvalidRow("its text does not match its SHA-256")
     if row.core != CORE:
-        raise InvalidRow(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
+        raise InvalidRow(f"it was written by version {row.core} of the answers; this is {CORE}", "stale")
 
 
 def read_row(row: Row) -> Answer:
-    """Return the solution that a row's text states, unproved."""
+    """Return the answer in a row's text, unproved."""
     check_text(row)
     try:
         record = json_value(row.record)
     except ValueError as err:
         raise InvalidRow(f"its text is not JSON: {err}") from err
     kind = kind_of_record(record)
-    # Stale and not damaged: another version wrote it, and may read it.
+    # Not damaged: another version may still read it.
     if isinstance(record, dict) and record.get("format") != kind.format:
-        raise InvalidRow(f"its record has format {record.get('format')!r:.80}, this reads {kind.format}", "stale")
+        raise InvalidRow(
+            f"its record has format {record.get('format')!r:.80}; this program reads {kind.format}", "stale"
+        )
     try:
         answer: Answer = kind.read(record)
     except InvalidSolution as err:
@@ -151,7 +151,7 @@ def read_row(row: Row) -> Answer:
 
 
 def stated_spec(solution: Answer, row: Row) -> Spec:
-    """Return the question that a row's solution answers by its own account."""
+    """Return the question that a row's answer states, which must match its key."""
     spec: Spec = kind_of(solution).spec_of(solution)
     if spec.key != row.key:
         raise InvalidRow("it is stored under the key of another question")
@@ -159,10 +159,10 @@ def stated_spec(solution: Answer, row: Row) -> Spec:
 
 
 def check_final(solution: Answer) -> None:
-    """Refuse a solution that solving again might improve."""
+    """Raise InvalidRow for an answer that solving again might improve."""
     if not solution.status.is_final:
         status = solution.status.value
-        raise InvalidRow(f"its status is '{status}', which solving again may better: such answers are not kept")
+        raise InvalidRow(f"its status is '{status}': solving again may improve it, so it is not stored")
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ class Finding:
     """Defect of a store.
 
     Attributes:
-        key: the row's key; empty if the store itself is at fault.
-        trouble: what is wrong, in words.
+        key: key of the row; empty for a defect of the database itself.
+        trouble: the defect, in words.
     """
 
     key: str
@@ -179,9 +179,9 @@ class Finding:
 
 
 def check(store: Store) -> Iterator[Finding]:
-    """Yield every defect of ``store``: of the database itself, then of each row, re-proved one by one.
+    """Yield every defect of ``store``: of the database itself, then of each row, proved again one by one.
 
-    Nothing is changed: a bad row is harmless (it is a miss) and is replaced when its answer is next wanted.
+    Nothing is changed: an invalid row is a miss, and is replaced when its answer is next needed.
 
     Raises:
         CacheError: the store cannot be read.
@@ -195,11 +195,11 @@ def check(store: Store) -> Iterator[Finding]:
 
 
 MAX_PROOF_BYTES = 64 * 2**20
-"""Memory for the solutions that are remembered, estimated by the length of their texts [bytes]."""
+"""Memory for remembered solutions, estimated by the length of their texts."""
 
 
 class Proofs:
-    """Solutions proved in this process; the least recently used leave first. Safe to share between threads."""
+    """Cache of solutions proved in this process, least recently used first out. Thread-safe."""
 
     def __init__(self, max_bytes: int = MAX_PROOF_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
@@ -207,7 +207,7 @@ class Proofs:
         self._lock = threading.Lock()
 
     def get(self, digest: str, key: str) -> Answer | None:
-        """Return the solution with this text, proved for this question; None if it is not remembered."""
+        """Return the solution with this text, proved for this question, or None."""
         with self._lock:
             proof = self._proofs.get((digest, key))
             if proof is None:
@@ -216,7 +216,7 @@ class Proofs:
             return proof[0]
 
     def add(self, digest: str, key: str, solution: Answer, length: int) -> None:
-        """Remember a solution that this process proved for a question, stated by a text of ``length`` characters."""
+        """Remember a solution proved for a question, stated by a text of ``length`` characters."""
         with self._lock:
             if (digest, key) in self._proofs:
                 return
@@ -226,9 +226,7 @@ class Proofs:
                 self._bytes -= self._proofs.popitem(last=False)[1][1]
 
     def __len__(self) -> int:
-        """Return how many are remembered."""
         return len(self._proofs)
 
 
 PROOFS = Proofs()
-"""The proofs of this process."""

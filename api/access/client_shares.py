@@ -1,14 +1,14 @@
-"""Shares of clients: rate limits, quotas of concurrent work, and turns at a few places.
+"""Shares of clients: rate limits, quotas of concurrent work, and fair queues.
 
-The token bucket of a rate limit is kept as one number, the moment at which it would be full again (the "theoretical
-arrival time" of the generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second
-moves that moment by n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes,
-written at once by every processor that Python runs on: workers share a table through a file without a lock. Two that
-take a token in the very same microsecond may count only one of them, which a rate limit can afford.
+A token bucket is stored as one number, the time at which it would be full again (the "theoretical arrival time" of
+the generic cell rate algorithm, ITU-T I.371): taking n tokens from a bucket that fills at r per second moves that
+time by n / r, and is rejected if it would lie more than burst / r ahead. A bucket is eight bytes, which processors
+write atomically, so workers share a table in a file without locks. Two tokens taken in the same microsecond may count
+as one, which a rate limit can afford.
 
-A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
-not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of
-the hash is random, nobody can choose whom to fall together with.
+The slot of a client is a keyed hash of its name, so the table does not grow with the number of addresses. Clients
+that collide (one in 65,536 for each other active one) share a bucket; because the key is random, nobody can choose
+with whom to collide.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from api.access.clients import Client
 from api.errors.problem_details import Overloaded, TooManyJobs
 
 BUCKETS = 2**16
-"""Buckets in the table: half a megabyte."""
+"""Half a megabyte."""
 
 KEY_BYTES = 16
-"""Length of the key of the hash, which is the beginning of the table."""
+"""Length of the hash key at the start of the table."""
 
 _TABLE_NAME = "rates"
 
 
 QUOTA_RETRY_SECONDS = 5.0
-"""When a client whose quota is used up should ask again [s]."""
+"""Retry-After for a client whose quota is used up."""
 
 
 class RateLimiter:
@@ -54,7 +54,7 @@ class RateLimiter:
         self._clock = clock
 
     def take(self, client: str, rate: float, burst: float) -> float:
-        """Take a token from a bucket that fills at `rate` [1/s]; return 0, or after how long it can be taken [s].
+        """Take a token from a bucket that fills at ``rate`` [1/s]; return 0, or the time until one is available [s].
 
         >>> limiter = RateLimiter(clock=lambda: 100.0)
         >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
@@ -64,7 +64,7 @@ class RateLimiter:
         now = self._clock()
         full_at = max(self._full[slot], now) + 1 / rate
         delay = full_at - now - burst / rate
-        if delay > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
+        if delay > 1e-9:  # rounding of the clock
             return delay
         self._full[slot] = full_at
         return 0.0
@@ -75,21 +75,21 @@ class RateLimiter:
 
 
 def create_shared_table(folder: Path) -> None:
-    """Create the table that workers share, in their shared folder."""
+    """Create the table that workers share, in their run folder."""
     (folder / _TABLE_NAME).write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * BUCKETS))
 
 
 def shared_table(folder: Path | None) -> Path | None:
-    """Return the table in a folder, if there is one."""
+    """Return the table in a folder, if it exists."""
     path = None if folder is None else folder / _TABLE_NAME
     return path if path is not None and path.exists() else None
 
 
 class ClientQuota:
-    """Per-client quota of concurrent computations: so many in all, and at most half of them for one client.
+    """Quota of concurrent computations: a total, of which one client can have half.
 
-    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued
-    on disk. Without a bound, one client's flood of them would delay everyone else's for hours.
+    Curves, certificates and accounts occupy a process for seconds while their client waits, and cannot be queued on
+    disk. Without a limit, a flood from one client would delay everyone for hours.
     """
 
     def __init__(self, size: int, noun: str = "computations") -> None:
@@ -98,21 +98,22 @@ class ClientQuota:
 
     @property
     def count(self) -> int:
-        """How many are running or waiting."""
+        """Number of running and waiting computations."""
         return self._counts.total()
 
     @contextmanager
     def reserve(self, client: Client | None) -> Iterator[None]:
-        """Hold a place within the block; what the server computes for itself (None) is not counted."""
+        """Reserve a place during the block; None, the server itself, is not counted."""
         if client is None:
             yield
             return
         if self.count >= self._size:
-            raise Overloaded(f"{self._size} {self._noun} are running or waiting, the maximum of this server.")
+            raise Overloaded(f"The server has reached its maximum of {self._size} {self._noun}.")
         name, share = client.name, max(1, self._size // 2)
         if self._counts[name] >= share:
             raise TooManyJobs(
-                f"One client may have {share} {self._noun} running or waiting, and this one has.", QUOTA_RETRY_SECONDS
+                f"One client can have {share} {self._noun} at once; this client has reached the limit.",
+                QUOTA_RETRY_SECONDS,
             )
         self._counts[name] += 1
         try:
@@ -120,14 +121,13 @@ class ClientQuota:
         finally:
             self._counts[name] -= 1
             if not self._counts[name]:
-                del self._counts[name]  # clients come and go for years
+                del self._counts[name]  # bounds memory
 
 
 class FairQueue:
-    """Places that clients take turns at: each in turn gives one of its waiters a place. For use within one event loop.
+    """Queue for a few slots, in which clients take turns. For use within one event loop.
 
-    However much one client has waiting, another's next piece of work waits for one turn of each client before it, not
-    for all that came earlier.
+    However much one client has waiting, another client's next request waits for one turn of each client before it.
     """
 
     def __init__(self, size: int) -> None:
@@ -136,12 +136,12 @@ class FairQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """Number of waiting requests."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
     async def place(self, client: str) -> AsyncIterator[None]:
-        """Hold a place within the block, once it is the client's turn."""
+        """Hold a slot during the block, once it is the client's turn."""
         await self.acquire(client)
         try:
             yield
@@ -149,7 +149,7 @@ class FairQueue:
             self.release()
 
     async def acquire(self, client: str) -> None:
-        """Take a place, once it is the client's turn; it is given back by `release`."""
+        """Take a slot, once it is the client's turn; `release` returns it."""
         if self._free:
             self._free -= 1
             return
@@ -160,17 +160,17 @@ class FairQueue:
         except asyncio.CancelledError:
             if turn.cancelled() or not turn.done():
                 self._forget(client, turn)
-            else:  # its turn came in the very moment in which it was cancelled
+            else:  # cancelled after its turn came
                 self.release()
             raise
 
     async def begin(self, client: str) -> None:
-        """Wait for the client's turn to begin; the place is free again in the next round of the event loop."""
+        """Wait for the client's turn; the slot is released in the next iteration of the event loop."""
         await self.acquire(client)
         asyncio.get_running_loop().call_soon(self.release)
 
     def release(self) -> None:
-        """Give a place back, to the first who waits; some gave up just now, and have not run since."""
+        """Return a slot, and give it to the next waiter that is not cancelled."""
         while self._waiting:
             client, turns = self._waiting.popitem(last=False)
             while turns:
@@ -178,7 +178,7 @@ class FairQueue:
                 if not turn.done():
                     turn.set_result(None)
                     if turns:
-                        self._waiting[client] = turns  # behind the others
+                        self._waiting[client] = turns  # to the end
                     return
         self._free += 1
 

@@ -1,4 +1,4 @@
-"""Clients: who asks, by API key or address; by which host name; and below which path a proxy publishes the service."""
+"""Clients: identification by API key or address, checks of host names and origins, and the path prefix of a proxy."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from api.settings import PREFIX_PATTERN, Settings
 Headers = Iterable[tuple[bytes, bytes]]
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/llms.txt", "/favicon.ico"})
-"""Paths that need no key: health, the API's description, and the page, which asks for a key."""
+"""Paths that need no key: health, the API's description, and the page, which prompts for a key."""
 
 OPEN_FOLDERS = ("/page/",)
-"""Folders whose paths need no key: the page's own files."""
+"""Folders that need no key: the files of the page."""
 
 UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths exempt from rate and concurrency limits: monitoring must always see the server."""
+"""Paths exempt from rate and concurrency limits, for monitoring."""
 
 ADMIN_PATHS = frozenset({"/v1/access-log"})
-"""Paths for keys of the role admin."""
+"""Paths that need the role admin."""
 
 CLIENT_PREFIX = "client "
-"""Beginning of the name of a client that has a key; its name in the keys file follows."""
+"""Start of the name of a client with a key; its name in the keys file follows."""
 
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
 READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
-"""What a reader may send, method and path: for stored answers, one or many, and the list of designs."""
+"""Method and path of the requests that a reader can send: for stored answers, and the list of designs."""
 
 FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
-"""Headers that a proxy adds: whoever asks is somewhere else than the connection says."""
+"""Headers that a proxy adds: the client is not at the peer address."""
 
 MAX_PREFIX_LENGTH = 200
-"""Longest path prefix that is taken from a proxy [characters]."""
+"""Longest path prefix accepted from a proxy."""
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Client(NamedTuple):
-    """The sender of a request."""
+    """Sender of a request."""
 
-    name: str  # "client NAME" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has
-    local: bool  # without a key, from a program on this machine
-    role: Role = "user"  # what it may do
-    key_id: str = ""  # of the key that it sent; empty without one
+    name: str  # "client NAME" or "address A.B.C.D"; IPv6 by /64, the allocation of one customer
+    local: bool  # without a key, from this machine
+    role: Role = "user"
+    key_id: str = ""  # empty without a key
 
     @property
     def has_key(self) -> bool:
@@ -65,38 +65,37 @@ _CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
 
 
 def set_current_client(client: Client) -> None:
-    """Set the client of the request that is being answered."""
+    """Set the client of the current request."""
     _CURRENT_CLIENT.set(client)
 
 
 def current_client() -> Client | None:
-    """Return the client of the request that is being answered; None outside of a request."""
+    """Return the client of the current request, or None outside of a request."""
     return _CURRENT_CLIENT.get()
 
 
 def current_owner() -> str | None:
-    """Return the client of the present request, which sees its own jobs only; None for one that sees all jobs.
+    """Return the client of the current request if it sees only its own jobs, or None if it sees all jobs.
 
-    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's
-    key they all belong, too.
+    Without keys, clients behind one proxy cannot be distinguished, so all see all jobs; an admin's key does too.
     """
     client = current_client()
     return client.name if client is not None and client.has_key and client.role != "admin" else None
 
 
 def designs_owner() -> str | None:
-    """Return the client of the present request, whose the designs are that it asks for; None without a key."""
+    """Return the client that owns the designs of the current request; None without a key."""
     client = current_client()
     return client.name if client is not None and client.has_key else None
 
 
 def designs_viewer(settings: Settings) -> str | None:
-    """Return the client of the present request if it may see its own designs only; None if it may see all."""
+    """Return the client of the current request if it may see only its own designs; None if it may see all."""
     return current_owner() if settings.private_designs else None
 
 
 def may_solve() -> bool:
-    """Tell whether the client of the request that is being answered may have anything solved: a reader may not."""
+    """Whether the client of the current request may request solves: a reader may not."""
     client = current_client()
     return client is None or client.role != "reader"
 
@@ -105,17 +104,17 @@ _CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
 
 
 def set_current_prefix(prefix: str) -> None:
-    """Set the prefix of the links that are made in this context."""
+    """Set the prefix of links in this context."""
     _CURRENT_PREFIX.set(prefix)
 
 
 def current_prefix() -> str:
-    """Return what stands before the path of every link; "" where the service is at the root."""
+    """Return the path prefix of links; "" at the root."""
     return _CURRENT_PREFIX.get()
 
 
 def forwarded_prefix(headers: Headers) -> str | None:
-    """Return the prefix that a proxy says in X-Forwarded-Prefix; None where it says none that can be used.
+    """Return the prefix in X-Forwarded-Prefix; None unless there is exactly one valid value.
 
     >>> [forwarded_prefix([(b"x-forwarded-prefix", text)]) for text in (b"/darrm/", b"//evil.example", b"/")]
     ['/darrm', None, '']
@@ -129,10 +128,10 @@ def forwarded_prefix(headers: Headers) -> str | None:
 
 
 def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Rejection | None:
-    """Return a rejection of who may not ask this here; else set the client, in the request's scope and its context."""
+    """Return a rejection, or None; set the client in the request's scope and context."""
     headers, path = scope["headers"], scope["path"]
     server, origin = scope.get("server"), scope.get("client")
-    # Before the key: a page on the web may have its own name point to this machine.
+    # Before the key: a web page may point its own host name to this machine (DNS rebinding).
     rejection = check_host(headers, server[0] if server else None, settings.hosts)
     rejection = rejection or check_site(headers, path, settings.cors_origins)
     if rejection is not None:
@@ -143,12 +142,12 @@ def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Reje
         rejection = rejection or check_forwarded(headers, client)
     scope["darrm.client"] = client
     set_current_client(client)
-    # The client is set even where it is refused: refusals count against its rate, and are logged under its name.
+    # Also set for a rejected client, which is rate-limited and logged under its name.
     return rejection or check_role(client, scope["method"], path, settings.metrics)
 
 
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
-    """Return the client of a request, and the rejection if it has no valid key."""
+    """Return the client of a request, and a rejection if it has no valid key."""
     if ring is None:
         return client_at(address), None
     texts = _presented_keys(headers)
@@ -156,7 +155,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         return client_at(address), _unauthorized(
             "Send a key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.", CHALLENGE
         )
-    # Which of them counts would be a guess, and another layer may guess otherwise.
+    # Another layer might choose a different one.
     if len(texts) > 1:
         return client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
     key = ring.holder(next(iter(texts)))
@@ -164,7 +163,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         detail = "The key is not valid here: it may be mistyped or revoked."
         return client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
     client = Client(CLIENT_PREFIX + key.name, local=False, role=key.role, key_id=key.id)
-    # Known, if no longer valid: the refusal, and the access log, say whose key it was.
+    # Known, though no longer valid: the access log names the client.
     if key.has_expired():
         detail = f"This key expired at {key.expires}. Ask the operator for a new one."
         return client, _unauthorized(detail, _invalid(b"invalid_token"))
@@ -206,28 +205,28 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
 
 
 def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
-    """Return a rejection of what a proxy on this machine forwards to a server that is for this machine alone."""
+    """Return a rejection of a request that a local proxy forwards to a server for this machine only."""
     if not client.local or not any(name in FORWARDED_HEADERS for name, _ in headers):
         return None
     return Rejection(
         "key-needed",
         "A proxy forwards requests to this server, which has no API keys. The operator sets DARRM_KEYS, or "
-        "DARRM_PUBLIC=true if whoever reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
+        "DARRM_PUBLIC=true if everyone who reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
         ((b"www-authenticate", CHALLENGE),),
     )
 
 
 def check_site(headers: Headers, path: str, origins: tuple[str, ...]) -> Rejection | None:
-    """Return a rejection of a request that another site's page had a browser make.
+    """Return a rejection of a request that a page of another site made through a browser.
 
-    A picture whose address is a question would otherwise start a solve in the name of whoever looks at the page.
+    Otherwise an image URL on any page could start a solve on behalf of its visitor.
     """
     if not path.startswith("/v1/"):
         return None
     fields = {name: value for name, value in headers if name in {b"sec-fetch-site", b"origin"}}
     if fields.get(b"sec-fetch-site") != b"cross-site" or fields.get(b"origin", b"").decode("latin-1") in origins:
         return None
-    detail = "Pages of other sites may not ask here. The operator lists the origins that may in DARRM_CORS_ORIGINS."
+    detail = "Pages of other sites cannot use this server. The operator lists permitted origins in DARRM_CORS_ORIGINS."
     return Rejection("cross-site", detail)
 
 
@@ -260,13 +259,13 @@ def client_at(address: str | None) -> Client:
 
 @lru_cache(maxsize=1024)
 def is_trusted(address: str | None, networks: tuple[str, ...]) -> bool:
-    """Tell whether an address is one of the trusted proxies'."""
+    """Whether an address belongs to a trusted proxy."""
     ip = _parse(address)
     return ip is not None and any(ip in ipaddress.ip_network(network) for network in networks)
 
 
 def _parse(address: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address as a number, as IPv4 where it is that in IPv6's form; None if it is none."""
+    """Return a parsed address, with IPv4-mapped IPv6 as IPv4; None if it is invalid."""
     try:
         ip = ipaddress.ip_address(address or "")
     except ValueError:

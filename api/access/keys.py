@@ -1,12 +1,11 @@
-"""API keys: created and shown once, stored as hashes in a file that `darrm keys` writes.
+"""API keys: shown once on creation, and stored as hashes in a file that `darrm keys` writes.
 
-A key belongs to a client, by name. Keys with one name are one client: its jobs, webhooks, quotas and private designs
-outlast any of them, and a new key can overlap the one that it replaces.
+Keys with the same name belong to one client: its jobs, webhooks, quotas and private designs outlast each key, and a
+new key can overlap the one that it replaces.
 
-A key is ``darrm_<id>_<secret>``: the id finds its line in the file (and names it in logs), the secret proves it. The
-secret is 256 random bits, so there is no dictionary to try: whoever steals the file has to invert SHA-256 on a uniform
-input, 2^256 guesses, and a slow password hash, which exists to make guessing *guessable* secrets dear, would only cost
-every honest request its time. Digests are compared in constant time all the same.
+A key is ``darrm_<id>_<secret>``: the id finds its entry in the file and names it in logs, the secret proves it. The
+secret is 256 random bits, so a plain SHA-256 suffices: a slow password hash protects guessable secrets, and would
+only delay every request. Digests are compared in constant time.
 """
 
 from __future__ import annotations
@@ -30,21 +29,17 @@ from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
 FORMAT = 1
-"""Version of the file's layout."""
+"""Version of the file format."""
 
 Role = Literal["reader", "user", "admin"]
-"""What a key may do: read stored answers; have answers solved as well; see and cancel everyone's jobs as well."""
+"""Role of a key: read stored answers; also request solves; also see and cancel all jobs."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
 LIFETIME_UNITS = {"h": 3600, "d": 86_400, "w": 604_800}
-"""Units of a key's lifetime [s]."""
-
 SECRET_BYTES = 32
-"""256 bits."""
-
 RELOAD_SECONDS = 1.0
-"""Time between looks at the file [s]: a revoked key is rejected after this long."""
+"""Interval between checks of the file: a revoked key is rejected after this time."""
 
 _KEY_FORMAT = re.compile(r"darrm_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 
@@ -56,34 +51,34 @@ _LOG = logging.getLogger("api.keys")
 
 _MOUNTING = "Mount the folder that holds it, and restart."
 
-_REPLACED = f"The keys file {{path}} was replaced behind its mount, so no key is valid any more. {_MOUNTING}"
+_REPLACED = f"The keys file {{path}} was replaced behind its mount, so no key is valid. {_MOUNTING}"
 
 _NO_DIGEST = hashlib.sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
 
 
 class KeysFileError(DarrmError):
-    """The keys file cannot be read or written; the message says what to do."""
+    """The keys file cannot be read or written; the message gives advice."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key as the file has it: everything but the secret."""
+    """Entry of a key in the file, without the secret."""
 
     id: str  # 8 hexadecimal digits, unique in the file
-    name: str  # of the client to which it belongs
+    name: str  # of its client
     digest: str  # SHA-256 of the secret, in hexadecimal
-    created: str  # when, in UTC (ISO 8601)
+    created: str  # UTC (ISO 8601)
     role: Role = "user"  # "reader", "user" or "admin"
-    expires: str = ""  # from when on it is refused, in UTC (ISO 8601); empty for never
+    expires: str = ""  # UTC (ISO 8601); empty: never
 
     def has_expired(self, now: float | None = None) -> bool:
-        """Tell whether it is refused by now [s since 1970-01-01 UTC]; None for the clock's time."""
+        """Whether it has expired by ``now`` [s since 1970-01-01 UTC]; None: the current time."""
         now = time.time() if now is None else now
         return bool(self.expires) and datetime.fromisoformat(self.expires).timestamp() <= now
 
 
 def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> tuple[Key, str]:
-    """Add a key to the file, made if need be, readable by its owner only; return it, and its text, shown only now."""
+    """Add a key to the file, created if necessary with access for its owner only; return the key and its text."""
     if not _NAME.fullmatch(name):
         raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, the name of a client")
     if role not in ROLES:
@@ -100,7 +95,7 @@ def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> 
 
 
 def parse_expiry(text: str, now: datetime | None = None) -> str:
-    """Return the time at which a key expires, in UTC (ISO 8601); empty for never.
+    """Return the time at which a key expires, in UTC (ISO 8601); empty: never.
 
     >>> parse_expiry("90d", datetime(2026, 1, 1, tzinfo=UTC)), parse_expiry("2999-01-31")
     ('2026-04-01T00:00:00+00:00', '2999-01-31T00:00:00+00:00')
@@ -116,7 +111,7 @@ def parse_expiry(text: str, now: datetime | None = None) -> str:
             expiry = datetime.fromisoformat(text)
             expiry = (expiry.replace(tzinfo=UTC) if expiry.tzinfo is None else expiry).astimezone(UTC)
     if expiry <= now:
-        accepted = "a lifetime such as 12h, 90d or 26w, or a time to come such as 2030-01-31 (UTC)"
+        accepted = "a lifetime such as 12h, 90d or 26w, or a future time such as 2030-01-31 (UTC)"
         raise InvalidInput("expires", text, accepted)
     return expiry.isoformat(timespec="seconds")
 
@@ -133,11 +128,11 @@ def revoke_key(path: Path, identity: str) -> Key:
 
 
 class KeyRing:
-    """The valid keys, as the file has them now.
+    """Valid keys, reloaded when the file changes.
 
-    A file that cannot be read any more changes nothing: the keys that were good stay good, none is added, and the log
-    says so; a typing error must not lock everybody out, nor let anybody in. Only a file that was replaced behind its
-    own mount ends every key: which of them were revoked cannot be known.
+    If the file becomes unreadable, the previous keys stay valid, none is added, and the log reports it: a typing
+    error must neither lock everybody out nor let anybody in. Only a file that was replaced behind its mount
+    invalidates every key, because revocations in it are unknown.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -149,21 +144,19 @@ class KeyRing:
         if _is_replaced(self._stamp):
             raise KeysFileError(_REPLACED.format(path=path))
         if _is_mount(path):
-            _LOG.warning(
-                "The keys file %s is mounted by itself, so changes by `darrm keys` cannot reach it. %s", path, _MOUNTING
-            )
+            _LOG.warning("The keys file %s is a mount, so changes by `darrm keys` cannot reach it. %s", path, _MOUNTING)
 
     def holder(self, text: str) -> Key | None:
-        """Return the key with this text, which may have expired, or None."""
+        """Return the key with this text, possibly expired, or None."""
         self._reload()
         shape = _KEY_FORMAT.fullmatch(text)
         key = self._keys.get(shape[1]) if shape else None
-        # Always one hash and one comparison over the whole length, whether the id is known or not.
+        # Constant time, whether the id is known or not.
         matches = hmac.compare_digest(_digest(shape[2] if shape else ""), key.digest if key else _NO_DIGEST)
         return key if matches else None
 
     def has_client(self, name: str) -> bool:
-        """Tell whether a client has a key that has not expired."""
+        """Whether a client has an unexpired key."""
         self._reload()
         return any(key.name == name and not key.has_expired() for key in self._keys.values())
 
@@ -181,18 +174,17 @@ class KeyRing:
             return
         try:
             self._keys = {key.id: key for key in list_keys(self._path)}
-        # A file half-written by an editor must not lock everybody out; a key that was revoked in it stays until it is
-        # whole.
+        # A half-written file must not lock everybody out; revocations take effect once it is valid.
         except KeysFileError as err:
-            _LOG.warning("The keys file changed and cannot be used; the keys from before stay in force. %s", err)
+            _LOG.warning("The keys file changed and is invalid; the previous keys stay valid. %s", err)
         else:
             _LOG.info("The keys file changed: %d keys.", len(self._keys))
-        # After a failure too: the same bad file is read, and complained of, once.
+        # After a failure too: the same invalid file is reported once.
         self._stamp = stamp
 
 
 def open_ring(path: Path | None) -> KeyRing | None:
-    """Return the keys of a file; None where none are needed. Raises as `KeyRing`."""
+    """Return the keys of a file, or None without one. Raises as `KeyRing`."""
     return None if path is None else KeyRing(path)
 
 
@@ -204,7 +196,7 @@ class _Stamp(NamedTuple):
     inode: int
     modified: int  # [ns]
     size: int  # [bytes]
-    links: int  # names in folders; 0 for a file that was replaced, and is seen through a mount of its own
+    links: int  # hard links; 0 for a replaced file behind a mount
 
 
 def _stamp(path: Path) -> _Stamp | None:
@@ -220,7 +212,7 @@ def _is_replaced(stamp: _Stamp | None) -> bool:
 
 
 def _is_mount(path: Path) -> bool:
-    """Tell whether a file is a mount by itself (Linux), as a container's volume may be."""
+    """Whether a file is a mount point (Linux), such as a container's volume."""
     target = os.path.realpath(path)
     with contextlib.suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
@@ -233,7 +225,7 @@ def _unescaped(name: bytes) -> bytes:
 
 
 def _lock(path: Path) -> Any:
-    """Return a lock beside the file that ``path`` leads to, so that two `darrm keys` at once lose nothing."""
+    """Return a lock beside the file that ``path`` resolves to, for concurrent `darrm keys`."""
     from filelock import FileLock
 
     target = Path(os.path.realpath(path))
@@ -253,20 +245,20 @@ def list_keys(path: Path) -> tuple[Key, ...]:
         keys = tuple(map(_key, content["keys"]))
     except FileNotFoundError as err:
         raise KeysFileError(
-            f"The keys file does not exist: {path}: `darrm keys add NAME --file {path}` makes one."
+            f"The keys file {path} does not exist; `darrm keys add NAME --file {path}` creates it."
         ) from err
     except (OSError, UnicodeError) as err:
         raise KeysFileError(f"The keys file {path} cannot be read: {err}.") from err
     except (ValueError, TypeError, KeyError, RecursionError) as err:
-        advice = "put back a copy, or make new keys."
-        raise KeysFileError(f"The keys file {path} is not one that `darrm keys` wrote: {advice}") from err
+        advice = "restore a copy, or create new keys."
+        raise KeysFileError(f"The keys file {path} was not written by `darrm keys`: {advice}") from err
     if len({key.id for key in keys}) < len(keys):
-        raise KeysFileError(f"The keys file {path} has two keys of one id: remove one of them.")
+        raise KeysFileError(f"The keys file {path} has two keys with the same id: remove one.")
     return keys
 
 
 def _key(content: dict[str, Any]) -> Key:
-    """Return a key as the file has it; a role or a time that is none must not let anybody in."""
+    """Return a key of the file; an invalid role or time must not grant access."""
     texts = {name: str(content[name]) for name in ("id", "name", "digest", "created", "expires")}
     role, expires = content["role"], texts["expires"]
     if role not in ROLES or (expires and datetime.fromisoformat(expires).tzinfo is None):
@@ -275,7 +267,7 @@ def _key(content: dict[str, Any]) -> Key:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    """Replace the file in one step: a server that reads it meets the old one or the new one."""
+    """Replace the file atomically."""
     text = json.dumps({"format": FORMAT, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
     try:
         with replacing(path, 0o600) as draft:

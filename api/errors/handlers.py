@@ -34,7 +34,7 @@ _LOG = logging.getLogger("api")
 
 
 def add_exception_handlers(app: FastAPI) -> None:
-    """Answer every error of ``app`` with problem details."""
+    """Add handlers for all errors of ``app``."""
     app.exception_handler(RequestValidationError)(_handle_validation_error)
     app.exception_handler(DarrmError)(_handle_darrm_error)
     app.exception_handler(HTTPException)(_handle_http_exception)
@@ -44,8 +44,8 @@ def add_exception_handlers(app: FastAPI) -> None:
 def problem_of(err: DarrmError) -> ProblemDetails:
     """Return the problem details of an error of the core, the store or the service."""
     name = problem_type_of(err).name
-    # where the store is, is the operator's business
-    text = "Try again later; the server's log says what is wrong." if name == "cache-unavailable" else str(err)
+    # does not reveal the location of the store
+    text = "Try again later; the server's log has the details." if name == "cache-unavailable" else str(err)
     field, extensions = "", dict[str, Any]()
     if isinstance(err, FieldErrors):
         errors = [error for complaint in err.complaints for error in problem_of(complaint).errors or ()]
@@ -84,7 +84,6 @@ def _response(details: ProblemDetails, headers: dict[str, str] | None = None) ->
 
 
 async def _handle_darrm_error(_: Request, err: DarrmError) -> JSONResponse:
-    """Answer an error of the core, the store or the service."""
     details = problem_of(err)
     if details.type.endswith(("solve-failed", "cache-unavailable")):
         _LOG.error("%s", err)
@@ -94,10 +93,10 @@ async def _handle_darrm_error(_: Request, err: DarrmError) -> JSONResponse:
 
 
 MAX_REPORTED_ERRORS = 20
-"""Errors of one request that are listed; of the rest, only the number. An answer must not be many times its request."""
+"""Errors listed for one request, so that a response is never many times its request."""
 
 MAX_FIELD_LENGTH = 80
-"""Longest name that is quoted in full; no field has a longer one [characters]."""
+"""Characters of a field name that are quoted."""
 
 
 def validation_problem(err: RequestValidationError) -> ProblemDetails:
@@ -107,7 +106,7 @@ def validation_problem(err: RequestValidationError) -> ProblemDetails:
     for error in err.errors():
         if len(details) < MAX_REPORTED_ERRORS:
             field, detail = _field_and_detail(error)
-            details.setdefault(field, detail)  # a union complains once for each of its members
+            details.setdefault(field, detail)  # a union reports an error for each member
         else:  # counted alone: a text for each of a thousand takes long
             others.add(str(error["loc"][:2][-1]))
     errors = [FieldProblem(field=field, detail=detail) for field, detail in details.items()]
@@ -147,11 +146,11 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
         return field, argument + text.removeprefix(path[2]) if is_inner and text.startswith(path[2]) else text
     name = path[2] if is_inner and path[2] in DECLARED else field
     accepted = _accepted(DECLARED[name], context)
-    if error["type"] in _OBJECT_ERRORS and len(path) > 1:  # an item that is no object
+    if error["type"] in _OBJECT_ERRORS and len(path) > 1:  # an item that is not an object
         argument, accepted = f"{field}[{path[1]}]", accepted.partition(", each ")[2] or accepted
     if error["type"] == "missing":
         return field, f"{argument} is missing: expected {accepted}."
-    if context.keys() & {*LIMITS, "bound"}:  # it is a number, which a query has as text
+    if context.keys() & {*LIMITS, "bound"}:  # a number, which is text in a query
         value = number_in(value) if isinstance(value, str) else value
         value = value if DECLARED[name].kind == "whole" or value is None else float(value)
     advice = out_of_range(value) if isinstance(value, str) else ""
@@ -159,7 +158,7 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
 
 
 def _meant(name: str) -> str:
-    """Return which field a misspelt one may be; nothing for a field of another request."""
+    """Return a suggestion for a misspelt field; none for a field of another request."""
     if name in DECLARED:
         return ""
     matches = similar_names(name, DECLARED)
@@ -167,13 +166,13 @@ def _meant(name: str) -> str:
 
 
 def _accepted(field: Declared, context: dict[str, Any]) -> str:
-    """Return what a field accepts, with the limits that this request sets."""
+    """Return what a field accepts, within the limits of this request."""
     limits = {ours: context[theirs] for theirs, ours in LIMITS.items() if theirs in context}
     return str(context.get("expected") or field.of(**limits).accepted)
 
 
 _WHOLE_ERRORS = frozenset({"json_invalid", "coded", "too_many_fields", "too_many_entries"})
-"""Errors of a whole body or query, not of one of its fields."""
+"""Errors of a whole body or query."""
 
 
 def _detail_of_whole(location: str, error: dict[str, Any]) -> str:
@@ -183,7 +182,7 @@ def _detail_of_whole(location: str, error: dict[str, Any]) -> str:
             return f"The body is not JSON: {error['ctx']['error']} at character {error['loc'][1]}."
         case "coded":
             coding = error["input"][:MAX_FIELD_LENGTH]
-            return f"The body must be sent as it is, without Content-Encoding: {coding}."
+            return f"The body must be sent without Content-Encoding: {coding}."
         case "too_many_fields":
             return f"The {location} has more than {error['input']} fields."
         case "too_many_entries":
@@ -192,9 +191,9 @@ def _detail_of_whole(location: str, error: dict[str, Any]) -> str:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Return the methods of a path in all the routes that it matches: the first route alone may lack some."""
+    """Return the methods of all routes that match a path."""
     routes, path = request.app.state.routes, request.url.path
-    # its own, though it may fit a pattern too
+    # an exact path takes precedence over patterns
     matches = [route for route in routes if route.path == path] or [
         route for route in routes if route.path_regex.match(path)
     ]
@@ -202,10 +201,10 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 async def _handle_http_exception(request: Request, err: HTTPException) -> JSONResponse:
-    """Answer HTTP's own errors: no such path, no such method."""
+    """Answer errors of HTTP: unknown path, unsupported method."""
     status, detail, headers = err.status_code, err.detail, err.headers
-    if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
-        # or by `api.routes.requests`, which FastAPI hides behind a 400
+    if status == HTTPStatus.BAD_REQUEST:  # from FastAPI: not text, nested too deeply, a number too long
+        # or from `api.routes.requests`, which FastAPI turns into 400
         if isinstance(err.__cause__, RequestValidationError):
             return _response(validation_problem(err.__cause__))
         unreadable = "The body cannot be read as JSON in UTF-8."
@@ -219,11 +218,11 @@ async def _handle_http_exception(request: Request, err: HTTPException) -> JSONRe
 
 
 _ADVICE = {
-    404: "There is nothing at this path. /openapi.json lists the routes.",
-    405: "This path does not accept this method; the header Allow lists those that it accepts.",
+    404: "The path does not exist. /openapi.json lists the routes.",
+    405: "This path does not accept this method; the header Allow lists those that it does.",
 }
 
 
 async def _handle_unexpected(_: Request, __: Exception) -> JSONResponse:
-    """Answer a bug; the server logs it with its traceback."""
+    """Answer an unexpected error, which the server logs with its traceback."""
     return _response(_details("internal-error", "The server's log has the details."))

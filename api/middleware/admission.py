@@ -1,11 +1,11 @@
 """Admission of requests: host name, API key, rate limit, body and concurrency, checked before the application.
 
-A rejected request costs microseconds and reaches no route, no solver and no disk. The body is read here, whole, up to
-its limit and within its time, before the request counts as concurrent: a slow client holds a connection and what it has
-sent so far, never a place among the requests being answered.
+A rejection costs microseconds and reaches no route, solver or disk. The whole body is read here, within its limits of
+size and time, before the request counts as concurrent: a slow client occupies a connection and what it has sent,
+never a slot for concurrent requests.
 
-Requests that reach a route then begin a few at a time, clients in turn (`TurnsMiddleware`): hundreds that arrive at
-once would each do its first step before another client's request does its second, and every request has several.
+Admitted requests then start a few at a time, clients in turn (`TurnsMiddleware`): otherwise each of hundreds that
+arrive at once would take its first step before another client's request takes its second.
 """
 
 from __future__ import annotations
@@ -24,34 +24,32 @@ from api.errors.problem_details import Rejection, retry_after
 from api.settings import Settings
 
 DEFAULT_RATE = 100.0
-"""Requests of an address or key in the long run, where the settings do not say [1/s]."""
+"""Default sustained request rate of an address or key [1/s]."""
 
 STARTS = 4
-"""Requests that begin in one round of the event loop: some 2 ms of work."""
+"""Requests that start in one iteration of the event loop: some 2 ms of work."""
 
 DRAIN_TIMES = 4
 """Multiple of the limit up to which a body that is too large is read and discarded.
 
-A client that reads the answer only after sending everything would otherwise find a broken connection instead of the
-reason.
+A client that reads the response only after sending everything would otherwise see a broken connection instead of it.
 """
 
 
 MAX_MEMBERS = 128
-"""Members and their parameters in the lists of a head: browsers send some ten, and a parser takes microseconds each."""
+"""Members and parameters in the list headers and query of a request: browsers send some ten, and parsing each
+takes microseconds."""
 
 LIST_HEADERS = frozenset({b"accept", b"accept-encoding", b"if-none-match"})
-"""Headers that are lists, and are read here as such."""
-
 LINGER_SECONDS = 10.0
-"""Longest time that the rest of a body that is too large is read and discarded after the refusal was sent [s].
+"""Time for which the rest of a rejected body is read and discarded after the response.
 
-A connection that is closed with bytes unread is reset, and many clients then never see why.
+A connection that is closed with unread bytes is reset, and many clients then miss the response.
 """
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429, 431 and 503 before the application is reached."""
+    """ASGI middleware that responds with 400, 401, 403, 408, 413, 421, 429, 431 and 503."""
 
     def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None = None) -> None:
         self._app, self._settings = app, settings
@@ -65,10 +63,10 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         rejection = self._check(scope)
-        # The body before the place: what takes long to arrive must not count as concurrent work.
+        # Before counting: a slow body must not count as concurrent work.
         if rejection is None and _has_body(scope["headers"]):
             body = await self._read_body(scope["headers"], receive)
-            if body is None:  # the client is gone
+            if body is None:  # the client disconnected
                 return
             if isinstance(body, Rejection):
                 rejection = body
@@ -76,9 +74,11 @@ class AdmissionMiddleware:
                 receive = _replay(body, receive)
         is_full = self._in_flight >= self._settings.max_concurrent_requests
         if rejection is None and is_full and scope["path"] not in UNLIMITED_PATHS:
-            rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
+            rejection = Rejection(
+                "busy", "The server has reached its maximum of concurrent requests.", (retry_after(1),)
+            )
         if rejection is not None:
-            # A client that waits for "100 Continue" has sent nothing yet, so there is nothing to read to its end.
+            # A client that waits for "100 Continue" has no body to discard.
             sending = rejection.name == "body-too-large" and not _expects_leave(scope["headers"])
             await send_rejection(rejection, scope, send, receive if sending else None)
             return
@@ -90,11 +90,11 @@ class AdmissionMiddleware:
 
     def _check(self, scope: Scope) -> Rejection | None:
         settings = self._settings
-        if scope["path"] in UNLIMITED_PATHS:  # also by a pod's address, which is no name of the server
+        if scope["path"] in UNLIMITED_PATHS:  # also by a pod's address, which is not a host name of the server
             return None
         rejection = check_access(scope, settings, self._ring) or check_lists(scope)
         client: Client | None = scope.get("darrm.client")
-        if client is None:  # asked by a name that is not the server's, or for another site
+        if client is None:  # wrong host name, or cross-site
             return rejection
         rate = settings.rate
         if rate is None:
@@ -102,24 +102,23 @@ class AdmissionMiddleware:
         if rate > 0:
             delay = self._limiter.take(client.name, rate, settings.burst)
             if delay > 0:
-                detail = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
+                detail = f"The limit for one client is {rate:g} requests per second, and {settings.burst} in a burst."
                 return Rejection("too-many-requests", detail, (retry_after(delay),))
         return rejection
 
     async def _read_body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
         """Return the body, or a rejection; None if the client disconnected."""
         settings = self._settings
-        detail = f"The body of a request may have {settings.max_body_bytes} bytes."
+        detail = f"The limit for a request body is {settings.max_body_bytes} bytes."
         too_large = Rejection("body-too-large", detail, closing=True)
         declared, largest_read = _declared_length(headers), DRAIN_TIMES * settings.max_body_bytes
-        # Who waits for "100 Continue" has sent nothing: refused at once. Others would find a broken connection
-        # (`DRAIN_TIMES`).
+        # A client that waits for "100 Continue" is rejected at once; for others see `DRAIN_TIMES`.
         if declared > (settings.max_body_bytes if _expects_leave(headers) else largest_read):
             return too_large
         chunks: list[bytes] = []
         length, more = 0, True
         try:
-            # One time for the whole body: a byte now and then would keep a connection open for ever.
+            # One limit for the whole body: a slow drip must not hold a connection for ever.
             async with asyncio.timeout(settings.body_seconds):
                 while more:
                     message = await receive()
@@ -131,7 +130,7 @@ class AdmissionMiddleware:
                         return too_large
                     chunks.append(chunk)
                     if length > settings.max_body_bytes:
-                        chunks.clear()  # what will be refused is read to its end, and not kept
+                        chunks.clear()  # read to the end, and discarded
         except TimeoutError:
             detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
             return Rejection("too-slow", detail, closing=True)
@@ -139,19 +138,19 @@ class AdmissionMiddleware:
 
 
 def check_lists(scope: Scope) -> Rejection | None:
-    """Return a rejection of a query, or of lists in headers, that would take long to read."""
+    """Return a rejection of a query, or of list headers, that would take long to parse."""
     members = scope.get("query_string", b"").count(b"&")
     for name, value in scope["headers"]:
         if name in LIST_HEADERS:
             members += value.count(b",") + value.count(b";")
     if members <= MAX_MEMBERS:
         return None
-    detail = f"Query, Accept, Accept-Encoding and If-None-Match may have {MAX_MEMBERS} parts together."
+    detail = f"The limit for query, Accept, Accept-Encoding and If-None-Match is {MAX_MEMBERS} parts in total."
     return Rejection("head-too-large", detail)
 
 
 async def send_rejection(rejection: Rejection, scope: Scope, send: Send, receive: Receive | None = None) -> None:
-    """Send a rejection; then read and discard what the client still sends, by ``receive``, for a limited time."""
+    """Send a rejection; then discard what the client still sends, through ``receive``, for a limited time."""
     body = rejection.body(scope.get("darrm.request_id"))
     head = scope["method"] == "HEAD"
     await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.all_headers(body)})
@@ -166,7 +165,7 @@ async def send_rejection(rejection: Rejection, scope: Scope, send: Send, receive
 
 
 def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
-    for name, value in headers:  # no generator: every request comes through here
+    for name, value in headers:  # no generator: on the path of every request
         if name == b"content-length":
             return value != b"0"
         if name == b"transfer-encoding":
@@ -175,7 +174,7 @@ def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _expects_leave(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Tell whether a client sends its body only after it was told to."""
+    """Whether a client waits for "100 Continue" before sending its body."""
     return any(name == b"expect" for name, _ in headers)
 
 
@@ -187,7 +186,7 @@ def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receiver that replays a body which has been read, and then waits for the client to disconnect."""
+    """Return a receiver that replays a body, and then waits for the client to disconnect."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -197,7 +196,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class TurnsMiddleware:
-    """ASGI middleware that lets requests begin in turn; answers from the response cache do not pass it."""
+    """ASGI middleware that starts requests in turn; inside the response cache."""
 
     def __init__(self, app: ASGIApp, turns: FairQueue) -> None:
         self._app, self._turns = app, turns
@@ -210,6 +209,6 @@ class TurnsMiddleware:
 
 
 def client_name(scope: MutableMapping[str, Any]) -> str:
-    """Return the name of the client of an admitted request; "" where it was not looked at."""
+    """Return the name of the client of an admitted request, or ""."""
     client = scope.get("darrm.client")
     return "" if client is None else str(client.name)

@@ -1,7 +1,7 @@
-"""Request context: path prefix, id, security headers, log line and metrics of every request, and the last word on bugs.
+"""Request context: path prefix, id, security headers, log line and metrics of every request, and unexpected errors.
 
-An unhandled exception is logged with its traceback and answered with problem details that carry the request's id and
-nothing else; a request that is cancelled because the server stops is answered with 503.
+An unhandled exception is logged with its traceback; the response is a problem detail with the request id and nothing
+else. A request cancelled by a stopping server is answered with 503.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ DEFAULT_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
-"""Headers of every response that does not set its own: not a page, and not to be cached."""
+"""Default headers of every response, for content that is not a page and must not be cached."""
 
 UNMATCHED_ROUTE, REFUSED_ROUTE = "unmatched", "refused"
-"""Routes, in the metrics, of a request that no route is for, and of one that was answered before it came to one."""
+"""Routes, in the metrics, of requests without a route, and of those rejected before one."""
 
 
 STOPPED = Rejection(
     "shutting-down", "The server is shutting down; ask again when it is back.", (retry_after(1),), closing=True
 )
-"""Answer to a request that was not finished when the server had to stop. Clients send it again."""
+"""Response to a request that is unfinished when the server must stop; clients retry it."""
 
 
 PEER = "darrm.peer"
-"""Entry of a request's scope: address and port of the connection, whatever proxies say (`api.server.protocol`)."""
+"""Entry of a request's scope: peer address and port, before any proxy header (`api.server.protocol`)."""
 
 
 class RequestContextMiddleware:
-    """ASGI middleware, the outermost but for the path prefix."""
+    """ASGI middleware, the outermost except for the path prefix."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -76,13 +76,13 @@ class RequestContextMiddleware:
         with traces.request_span(scope["method"], scope["headers"]) as end_span:
             try:
                 await self._app(scope, receive, send_with_headers)
-            except asyncio.CancelledError:  # by the server, which stops and has waited for as long as it may
+            except asyncio.CancelledError:  # by the stopping server, at its deadline
                 if status:
                     raise
                 await send_rejection(STOPPED, scope, send_with_headers)
             except Exception:
                 _LOG.exception("unexpected error")
-                if status:  # the answer is under way: all that is left is to break it off
+                if status:  # the response has started and can only be aborted
                     raise
                 failure = Rejection("internal-error", "The server's log has the details.")
                 await send_rejection(failure, scope, send_with_headers)
@@ -99,27 +99,27 @@ class RequestContextMiddleware:
                 log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
 
 
-@lru_cache(maxsize=256)  # answers from the cache have the same ones every time
+@lru_cache(maxsize=256)  # cached responses have the same ones
 def _missing_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the default headers that are not among ``headers``."""
+    """Return the default headers that are not in ``headers``."""
     present = {name for name, _ in headers}
     return tuple(header for header in DEFAULT_HEADERS if header[0] not in present)
 
 
 def _route_template(scope: Scope, status: int) -> str:
-    """Return the template of the route that answered; a folder of files is one route."""
+    """Return the template of the route that responded; a folder of files is one route."""
     none = UNMATCHED_ROUTE if status in {404, 405} else REFUSED_ROUTE
     return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or none
 
 
 class PathPrefixMiddleware:
-    """ASGI middleware, the outermost: behind it, paths begin at the root."""
+    """Outermost ASGI middleware: removes the path prefix."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._prefix, self._proxies = app, settings.path_prefix, settings.trusted_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, by its path below the prefix."""
+        """Pass the request on with its path below the prefix."""
         if scope["type"] == "http":
             prefix, peer = self._prefix, scope.get(PEER) or scope.get("client")
             if self._proxies and is_trusted(peer[0] if peer else None, self._proxies):

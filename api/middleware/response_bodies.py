@@ -1,15 +1,12 @@
-"""Bodies of responses: recent ones answered from memory, large ones compressed, none for HEAD.
+"""Response bodies: a cache of recent answers, compression, and none for HEAD.
 
-An answer, once optimal and stored, never changes: its id is a hash of the question. So its bytes may be kept in this
-process under the id, and under the exact query that asked for it. Only answers that this process has proved, when it
-solved or read them, are put in. A training job's thousand workers ask the same question within a second. Client, rate
-limit, log line and metrics are the business of the outer middleware; all that a route would add is to find that the
-bytes are here.
+An optimal stored answer never changes: its id is a hash of the question. So this process caches the bytes of answers
+that it has proved, by id and by exact query: the thousand workers of a training job ask the same question within a
+second. The outer middleware still applies client, rate limit, log line and metrics.
 
-Starlette's middleware for gzip leaves a strong entity tag on other bytes than those that it names, compresses the same
-cached answer every time, and takes ``gzip;q=0`` for consent. Here the tag becomes a weak one (RFC 9110, 8.8.3.3), by
-which clients revalidate as before, and the compressed bytes of an answer with a tag are kept in the response cache.
-Event streams and compressed content are left as they are.
+Starlette's gzip middleware keeps a strong entity tag on changed bytes, compresses the same cached answer every time,
+and ignores ``gzip;q=0``. Here the tag becomes weak (RFC 9110, 8.8.3.3), which still revalidates, and compressed bytes
+of an answer with a tag are cached. Event streams and compressed content are passed on.
 """
 
 from __future__ import annotations
@@ -29,27 +26,25 @@ from api.observability import access_log, metrics
 from api.responses import IMMUTABLE, encoded_response
 
 MAX_CACHE_BYTES = 64 * 2**20
-"""Memory for all entries together [bytes]."""
+"""Memory for all entries."""
 
 MAX_KEY_LENGTH = 1024
-"""Longest key that is cached [characters]."""
-
 ENTRY_OVERHEAD = 400
-"""Approximate memory of an entry besides its body and key [bytes]."""
+"""Approximate memory of an entry besides body and key."""
 
 CACHED_PATH = "/v1/gamma"
-"""The path whose GET answers are looked up by query."""
+"""Path whose GET responses are cached by query."""
 
 REVALIDATE = "no-cache"
-"""Cache-Control of an answer to a query: another version may answer differently, so clients check the entity tag."""
+"""Cache-Control of a response to a query: another version may respond differently, so clients revalidate."""
 
 
 class EncodedAnswer(NamedTuple):
-    """An encoded answer."""
+    """Encoded answer."""
 
-    content: bytes  # the bytes
-    form: str  # their media type
-    etag: str  # strong entity tag of these very bytes
+    content: bytes
+    form: str  # media type
+    etag: str  # strong entity tag of the bytes
     key: str = ""  # id of the answer
 
     @classmethod
@@ -63,7 +58,7 @@ class EncodedAnswer(NamedTuple):
 
 
 class ResponseCache:
-    """Encoded answers by key; the least recently used leave first. For use within one event loop."""
+    """LRU cache of encoded answers. For use within one event loop."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -87,7 +82,6 @@ class ResponseCache:
             self._size -= _entry_bytes(*self._entries.popitem(last=False))
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._entries)
 
 
@@ -96,7 +90,7 @@ def _entry_bytes(key: tuple[str, ...], body: EncodedAnswer) -> int:
 
 
 def query_key(scope: Scope) -> tuple[str, ...]:
-    """Return the key of the answer to a GET: its query and its Accept header, letter by letter."""
+    """Return the cache key of a GET: its exact query and Accept header."""
     accept = ""
     for name, value in scope["headers"]:
         if name == b"accept":
@@ -105,7 +99,7 @@ def query_key(scope: Scope) -> tuple[str, ...]:
 
 
 def etag_matches(if_none_match: Sequence[str], etag: str) -> bool:
-    """Tell whether If-None-Match headers name ``etag`` (RFC 9110, 13.1.2: weak comparison).
+    """Whether If-None-Match headers list ``etag`` (RFC 9110, 13.1.2: weak comparison).
 
     >>> [etag_matches(tags, '"a"') for tags in (['W/"a", "b"'], ['"b"', '"a"'], ["*"], [])]
     [True, True, True, False]
@@ -115,7 +109,7 @@ def etag_matches(if_none_match: Sequence[str], etag: str) -> bool:
 
 
 def conditional_response(body: EncodedAnswer, request: Request, caching: str) -> Response:
-    """Return the response with an encoded answer, or 304 where the client has it already."""
+    """Return the response with an encoded answer, or 304 if the client has it."""
     headers = {"ETag": body.etag, "Cache-Control": caching}
     if etag_matches(request.headers.getlist("if-none-match"), body.etag):
         return Response(status_code=304, headers={**headers, "Vary": "Accept"})
@@ -123,23 +117,23 @@ def conditional_response(body: EncodedAnswer, request: Request, caching: str) ->
 
 
 def permanent_response(body: EncodedAnswer, request: Request) -> Response:
-    """Return the response with an answer by its id; where keys are needed, only the client itself may keep it."""
+    """Return the response with an answer by its id; with keys, shared caches must not store it."""
     caching = IMMUTABLE if request.app.state.settings.keys is None else f"private, {IMMUTABLE}"
     return conditional_response(body, request, caching)
 
 
 class ResponseCacheMiddleware:
-    """ASGI middleware: answers from the `ResponseCache` of the application, and passes on everything else."""
+    """ASGI middleware that responds from the `ResponseCache`, or passes the request on."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer from the cache, or pass the request on."""
+        """Respond from the cache, or pass the request on."""
         if scope["type"] == "http" and scope["path"] == CACHED_PATH and scope["method"] == "GET":
             state = scope["app"].state
             cache: ResponseCache = state.response_cache
-            # With private designs the route finds the bytes, and notes whose the answer is.
+            # With private designs the route checks and records ownership.
             answer = None if state.settings.private_designs else cache.get(*query_key(scope))
             if answer is not None:
                 state.service.store.reads.add(answer.key)
@@ -157,19 +151,19 @@ class ResponseCacheMiddleware:
         await self._app(scope, receive, send)
 
 
-@lru_cache(maxsize=256)  # to make them takes longer than to send them
+@lru_cache(maxsize=256)  # slower to build than to send
 def _headers(form: str, etag: str, length: int) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers of an answer to a query from the cache."""
+    """Return the headers of a cached response to a query."""
     response = encoded_response(b"", form, "gamma", {"ETag": etag, "Cache-Control": REVALIDATE})
     response.headers["content-length"] = str(length)
     return tuple(response.raw_headers)
 
 
 MIN_BYTES = 1400
-"""Smallest body that is compressed [bytes]: below, it fits into one packet as it is."""
+"""Smallest body to compress; a smaller one fits into one packet."""
 
 THREAD_BYTES = 2**16
-"""Smallest body that is compressed in a thread [bytes]: it takes milliseconds, for which nobody else should wait."""
+"""Smallest body to compress in a thread, because it takes milliseconds."""
 
 LEVEL = 5
 
@@ -183,26 +177,26 @@ _TYPES = (
     b"text/javascript",
     b"text/plain",
 )
-"""Media types that are text; those of the page, too."""
+"""Media types to compress."""
 
 Headers = list[tuple[bytes, bytes]]
 
 _CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
-"""Headers that say something else of the compressed bytes."""
+"""Headers that differ for the compressed bytes."""
 
 
 EVENTS = "/events"
-"""End of the paths whose GET never ends by itself; their HEAD is left to the router."""
+"""Suffix of paths whose GET never ends; the router handles their HEAD."""
 
 
 class CompressionMiddleware:
-    """ASGI middleware that compresses whole, large answers of text."""
+    """ASGI middleware that compresses large, complete text responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and compress its answer."""
+        """Pass the request on, and compress the response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -215,7 +209,7 @@ class CompressionMiddleware:
                     headers = _not_modified_headers(_varying(message.get("headers", [])), scope["headers"])
                     message = {**message, "headers": headers}
                 elif _is_text(message.get("headers", ())):
-                    start = message  # until its body is seen
+                    start = message  # sent with its body
                     return
             elif start is not None:
                 head, start = start, None
@@ -228,7 +222,7 @@ class CompressionMiddleware:
 
 
 async def _compress_answer(start: Message, message: Message, scope: Scope) -> tuple[Message, Message]:
-    """Return the two messages of an answer, compressed if the client accepts that."""
+    """Return the two messages of a response, compressed if the client accepts gzip."""
     if not accepts_gzip(scope["headers"]):
         return {**start, "headers": _uncompressed_headers(tuple(start["headers"]))}, message
     tag, before, after = _compressed_headers(tuple(start["headers"]))
@@ -243,26 +237,26 @@ async def _compress_answer(start: Message, message: Message, scope: Scope) -> tu
     return {**start, "headers": [*before, (b"content-length", b"%d" % len(body)), *after]}, {**message, "body": body}
 
 
-@lru_cache(maxsize=256)  # the same for every answer from the cache
+@lru_cache(maxsize=256)  # the same for cached responses
 def _uncompressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(_varying(headers))
 
 
 @lru_cache(maxsize=256)
 def _compressed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, Headers, Headers]:
-    """Return the entity tag of an answer and its headers when compressed: those before and those after its length."""
+    """Return the entity tag of a response, and its headers when compressed, before and after its length."""
     tag = dict(headers).get(b"etag", b"")
     unchanged = [(name, value) for name, value in _varying(headers) if name not in _CHANGED]
     return tag.decode("latin-1"), [*unchanged, (b"content-encoding", b"gzip")], [(b"etag", _weak(tag))] if tag else []
 
 
 def compress(body: bytes) -> bytes:
-    """Return a body compressed, the same bytes every time."""
+    """Return a body compressed, deterministically."""
     return gzip.compress(body, LEVEL, mtime=0)
 
 
 def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Tell whether a client accepts gzip (RFC 9110, 12.5.3).
+    """Whether a client accepts gzip (RFC 9110, 12.5.3).
 
     >>> headers = (b"br, gzip", b"gzip;q=0", b"*", b"*, gzip; q=0.0", b"br")
     >>> [accepts_gzip([(b"accept-encoding", text)]) for text in headers]
@@ -271,7 +265,7 @@ def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return _names_gzip(b",".join([value for name, value in headers if name == b"accept-encoding"]))
 
 
-@lru_cache(maxsize=256)  # clients send one of a few
+@lru_cache(maxsize=256)  # few distinct values
 def _names_gzip(accepted: bytes) -> bool:
     weights: dict[str, bool] = {}
     for part in accepted.decode("latin-1").lower().split(","):
@@ -291,14 +285,14 @@ def _is_text(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _varying(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Return headers by which caches keep the compressed answer apart from the plain one."""
+    """Return headers with Vary: Accept-Encoding."""
     vary = [value for name, value in headers if name == b"vary"]
     rest = [(name, value) for name, value in headers if name != b"vary"]
     return [*rest, (b"vary", b", ".join([*vary, b"Accept-Encoding"]))]
 
 
 def _not_modified_headers(headers: Headers, request_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the headers of a 304 with the entity tag as the client has it: weak if its copy came compressed."""
+    """Return the headers of a 304 with a weak entity tag if the client's copy was compressed."""
     tags = b",".join(value for name, value in request_headers if name == b"if-none-match")
     return [(name, _weak(value) if name == b"etag" and _weak(value) in tags else value) for name, value in headers]
 
@@ -308,7 +302,7 @@ def _weak(tag: bytes) -> bytes:
 
 
 class HeadMiddleware:
-    """ASGI middleware that has HEAD answered as GET, and sends the head alone."""
+    """ASGI middleware that answers HEAD as GET without a body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,10 +1,10 @@
-"""Access log: who asked what and what was answered, one JSON object a line, in a file or on stderr.
+"""Access log: who requested what, and the response, as one JSON object per line, in a file or on stderr.
 
-It is off unless configured. A line has the key, the address, the path, the content keys of what was asked, the jobs,
-the status: never a query, a body or a header, so no vote, no label and no secret. Lines are written by a thread
-(`api.observability.logs`), so that no answer waits for a disk. A file that was moved away is made anew before the next
-line, so any rotation serves. What cannot be written, as the disk is full, is kept for later and tried again, up to
-`MAX_WAITING_LINES`; meanwhile /readyz says so, and what is lost beyond that is counted.
+Off unless configured. A line has the key, address, path, content keys, jobs and status: never a query, a body or a
+header, so no vote, label or secret. A thread writes the lines (`api.observability.logs`), so that no response waits
+for a disk. A file that was moved away is created again before the next line, which suits any rotation. Lines that
+cannot be written, such as to a full disk, are retried, up to `MAX_WAITING_LINES`; meanwhile /readyz reports it, and
+lost lines are counted.
 """
 
 from __future__ import annotations
@@ -31,53 +31,51 @@ from api.observability import logs, metrics
 _LOG = logging.getLogger("api.access_log")
 
 STDERR = "stderr"
-"""Place that is no file: the lines go where the log goes."""
+"""Target that writes to the log on stderr."""
 
 MAX_WAITING_LINES = 10_000
-"""Lines that wait for a disk that is full, a few megabytes."""
+"""Lines waiting for a full disk, a few megabytes."""
 
 RETRY_SECONDS = 1.0
-"""Time between attempts to write to a file that could not be written [s]."""
+"""Interval between attempts to write."""
 
 MIN_FREE_BYTES = 2**16
-"""Room on the disk below which the next lines may not fit [bytes]."""
+"""Free disk space below which the next lines may not fit."""
 
 MAX_PATH_LENGTH = 512
-"""Longest path that is written in full [characters]."""
+"""Characters of a path that are written."""
 
 BLOCK_BYTES = 2**16
-"""Bytes that are read at a time from the file's end backwards."""
-
 MAX_READ_BYTES = 2**24
-"""Most bytes of the file's end that are read for `AccessLogFile.last`."""
+"""Bytes at the end of the file that `AccessLogFile.last` reads."""
 
 
 class AccessLogEntry(NamedTuple):
     """One line."""
 
-    time: str  # when the answer was complete (UTC, ISO 8601)
-    request_id: str  # as in the log and in the answer's X-Request-ID
+    time: str  # end of the response (UTC, ISO 8601)
+    request_id: str  # as in the log and in X-Request-ID
     client: str  # "client NAME" or "address A.B.C.D"
     key: str  # id of the key; empty without one
     role: str  # of the key
-    address: str  # where the request came from, as trusted proxies say
+    address: str  # of the client, as trusted proxies report it
     method: str  # of HTTP
     path: str  # without the query
-    questions: list[str]  # content keys of what was asked: a γ, a comparison, a plan, …
-    jobs: list[str]  # ids of the jobs that were queued, read or changed
-    status: int  # of the answer; 499 where the client left before
-    seconds: float  # time to answer [s]
+    questions: list[str]  # content keys of the questions
+    jobs: list[str]  # ids of jobs queued, read or changed
+    status: int  # 499: the client disconnected
+    seconds: float  # duration [s]
 
     def line(self) -> str:
-        """Return it as a line of JSON."""
+        """Return the line of JSON."""
         return json.dumps({"event": "access", **self._asdict()}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 class Mentions:
-    """What one request is about, as the service finds out while it answers."""
+    """Questions and jobs of one request, collected while it is answered."""
 
     def __init__(self, log: AccessLog) -> None:
-        self.log = log  # where the request will be written
+        self.log = log
         self.questions: dict[str, None] = {}  # sets in order
         self.jobs: dict[str, None] = {}
 
@@ -90,20 +88,20 @@ class AccessLogFile(logs.LogStream):
         super().__init__(_open(path), _lost_line, MAX_WAITING_LINES)
 
     def write(self, line: str) -> int:
-        """Take a line to be written soon; one that finds no room is counted."""
+        """Queue a line; one without room is counted as lost."""
         if len(self._queue) >= self._max_lines:
             metrics.count_access_log_loss()
         return super().write(line)
 
     def find_trouble(self) -> str:
-        """Return why a line could not be written now, in words; "" if it could: a full disk shows before it is met."""
-        with contextlib.suppress(OSError):  # the file was moved: the next line makes it
+        """Return why a line could not be written now, or ""; detects a full disk in advance."""
+        with contextlib.suppress(OSError):  # moved: the next line creates it
             if not self.trouble and shutil.disk_usage(self.path).free < MIN_FREE_BYTES:
                 return os.strerror(errno.ENOSPC)
         return self.trouble
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """Return the last lines of the file, the newest first; blocks."""
+        """Return the last entries of the file, newest first; blocks."""
         with self.path.open("rb") as file:
             position = file.seek(0, os.SEEK_END)
             tail, size_read = b"", 0
@@ -111,7 +109,7 @@ class AccessLogFile(logs.LogStream):
                 size = min(BLOCK_BYTES, position)
                 position, size_read = file.seek(position - size), size_read + size
                 tail = file.read(size) + tail
-        lines = tail.split(b"\n")[0 if position == 0 else 1 :]  # the first one may begin before what was read
+        lines = tail.split(b"\n")[0 if position == 0 else 1 :]  # the first line may be incomplete
         return [entry for entry in map(_entry, reversed(lines)) if entry is not None][:count]
 
     def _put(self, lines: bytes) -> None:
@@ -130,10 +128,10 @@ class AccessLogFile(logs.LogStream):
                 self.trouble = ""
             if count == len(lines):
                 return
-            lines = b"\n" + lines[lines.rfind(b"\n", 0, count) + 1 :]  # the line that was cut is written again, whole
+            lines = b"\n" + lines[lines.rfind(b"\n", 0, count) + 1 :]  # write a partial line again in full
 
     def _follow(self) -> None:
-        """Open the file anew if it was moved or removed."""
+        """Reopen the file if it was moved or removed."""
         with contextlib.suppress(OSError):
             file_at_path, open_file = self.path.stat(), os.fstat(self._descriptor)
             if (file_at_path.st_dev, file_at_path.st_ino) == (open_file.st_dev, open_file.st_ino):
@@ -144,7 +142,7 @@ class AccessLogFile(logs.LogStream):
 
 
 class _Stderr:
-    """The log on stderr, as a place of the access log."""
+    """Access log on stderr."""
 
     trouble = ""
 
@@ -155,9 +153,9 @@ class _Stderr:
         return True
 
 
-@cache  # one thread for a file, however many applications this process makes
+@cache  # one thread per file
 def open_file(path: Path) -> AccessLogFile:
-    """Return the access log in a file; raises OSError where it cannot be opened."""
+    """Return the access log in a file; raises OSError if it cannot be opened."""
     return AccessLogFile(path)
 
 
@@ -168,7 +166,7 @@ _CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
 
 @contextlib.contextmanager
 def opened(target: str | None) -> Iterator[AccessLog | None]:
-    """Yield the access log, and write the last of it at the end of the block."""
+    """Yield the access log, and write its last lines at the end of the block."""
     if target is None:
         yield None
         return
@@ -181,13 +179,13 @@ def opened(target: str | None) -> Iterator[AccessLog | None]:
 
 
 def check_access_log(target: str | None) -> None:
-    """Make the file of the access log, if it is one; raises OSError where it cannot be opened."""
+    """Create the file of the access log; raises OSError if it cannot be opened."""
     if target is not None and target != STDERR:
         os.close(_open(Path(target)))
 
 
 def begin(log: AccessLog | None, path: str) -> Mentions | None:
-    """Begin a request; return what will be found out about it, or None where it is not logged."""
+    """Return the mentions of a new request, or None if it is not logged."""
     if log is None or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
         return None
     mentions = Mentions(log)
@@ -196,21 +194,21 @@ def begin(log: AccessLog | None, path: str) -> Mentions | None:
 
 
 def mention_question(key: str) -> None:
-    """Say the content key of what the present request asks."""
+    """Add the content key of a question to the log entry of the current request."""
     mentions = _CURRENT.get()
     if mentions is not None:
         mentions.questions[key] = None
 
 
 def mention_job(id: str) -> None:
-    """Say the id of a job that the present request queues, reads or changes."""
+    """Add the id of a job to the log entry of the current request."""
     mentions = _CURRENT.get()
     if mentions is not None:
         mentions.jobs[id] = None
 
 
 def record(mentions: Mentions | None, scope: Scope, status: int, seconds: float) -> None:
-    """Write the line of a request that is over."""
+    """Write the line of a finished request."""
     if mentions is None:
         return
     client: Client | None = scope.get("darrm.client")
@@ -245,7 +243,7 @@ def _now() -> str:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """Return an entry; None for a line that was cut, or that counts lost ones."""
+    """Return an entry; None for an incomplete line, or one that counts lost lines."""
     try:
         record = json.loads(line)
         return {name: record[name] for name in AccessLogEntry._fields}

@@ -1,13 +1,12 @@
-"""Log on stderr: one line an event, for people or as JSON, with the id of the request. Never a body, a query or a key.
+"""Log on stderr: one line per event, as text or JSON, with the request id. Never a body, a query or a key.
 
-Modules log through the standard library and configure nothing; `configure` is called once by whoever serves, and gives
-every line, uvicorn's included, the same form.
+Modules log through the standard library; the server calls `configure` once, which gives every line, including
+uvicorn's, the same format.
 
-Lines are written by a thread of their own: whoever logs never waits for whoever reads. A pipe that nobody reads is full
-after 64 KiB, and the next write to it blocks; in the event loop that would be the end of all answers. So lines are put
-into a bounded queue, which costs a microsecond, and written some milliseconds later, many at once. When the queue is
-full, lines are dropped and counted, and the count is the next line that comes through. A process that is killed loses
-the lines of its last `FLUSH_SECONDS`.
+A thread writes the lines, so logging never blocks. A pipe without a reader is full after 64 KiB, and the next write
+would block the event loop. So lines enter a bounded queue, which takes a microsecond, and are written in blocks some
+milliseconds later. Lines that exceed the queue are dropped, and the next line reports their number. A killed process
+loses the lines of its last `FLUSH_SECONDS`.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ from api.settings import Settings
 _REQUESTS = logging.getLogger("api.requests")
 
 REQUEST_ID: contextvars.ContextVar[str | None] = contextvars.ContextVar("request_id", default=None)
-"""Id of the request that is being answered."""
+"""Id of the current request."""
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,64}")
 
 MAX_QUEUED_LINES = 10_000
-"""Lines that may wait, a few megabytes; beyond them they are dropped."""
+"""Queued lines, a few megabytes; further ones are dropped."""
 
 FLUSH_SECONDS = 0.02
-"""How long lines are collected before they are written [s]: a thread that woke for each would slow every answer."""
+"""Time for which lines are collected before a write: waking the thread for each line would slow every response."""
 
 PIPE_BUF = 4096
-"""Bytes that a pipe takes from one process in one piece (PIPE_BUF), so that lines of several processes stay apart."""
+"""Bytes that a process writes to a pipe atomically (PIPE_BUF), so that lines of several processes stay intact."""
 
 DRAIN_SECONDS = 1.0
-"""How long the end of a process waits for its last lines to be taken [s]."""
+"""Time for which a process that ends waits until its last lines are written."""
 
 
 def accept_request_id(proposal: bytes | None) -> str:
-    """Return the id that the client offers, if it is a short word that can do no harm in a log, else a new one.
+    """Return the client's id if it is a short word that is harmless in a log, else a new one.
 
     >>> accept_request_id(b"train-7.epoch-3"), len(accept_request_id(b"forged line")), len(accept_request_id(None))
     ('train-7.epoch-3', 16, 16)
@@ -64,7 +63,7 @@ def accept_request_id(proposal: bytes | None) -> str:
 
 
 def current_request_id() -> str | None:
-    """Return the id of the request that is being answered; None where there is none."""
+    """Return the id of the current request, or None."""
     return REQUEST_ID.get()
 
 
@@ -73,15 +72,15 @@ class RequestLogEntry(NamedTuple):
 
     method: str
     path: str
-    status: int  # of the answer
-    seconds: float  # time to answer it [s]
-    bytes: int  # of the body of the answer [bytes]
-    client: str  # its name
-    request_id: str  # its id
+    status: int
+    seconds: float  # duration [s]
+    bytes: int  # of the response body [bytes]
+    client: str
+    request_id: str
 
 
 def log_request(entry: RequestLogEntry) -> None:
-    """Log a request: as an error if the fault is the server's, else as information."""
+    """Log a request: as an error for status 500, else as information."""
     level = logging.ERROR if entry.status == 500 else logging.INFO
     if not _REQUESTS.isEnabledFor(level):
         return
@@ -92,12 +91,12 @@ def log_request(entry: RequestLogEntry) -> None:
     content["seconds"] = round(entry.seconds, 6)
     if _render is None:
         _REQUESTS.log(level, "request", extra=content)
-    else:  # without a record: to make one, and find its caller, would take as long as everything else here
+    else:  # without a LogRecord, which would double the time
         _stream.write(_render(_content(_REQUESTS.name, level, "request", time.time(), content)) + "\n")
 
 
 def _request_as_text(level: int, now: float, entry: RequestLogEntry) -> str:
-    """Return the line that `_as_text` makes of a request, in a third of the time; most lines are of requests."""
+    """Return the line that `_as_text` makes of a request, in a third of the time."""
     method, path, status, seconds, length, client, request_id = entry
     return (
         f"{_timestamp(now)} [{_level(level):9}] {'request':30} [{_REQUESTS.name}] method={_plain(method)}"
@@ -107,18 +106,17 @@ def _request_as_text(level: int, now: float, entry: RequestLogEntry) -> str:
 
 
 Render = Callable[[dict[str, Any]], str]
-"""From the content of a line to its text."""
+"""Function from the content of a line to its text."""
 
 _render: Render | None = None
-"""The form of every line; None until the log is configured."""
+"""Format of every line; None until configured."""
 
 _stream: TextIO | LogStream = sys.stderr
-"""Where lines are written."""
 
 
 def configure(settings: Settings) -> None:
-    """Send every log line of this process to stderr in the form that the settings ask for."""
-    global _stream, _render  # noqa: PLW0603 — as the logging of a process is one
+    """Send every log line of this process to stderr in the configured format."""
+    global _stream, _render  # noqa: PLW0603 — the log of a process is global
     _render = _as_json if settings.log_format == "json" else _as_text
     _stream = _open_stream()
     handler = logging.StreamHandler(_stream)
@@ -130,7 +128,7 @@ def configure(settings: Settings) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    logging.getLogger("uvicorn.access").disabled = True  # ours say more, and leave out the query
+    logging.getLogger("uvicorn.access").disabled = True  # replaced by our request lines, which omit the query
     logging.captureWarnings(capture=True)
 
 
@@ -140,13 +138,13 @@ def write_line(line: str) -> int:
 
 
 def drain() -> None:
-    """Wait, not for long, until what was logged is written: for the end of a process."""
+    """Wait up to `DRAIN_SECONDS` until all lines are written, at the end of a process."""
     if isinstance(_stream, LogStream):
         _stream.drain()
 
 
 class LineFormatter(logging.Formatter):
-    """Formatter that says of a record what it says itself, its extra fields, and the id of the request."""
+    """Formatter that renders a record's message, its extra fields and the request id."""
 
     def __init__(self, render: Render) -> None:
         super().__init__()
@@ -164,7 +162,7 @@ class LineFormatter(logging.Formatter):
 
 
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
-"""Fields of every record, and uvicorn's second version of the same words."""
+"""Fields of every record, and uvicorn's coloured copy of the message."""
 
 
 def _content(logger: str, level: int, event: str, now: float, extra: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +180,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def _as_json(content: dict[str, Any]) -> str:
-    # three times as fast as to encode the dictionary: nearly all of it is text and whole numbers
+    # three times as fast as encoding the dictionary: nearly all values are text and integers
     return "{" + ", ".join([f"{encode_basestring(name)}: {_json(value)}" for name, value in content.items()]) + "}"
 
 
@@ -193,7 +191,6 @@ def _json(value: Any) -> str:
 
 
 _NUMBERS = frozenset({int, float})
-"""Types whose text is a plain word."""
 
 
 def _as_text(content: dict[str, Any]) -> str:
@@ -209,33 +206,33 @@ def _as_text(content: dict[str, Any]) -> str:
 def _open_stream() -> TextIO | LogStream:
     try:
         return _log_stream(sys.stderr.fileno())
-    except AttributeError:  # the program was started without one
+    except AttributeError:  # no stderr
         return Path(os.devnull).open("w", encoding="utf-8")
-    except OSError:  # one in this process's memory, which makes nobody wait
+    except OSError:  # in memory: never blocks
         return sys.stderr
 
 
-@cache  # one thread for a process, however often its log is configured
+@cache  # one thread per process
 def _log_stream(descriptor: int) -> LogStream:
     return LogStream(descriptor, _dropped_line)
 
 
 def _dropped_line(lines: int) -> str:
-    event = f"{lines} lines of the log were dropped: nobody read it in time"
+    event = f"{lines} log lines were dropped because stderr was not read in time"
     return (_render or _as_text)(_content("api.logs", logging.WARNING, event, time.time(), {})) + "\n"
 
 
-@lru_cache(maxsize=2)  # a clock is read for every request, a date needed once a second
+@lru_cache(maxsize=2)  # the date changes once a second
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 _WORD = re.compile(r"[!#-&(-<>-~]+")
-"""Text that is written as it is."""
+"""Text that needs no quotes."""
 
 
 def _plain(text: str) -> str:
-    r"""Return a text for people: in quotes if it is not a plain word, and nothing that a terminal would obey.
+    r"""Return a text for a terminal: quoted unless it is a plain word, and without control characters.
 
     >>> _plain("/v1/gamma"), _plain("address ::1"), _plain("\x1b[31m")
     ('/v1/gamma', "'address ::1'", "'\\x1b[31m'")
@@ -244,7 +241,7 @@ def _plain(text: str) -> str:
 
 
 class LogStream:
-    """Text stream, line by line, whose writes never block and never fail."""
+    """Line-based text stream whose writes never block and never fail."""
 
     def __init__(self, descriptor: int, loss_line: Callable[[int], str], max_lines: int = MAX_QUEUED_LINES) -> None:
         self._descriptor, self._loss_line, self._max_lines = descriptor, loss_line, max_lines
@@ -256,7 +253,7 @@ class LogStream:
         threading.Thread(target=self._write_on, name="log", daemon=True).start()
 
     def write(self, line: str) -> int:
-        """Take a line, its end included, to be written soon; return its length."""
+        """Queue a line, including its end; return its length."""
         if len(self._queue) >= self._max_lines:
             with self._loss_lock:
                 self._losses += 1
@@ -268,12 +265,12 @@ class LogStream:
         return len(line)
 
     def flush(self) -> None:
-        """Do nothing: lines are written soon in any case, and whoever logs must not wait."""
+        """Do nothing: a flush would block."""
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
-        """Wait until every line is written, so long at most [s]; return whether they are."""
+        """Wait up to ``seconds`` until every line is written; return whether they are."""
         deadline = time.monotonic() + seconds
-        while not (self._written.is_set() and not self._queue):  # the one may be set just before the other grows
+        while not (self._written.is_set() and not self._queue):  # a line may arrive after the event was set
             if time.monotonic() > deadline:
                 return False
             time.sleep(FLUSH_SECONDS / 4)
@@ -290,7 +287,7 @@ class LogStream:
                 self._written.set()
 
     def _next_block(self) -> bytes:
-        """Return the next lines, as many as go in one piece; one that is longer goes alone. Empty: none is left."""
+        """Return the next lines that fit into one atomic write, or one longer line; empty if none is left."""
         block = b""
         while self._queue:
             line = self._queue[0].encode("utf-8", "backslashreplace")
@@ -306,5 +303,5 @@ class LogStream:
         try:
             while lines:
                 lines = lines[os.write(self._descriptor, lines) :]
-        except OSError:  # whoever read it is gone, and there is nobody to tell
+        except OSError:  # the reader is gone
             return

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus: few series, and none that a client can multiply.
+"""Metrics for Prometheus, with a bounded number of series.
 
-Every label has a fixed set of values (routes by their template, methods and outcomes by a list), so that no request
-can make a new series. With several workers each counts in a file of its own, in the folder that the variable
-`MULTIPROCESS_DIR` names, and the worker that is asked for the metrics adds them up.
+Every label has a fixed set of values (route templates, lists of methods and outcomes), so that no request can create
+a series. Each of several workers counts in a file of its own in the folder `MULTIPROCESS_DIR`; the worker that serves
+the metrics adds them up.
 """
 
 from __future__ import annotations
@@ -45,29 +45,26 @@ if TYPE_CHECKING:
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable by which prometheus_client, on import, learns of the folder that workers share."""
+"""Environment variable in which prometheus_client, on import, finds the folder that workers share."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 SOLVE_METHODS = frozenset({"enumerate", "cuts"})
 
 OUTCOMES = (*(status.value for status in Status), "failed", "cancelled")
-"""Outcomes of a solve: the status of its solution, or none; any other word is counted as "failed"."""
+"""Outcomes of a solve: the status of its solution, or none; any other is counted as "failed"."""
 
 LOOKUP_RESULTS = ("hit", "miss", "damaged", "stale", "nearest", "memory")
-"""Results of a lookup.
-
-Stored; not stored; stored but fails its proof; of another version; an answer to another problem is stored whose
-guarantee implies the one asked; in the response cache of this process.
-"""
+"""Results of a lookup: stored; not stored; stored but invalid; another version; a stored answer to a stricter
+problem; in the response cache of this process."""
 
 REPLACEMENT_REASONS = ("crashed", "killed", "retired")
-"""Reasons to replace a solver process: it ended by itself; it was stuck, too slow or too large; it was old."""
+"""Why a solver process is replaced: it ended by itself; it was stuck, too slow or too large; it was old."""
 
 REGISTRY = CollectorRegistry(auto_describe=True)
-"""Registry of this service only, without what libraries register by default."""
+"""Registry without the default metrics of libraries."""
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series again, which several workers lack anyway
+disable_created_metrics()  # type: ignore[no-untyped-call]  # saves a third of the series, which several workers lack anyway
 
 _REQUESTS = Counter(
     "darrm_requests",
@@ -102,7 +99,7 @@ _SOLVE_SECONDS = Histogram(
 
 _LOOKUPS = Counter(
     "darrm_cache_lookups",
-    "Lookups of an answer, by what was found: memory, hit, nearest, miss, stale (of another version), damaged.",
+    "Lookups of an answer, by result: memory, hit, nearest, miss, stale (of another version), damaged.",
     ("found",),
     registry=REGISTRY,
 )
@@ -129,7 +126,7 @@ _live_gauge = partial(Gauge, registry=REGISTRY, multiprocess_mode="livesum")
 
 _BUSY = _live_gauge("darrm_pool_busy", "Busy solver processes, by pool.", ("pool",))
 
-_WAITING = _live_gauge("darrm_pool_waiting", "Tasks that wait for a solver process, by pool.", ("pool",))
+_WAITING = _live_gauge("darrm_pool_waiting", "Tasks waiting for a solver process, by pool.", ("pool",))
 
 _IN_FLIGHT = _live_gauge("darrm_requests_open", "Requests being answered now.")
 
@@ -155,25 +152,25 @@ _GAUGES = {
 }
 _GAUGES["process_start_time_seconds"] = Gauge(
     "process_start_time_seconds",
-    "When the oldest worker started [s since 1970-01-01 UTC].",
+    "Start time of the oldest worker [s since 1970-01-01 UTC].",
     registry=REGISTRY,
     multiprocess_mode="livemin",
 )
-"""Gauges that are set every second."""
+"""Gauges set every second."""
 
 STORE_GAUGES = {
-    "darrm_stored_bytes": "Bytes of all stored answers [bytes].",
-    "darrm_max_stored_bytes": "Limit on them, beyond which the least recently read leave [bytes]; +Inf without one.",
+    "darrm_stored_bytes": "Total size of stored answers [bytes].",
+    "darrm_max_stored_bytes": "Size limit, beyond which the least recently read are removed [bytes]; +Inf without one.",
     "darrm_jobs_queued": "Queued jobs in the database.",
     "darrm_jobs_running": "Running jobs in the database.",
     "darrm_jobs_oldest_seconds": "Waiting time of the oldest queued job [s].",
 }
-"""Gauges that are read from the store when the metrics are asked for, and what each says."""
+"""Gauges read from the store for each scrape, with their help texts."""
 
 _PROCESSOR = Counter("process_cpu_seconds", "Processor time of the workers [s].", registry=REGISTRY)
 
 _PROCESS = ProcessCollector(registry=None)
-"""This process as Prometheus's client library sees it; empty where there is no /proc."""
+"""Collector of this process; empty without /proc."""
 
 
 def count_request(method: str, route: str, status: int, seconds: float) -> None:
@@ -182,7 +179,7 @@ def count_request(method: str, route: str, status: int, seconds: float) -> None:
     _seconds_of(route).observe(seconds)
 
 
-@lru_cache(maxsize=1024)  # finding a series by its labels takes longer than counting in it
+@lru_cache(maxsize=1024)  # finding a series takes longer than counting
 def _requests_of(method: str, route: str, status: int) -> Counter:
     return _REQUESTS.labels(method, route, str(status))
 
@@ -201,7 +198,7 @@ def count_solve(method: str, outcome: str, seconds: float) -> None:
 
 @contextmanager
 def track_solve() -> Iterator[Callable[[str, str], None]]:
-    """Count the solve within the block, even one that fails; yields the function that sets its method and outcome.
+    """Count the solve in the block, even if it fails; yields the function that sets its method and outcome.
 
     >>> with track_solve() as done:
     ...     done("cuts", "optimal")
@@ -234,17 +231,17 @@ def _lookups_of(result: str) -> Counter:
 
 
 def count_access_log_loss() -> None:
-    """Count a line of the access log that is lost: it could not be written for long, and too many wait."""
+    """Count a lost line of the access log."""
     _ACCESS_LOG_LOST.inc()
 
 
 def count_evictions(times: int) -> None:
-    """Count answers that left the store."""
+    """Count answers removed from the store."""
     _EVICTED.inc(times)
 
 
 def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:
-    """Count an attempt to deliver a webhook: "retried" will be tried again, "failed" is given up."""
+    """Count an attempt to deliver a webhook: "retried" will be retried, "failed" is given up."""
     _WEBHOOKS.labels(outcome).inc()
 
 
@@ -259,32 +256,28 @@ def record_pools(states: Mapping[str, PoolState], earlier: Mapping[str, PoolStat
 
 
 def track_in_flight(change: int) -> None:
-    """Add a begun request (+1) or remove an answered one (−1)."""
+    """Count a request in (+1) or out (−1)."""
     _IN_FLIGHT.inc(change)
 
 
 def describe() -> dict[str, str]:
-    """Return what each metric says, by its name in Prometheus's format."""
+    """Return the help text of each metric, by its name in Prometheus's format."""
     later = [GaugeMetricFamily(name, text) for name, text in STORE_GAUGES.items()]
     families = [*REGISTRY.collect(), *later, _build()]
     return {f"{each.name}_total" if each.type == "counter" else each.name: each.documentation for each in families}
 
 
 def render(gauges: Mapping[str, float]) -> bytes:
-    """Return the metrics of all workers together, in Prometheus's text format.
-
-    Args:
-        gauges: values of `STORE_GAUGES`.
-    """
+    """Return the metrics of all workers, with ``gauges`` of `STORE_GAUGES`, in Prometheus's text format."""
     folder = os.environ.get(MULTIPROCESS_DIR)
     if folder is None:
         content = generate_latest(REGISTRY)
     else:
         _remove_dead_workers(Path(folder))
         registry = CollectorRegistry()
-        MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]  # it is not typed there
+        MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]  # untyped
         content = generate_latest(registry)
-    # Of the moment, beside what the workers' files add up: in there each worker would count them once more.
+    # Apart from the workers' files, which are added up.
     extra = CollectorRegistry()
     extra.register(_CollectedMetric(_build()))
     for name, value in gauges.items():
@@ -292,9 +285,9 @@ def render(gauges: Mapping[str, float]) -> bytes:
     return content + generate_latest(extra)
 
 
-@lru_cache(maxsize=1)  # it does not change while the process lives
+@lru_cache(maxsize=1)  # constant
 def _build() -> Metric:
-    """Return the gauge that says what runs: always 1, told by its labels."""
+    """Return the gauge that is always 1, with the build in its labels."""
     try:
         has_kernel = "yes" if kernel() is not None else "no"
     except BackendUnavailable:
@@ -319,7 +312,7 @@ class _CollectedMetric:
 
 
 def _remove_dead_workers(folder: Path) -> None:
-    """Remove the gauges of dead workers from the sum; their counters stay."""
+    """Remove the gauges of dead workers; their counters stay."""
     for process in {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}:
         if process.isdigit() and not _is_alive(int(process)):
             mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]  # as above
@@ -334,14 +327,14 @@ def _is_alive(process: int) -> bool:
 
 
 COLLECT_SECONDS = 1.0
-"""Time between collections of the service's own counts [s]."""
+"""Interval between collections of `ServiceMetrics`."""
 
 LAG_SECONDS = 0.1
-"""Time between two looks at the event loop [s]."""
+"""Interval between measurements of the event loop."""
 
 
 class ServiceMetrics:
-    """Metrics that the service's parts count themselves: lookups in the store, solver processes, what is open."""
+    """Metrics that parts of the service count: lookups, solver processes, open connections and streams."""
 
     def __init__(
         self,
@@ -350,15 +343,15 @@ class ServiceMetrics:
         streams: Callable[[], int],
         connections: OpenConnections | None = None,
     ) -> None:
-        # the states of the process pools, the lookups so far by decision, and the event streams that are open
+        # pool states, lookups by decision, and open event streams
         self._pools, self._lookups, self._streams = pools, lookups, streams
-        self._connections = connections  # None: the server counts none
+        self._connections = connections  # None: not counted
         self._last_pools: Mapping[str, PoolState] = {}
         self._last_lookups: Mapping[str, int] = {}
         self._processor_seconds = 0.0
 
     def collect(self) -> None:
-        """Add what has changed since the last call."""
+        """Add the changes since the last call."""
         pools, lookups = self._pools(), self._lookups()
         record_pools(pools, self._last_pools)
         for result, times in lookups.items():
@@ -373,13 +366,13 @@ class ServiceMetrics:
             (sample,) = metric.samples
             if sample.name in _GAUGES:
                 _GAUGES[sample.name].set(sample.value)
-            else:  # its processor time
+            else:  # processor time
                 _PROCESSOR.inc(max(0.0, sample.value - self._processor_seconds))
                 self._processor_seconds = sample.value
 
     @asynccontextmanager
     async def collected(self) -> AsyncIterator[None]:
-        """Collect every second within the block, so that the numbers are current whichever worker is asked."""
+        """Collect every second during the block, so that any worker can serve current values."""
         tasks = [asyncio.create_task(self._collect_forever()), asyncio.create_task(_observe_lag())]
         try:
             yield

@@ -1,10 +1,10 @@
-"""Traces by OpenTelemetry (extra `otel`): a span for each request, each job and each solve.
+"""Traces by OpenTelemetry (extra `otel`): a span for each request, job and solve.
 
-They are off unless an endpoint is configured. The environment variables are OpenTelemetry's own:
-`OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on, and the SDK reads the others (sampler, headers, resource). A request
-continues the trace of its `traceparent` header. A job has a trace of its own, as it outlives its request and may run in
-another process; it is linked to the request that queued it, whose `traceparent` is stored with the job. Spans carry
-what the log and the metrics say: route, status, request id, client; never a query, a body or a key.
+Off unless an endpoint is configured: `OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on, and the SDK reads its other
+variables (sampler, headers, resource). A request continues the trace of its `traceparent` header. A job has its own
+trace, because it outlives its request and may run in another process; it is linked to the request, whose
+`traceparent` is stored with the job. Spans carry what the log and metrics show: route, status, request id, client;
+never a query, a body or a key.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from solver_cache.database.jobs import Job
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables of which one turns traces on."""
+"""Environment variables that turn traces on."""
 
 SERVICE_NAME = "darrm-opt"
 
 _tracer: Tracer | None = None
-"""The tracer of this process; None while traces are off."""
+"""Tracer of this process; None while traces are off."""
 
 
 _JOB_SPAN: ContextVar[Span | None] = ContextVar("job_span", default=None)
-"""The span of the job that is being done in this context."""
+"""Span of the current job."""
 
 
 @contextmanager
 def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
-    """Record spans within the block, and export the last of them at its end."""
-    global _tracer  # noqa: PLW0603 — as the log of a process is one
+    """Record spans during the block, and export the last of them at its end."""
+    global _tracer  # noqa: PLW0603 — the tracer of a process is global
     if exporter is None and not any(os.environ.get(name) for name in ENDPOINTS):
         yield
         return
@@ -61,7 +61,7 @@ def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
 
 
 def current_traceparent() -> str:
-    """Return the W3C ``traceparent`` of the present span, which links a job to its request; "" without a trace."""
+    """Return the W3C ``traceparent`` of the current span, which links a job to its request; "" without one."""
     if _tracer is None:
         return ""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -84,7 +84,7 @@ def job_span(job: Job) -> Iterator[Callable[[str], None]]:
     parent = trace.get_current_span(TraceContextTextMapPropagator().extract({"traceparent": job.trace}, Context()))
     context = parent.get_span_context()
     links = [trace.Link(context)] if context.is_valid else []
-    # A new trace, whatever span the worker was started in.
+    # a new trace
     with _tracer.start_as_current_span(f"job {job.kind}", Context(), trace.SpanKind.CONSUMER, links=links) as span:
         _set(span, {"darrm.job": job.id, "darrm.kind": job.kind, "darrm.client": job.client})
         _set(span, {"darrm.queue_seconds": max(0.0, job.updated - job.created), "darrm.attempt": job.attempts})
@@ -99,7 +99,7 @@ def job_span(job: Job) -> Iterator[Callable[[str], None]]:
 
 
 def annotate_job(attributes: dict[str, Any]) -> None:
-    """Set attributes of the span of the job that is being done here; nothing where it is not traced."""
+    """Set attributes of the current job's span, if any."""
     _set(_JOB_SPAN.get(), attributes)
 
 

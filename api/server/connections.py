@@ -1,11 +1,11 @@
-"""Open connections of a worker: how many, whose, with how many bytes; and which of them makes room for others.
+"""Open connections of a worker: their number, addresses and bytes, and which of them makes room for others.
 
-One rule: what there is too much of is taken from the address that has the most of it. An attacker so evicts its own
-connections, from however many addresses and however fast it comes back. Only connections that wait for their client are
-evicted: one whose request is being answered is the server's own work, which has limits of its own.
+When a limit is exceeded, the address that uses the most gives up a connection, so an attacker evicts its own
+connections. Only connections that wait for their client are evicted: a request being answered is bounded by other
+limits.
 
-Before bodies are evicted their senders are held: nothing more is read from them until others are done. Who is evicted
-comes back and sends everything again, and reading that for ever takes a processor; who is held takes nothing.
+Before bodies are evicted, their senders are held: nothing more is read from them until others finish. An evicted
+client returns and sends everything again, which costs processor time; a held one costs nothing.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from api.access.clients import is_trusted
 from api.errors.problem_details import Rejection, retry_after
 
 SAMPLED_CONNECTIONS = 64
-"""Connections of an address among which the one to evict is chosen: a look at thousands for each new one takes long."""
+"""Connections of an address among which the one to evict is chosen, to bound the time."""
 
 SMALL_REQUEST = 2**14
-"""Request that is not refused for want of room [bytes]; as many of them as connections fit beside the budget."""
+"""Request size that is always admitted, in addition to the budget."""
 
 
 HOLD_SHARE = 0.75
-"""Share of the budget of received bytes beyond which the addresses with the most are held."""
+"""Share of the budget of received bytes beyond which the heaviest addresses are held."""
 
 
 class ConnectionLimits(NamedTuple):
     """Limits of one connection, and of all connections of a worker."""
 
-    connections: int  # open at once
-    per_address: int  # of them, those of one address
-    exempt: tuple[str, ...]  # networks of trusted proxies, whose connections are many clients'
-    head_bytes: int  # request line and headers, or what stands around a body [bytes]
-    head_seconds: float  # for a head to arrive [s]
-    body_seconds: float  # for a body to arrive, or for a client to read on [s]
-    received_bytes: int  # requests of all connections that are not answered yet [bytes]
-    unread_bytes: int  # answers of all connections that their clients do not read [bytes]
+    connections: int  # open connections
+    per_address: int  # open connections of one address
+    exempt: tuple[str, ...]  # networks of trusted proxies, which serve many clients
+    head_bytes: int  # request line and headers, or framing of a body [bytes]
+    head_seconds: float  # time for a head to arrive [s]
+    body_seconds: float  # time for a body to arrive, or for a client to read [s]
+    received_bytes: int  # unanswered requests of all connections [bytes]
+    unread_bytes: int  # unread responses of all connections [bytes]
 
 
 class Connection(Protocol):
-    """A connection, as far as room is concerned."""
+    """Connection, as needed for accounting."""
 
-    address: str  # whose it is
-    was_used: bool  # whether it has had a request
-    received: int  # bytes of the request that is not answered yet
-    unread: int  # bytes of answers that its client does not read
+    address: str
+    was_used: bool  # whether it has received a request
+    received: int  # of the unanswered request [bytes]
+    unread: int  # of unread responses [bytes]
 
     def evict(self) -> None:
-        """Close it, for others' sake, and remove it."""
+        """Close it to make room, and remove it."""
 
     def hold(self, *, held: bool) -> None:
-        """Read no more from it, or read on."""
+        """Pause or resume reading from it."""
 
 
 class AddressConnections:
-    """Connections of one address: all that are open, and those that wait for their client, the longest first."""
+    """Connections of one address: all, and those that wait for their client, longest first."""
 
     def __init__(self) -> None:
         self.open: set[Connection] = set()
         self.waiting: dict[Connection, None] = {}
-        self.large = 0  # bytes of its requests that are not answered yet, without those of small requests
+        self.large = 0  # bytes of its unanswered large requests
 
     def make_room(self) -> bool:
-        """Evict a connection that waits, an unused one first; return whether there was one."""
+        """Evict a waiting connection, preferably an unused one; return whether there was one."""
         first = next(iter(self.waiting), None)
         unused = (each for each in islice(self.waiting, SAMPLED_CONNECTIONS) if not each.was_used)
         victim = next(unused, first)
@@ -84,9 +84,9 @@ class OpenConnections:
         self._held: dict[Connection, None] = {}
 
     def add(self, connection: Connection, origin: str | None) -> Rejection | None:
-        """Count a connection in, one that waits for its client; or return why there is no room.
+        """Count a new connection, which waits for its client; or return a rejection.
 
-        First those of its address are counted, so that no address gets beyond its own limit; then all.
+        The limit of its address is checked first, then the total.
         """
         siblings = self._by_address.get(connection.address) or AddressConnections()
         rejection, limits = None, self.limits
@@ -95,20 +95,20 @@ class OpenConnections:
             and not is_trusted(origin, limits.exempt)
             and not siblings.make_room()
         ):
-            detail = f"One address may have {limits.per_address} connections open, and this one has."
+            detail = f"One address can have {limits.per_address} open connections; this address has reached the limit."
             rejection = Rejection("too-many-requests", detail, (retry_after(1),), closing=True)
         elif self.count >= limits.connections:
             waiting_most = max(self._by_address.values(), key=lambda connections: len(connections.waiting))
             rejection = None if waiting_most.make_room() else TOO_MANY
         if rejection is None:
-            self._by_address[connection.address] = siblings  # which lost its last connection just now, perhaps
+            self._by_address[connection.address] = siblings  # it may have lost its last connection
             siblings.open.add(connection)
             self.count += 1
             self.set_waiting(connection, waiting=True)
         return rejection
 
     def remove(self, connection: Connection) -> None:
-        """Count a connection out, if it is in."""
+        """Remove a connection, if it is counted."""
         siblings = self._by_address.get(connection.address)
         if siblings is None or connection not in siblings.open:
             return
@@ -119,10 +119,10 @@ class OpenConnections:
         siblings.waiting.pop(connection, None)
         self.count -= 1
         if not siblings.open:
-            del self._by_address[connection.address]  # addresses come and go for years
+            del self._by_address[connection.address]  # bounds memory
 
     def set_waiting(self, connection: Connection, *, waiting: bool) -> None:
-        """Say whether a connection waits for its client."""
+        """Set whether a connection waits for its client."""
         siblings = self._by_address.get(connection.address)
         if siblings is None or connection not in siblings.open:
             return
@@ -132,7 +132,7 @@ class OpenConnections:
             siblings.waiting.pop(connection, None)
 
     def receive(self, connection: Connection, length: int) -> None:
-        """Count bytes of a request in, or out; near the budget, hold who has much, and beyond it evict the heaviest."""
+        """Count bytes of a request in or out; near the budget hold heavy senders, beyond it evict the heaviest."""
         before = _large(connection)
         connection.received += length
         self.received += length
@@ -140,7 +140,7 @@ class OpenConnections:
         siblings = self._by_address.get(connection.address) if before or after else None
         if siblings is not None and connection in siblings.open:
             siblings.large += after - before
-            # First they are held, largest senders first, and read no more; only beyond the budget is somebody cut off.
+            # Hold the largest senders first; evict only beyond the budget.
             if self.received > HOLD_SHARE * self.limits.received_bytes and self._should_wait(connection, siblings):
                 self._held[connection] = None
                 connection.hold(held=True)
@@ -150,19 +150,19 @@ class OpenConnections:
             pass
 
     def _should_wait(self, connection: Connection, siblings: AddressConnections) -> bool:
-        """Tell whether a large request of an address with much, compared with all, is not the largest of its own."""
-        # The largest goes on, or nobody would ever be done.
+        """Whether a large request, of a heavy address, is not the largest of its address."""
+        # The largest continues, so that some request finishes.
         most = max(each.large for each in self._by_address.values())
         return 2 * siblings.large > most and 0 < _large(connection) < max(map(_large, siblings.open))
 
     def _release(self) -> None:
-        """Read on from all that are held: the first to send much are held again."""
+        """Resume reading from all held connections; heavy ones will be held again."""
         held, self._held = self._held, {}
         for connection in held:
             connection.hold(held=False)
 
     def set_unread(self, connection: Connection, length: int) -> None:
-        """Set how many bytes a client does not read; beyond the budget, evict whoever has the most."""
+        """Set the unread bytes of a client; beyond the budget, evict the heaviest."""
         self.unread += length - connection.unread
         connection.unread = length
         if length:
@@ -171,7 +171,7 @@ class OpenConnections:
             pass
 
     def _evict_heaviest(self, weigh: Callable[[Connection], int]) -> bool:
-        """Evict the heaviest connection that waits, of the address where they weigh most; return if there is one."""
+        """Evict the heaviest waiting connection of the heaviest address; return whether there is one."""
         waiting = [connections.waiting for connections in self._by_address.values() if connections.waiting]
         heaviest = max(waiting, key=lambda connections: sum(map(weigh, connections)), default={})
         victim = max(heaviest, key=weigh, default=None)
@@ -182,11 +182,11 @@ class OpenConnections:
 
 
 TOO_MANY = Rejection(
-    "busy", "The server has as many connections and requests as it can hold.", (retry_after(1),), closing=True
+    "busy", "The server has reached its limit of connections or request bytes.", (retry_after(1),), closing=True
 )
-"""Answer to a connection that has no room, or has to make room while its request arrives."""
+"""Response to a connection without room, or evicted while its request arrives."""
 
 
 def _large(connection: Connection) -> int:
-    """Return the bytes of its request, none if that is small."""
+    """Return the bytes of a connection's request; 0 if it is small."""
     return connection.received if connection.received > SMALL_REQUEST else 0

@@ -1,4 +1,4 @@
-"""Memory and processors of the container or the machine: how many solver processes run, and what each may take."""
+"""Memory and processors of the container or machine, and the number and memory of solver processes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from darrm_opt.process import usable_processors
 MEBIBYTE = 2**20
 
 WORKER_MEMORY = 256
-"""Memory of a worker process itself, and of its response cache [MiB]."""
+"""Memory of a worker process with its response cache [MiB]."""
 
 USUAL_MEMORY = 512
-"""Memory that suffices a solver process for most problems [MiB]; fewer are started where there is less for each."""
+"""Memory of a solver process for most problems [MiB]; with less, fewer are started."""
 
 MIN_MEMORY = 160
-"""Least memory of a solver process [MiB]: the libraries that it loads take some 110."""
+"""Minimum memory of a solver process [MiB]: its libraries take some 110."""
 
 MAX_MEMORY = 2048
-"""Most memory of a solver process unless the operator says otherwise [MiB]."""
+"""Default maximum memory of a solver process [MiB]."""
 
 
-@cache  # asked for every new problem
+@cache  # needed for every new problem
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Return the least memory that a control group or the machine sets [MiB]; None if the system does not say."""
+    """Return the smallest memory limit of control groups and machine [MiB]; None if unknown."""
     limits = [
         _number(group / name)
         for group in _control_groups("memory", root)
@@ -44,20 +44,20 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 
 def processor_count(root: Path = Path("/")) -> int:
-    """Return how many processors this process may use: the least quota, rounded up, or those that it is bound to."""
+    """Return the number of usable processors: the smallest quota, rounded up, or the CPU affinity."""
     count = usable_processors()
     for group in _control_groups("cpu", root):
         try:
             quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
         except (OSError, ValueError):
             quota, period = str(_number(group / "cpu.cfs_quota_us")), str(_number(group / "cpu.cfs_period_us"))
-        with suppress(ValueError, ZeroDivisionError):  # "max", or None where there is no quota
+        with suppress(ValueError, ZeroDivisionError):  # "max", or None without a quota
             count = min(count, math.ceil(int(quota) / int(period)))
     return max(1, count)
 
 
 def process_count(solvers: int) -> int:
-    """Return the solver processes of a worker: those of jobs, of small γ, and of other short work.
+    """Return the number of solver processes of a worker: for jobs, small γ, and other short work.
 
     >>> [process_count(solvers) for solvers in (1, 2, 4)]
     [3, 4, 8]
@@ -66,7 +66,7 @@ def process_count(solvers: int) -> int:
 
 
 def default_solvers(limit: int | None, processors: int) -> int:
-    """Return how many jobs a worker does at once: one for each processor, as long as each has memory.
+    """Return the number of concurrent jobs of a worker: one per processor, while each has enough memory.
 
     >>> default_solvers(None, 8), default_solvers(1024, 8), default_solvers(16_384, 8)
     (8, 1, 8)
@@ -78,7 +78,7 @@ def default_solvers(limit: int | None, processors: int) -> int:
 
 
 def solver_memory(setting: int | None, workers: int, solvers: int, limit: int | None) -> int:
-    """Return the most memory of one solver process [MiB], so that all of them together stay within the limit.
+    """Return the maximum memory of one solver process [MiB], so that all together stay within the limit.
 
     ``setting`` is the operator's [MiB]; None derives it from ``limit``, the memory of the container, None if unknown.
 
@@ -94,18 +94,18 @@ def solver_memory(setting: int | None, workers: int, solvers: int, limit: int | 
         raise InvalidInput(
             "DARRM_SOLVERS",
             solvers,
-            f"so many that each of the {workers * process_count(solvers)} solver processes has "
-            f"{MIN_MEMORY} MiB of the {limit} MiB that there are",
+            f"a number that leaves each of the {workers * process_count(solvers)} solver processes {MIN_MEMORY} MiB "
+            f"of the available {limit} MiB",
             "Set fewer DARRM_SOLVERS or DARRM_WORKERS, give the container more memory, or set DARRM_MAX_SOLVER_MEMORY.",
         )
     return min(MAX_MEMORY, share)
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control groups, of versions 2 and 1, up to where each is mounted."""
-    # A limit of any of them holds: systemd and Slurm set theirs above the innermost. A container may see the path that
-    # its group has outside, where it has none of these folders but the mount itself.
-    paths = {"": "/", controller: "/"}  # of a process about which /proc says nothing
+    """Yield the folders of this process's control groups, versions 2 and 1, up to their mounts."""
+    # Limits of all ancestors apply: systemd and Slurm set theirs above the innermost. A container may see the path of
+    # its group outside, of which only the mount exists inside.
+    paths = {"": "/", controller: "/"}  # without /proc
     try:
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -119,7 +119,7 @@ def _control_groups(controller: str, root: Path) -> Iterator[Path]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None for none, for "max", and for what older kernels write for it."""
+    """Return the number in a file; None for none, for "max", and for the value of older kernels."""
     try:
         number = int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

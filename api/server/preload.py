@@ -1,6 +1,6 @@
-"""Preload of the process that workers are forked from: what each of them imports, once, in memory that they share.
+"""Preload of the process from which workers are forked: imports that they share.
 
-Imported in that process alone, which has a single thread.
+Imported only in that process, which has a single thread.
 """
 
 import gc
@@ -9,7 +9,7 @@ import signal
 import api.app
 import api.server.worker  # noqa: F401 - for the workers
 
-# A signal to the whole group is the supervisor's to pass on: without this process its workers' end goes unheard.
+# The supervisor forwards signals; without this process the end of its workers goes unnoticed.
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 gc.collect()
-gc.freeze()  # a collection would write to every object, and so copy the memory that workers share
+gc.freeze()  # a collection would write to, and so copy, shared memory

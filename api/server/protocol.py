@@ -1,9 +1,9 @@
-"""HTTP protocol with limits: bounds on connections, heads, bytes, and the time that a client may take.
+"""HTTP protocol with limits on connections, heads, bytes and time.
 
-uvicorn's fast protocol (httptools) takes a head of any length and any number of headers, waits for it for ever, waits
-for ever for a client that does not read its answer, and holds every request that a client sends ahead.
-`GuardedProtocol` bounds all of them, and has one request at a time on a connection. What goes on in time costs next to
-nothing: timers start only where a piece of a request has to be waited for.
+uvicorn's fast protocol (httptools) accepts heads of any length and any number of headers, waits for ever for a head
+or for a client that does not read, and buffers pipelined requests. `GuardedProtocol` bounds all of these, and handles
+one request at a time per connection. Timers start only when part of a request is missing, so the usual case costs
+next to nothing.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from api.server.connections import TOO_MANY, OpenConnections
 _LOG = logging.getLogger("api.wire")
 
 BODY_GRACE_SECONDS = 5.0
-"""Time after a body's limit for the application's own answer, before the connection is cut [s]."""
+"""Time after a body's limit for the application's response, before the connection is closed."""
 
 MAX_TARGET_BYTES = 2**16 - 1
-"""Longest path and query that the parser accepts [bytes]; it takes a longer one for bad HTTP."""
+"""Longest path and query that the parser accepts; a longer one counts as bad HTTP."""
 
 MAX_HEADERS = 128
-"""Headers of a request: each takes some hundred bytes of memory, however short it is."""
+"""Headers of a request; each takes some hundred bytes of memory."""
 
 BYTES_PER_BODY_BYTE = 8
-"""Bytes around each byte of a body that are allowed beside those of a head: a chunk of one byte has five."""
+"""Framing bytes allowed per byte of a body; a chunk of one byte has five."""
 
 WRITE_BUFFER_BYTES = 2**14
-"""Bytes of an answer that wait for a client unseen [bytes]: beyond, the application waits, and they are counted."""
+"""Buffered bytes of a response beyond which the application waits and the bytes are counted."""
 
 REFUSED_ROUTE = "wire"
-"""Route, in the metrics, of what was refused before there was a request."""
+"""Route, in the metrics, of rejections before there is a request."""
 
 LOGGED_REFUSALS = 10.0
-"""Refusals on the wire that are logged in a second; a flood of them must not become a flood of lines."""
+"""Logged rejections per second, so that a flood does not flood the log."""
 
 
 class RefusalLog:
-    """Log of refusals on the wire: a line each, at most `LOGGED_REFUSALS` a second; then how many were not logged."""
+    """Log of early rejections: one line each, at most `LOGGED_REFUSALS` per second, with the number omitted."""
 
     def __init__(self) -> None:
         self._limiter, self._skipped_count = RateLimiter(), 0
 
     def log(self, rejection: Rejection, client: str) -> None:
-        """Log a refusal."""
+        """Log a rejection."""
         if self._limiter.take("wire", LOGGED_REFUSALS, LOGGED_REFUSALS) > 0:
             self._skipped_count += 1
             return
         extra = {"client": f"address {client}", "status": rejection.status, "not_logged": self._skipped_count}
-        _LOG.info("refused on the wire: %s", rejection.name, extra=extra)
+        _LOG.info("rejected early: %s", rejection.name, extra=extra)
         self._skipped_count = 0
 
 
@@ -67,17 +67,17 @@ _REFUSALS = RefusalLog()
 
 
 class _Stage(Enum):
-    """What a connection waits for: the head of a request, its body, or the server's answer."""
+    """What a connection waits for: the head of a request, its body, or the server's response."""
 
     HEAD, BODY, ANSWER = range(3)
 
 
 class _RejectedError(Exception):
-    """Exception that stops the parser."""
+    """Stops the parser."""
 
 
 class _ReadingFlow(FlowControl):
-    """Flow control of a connection that may be held, whatever the application is ready for."""
+    """Flow control of a connection that may be held."""
 
     _held = False
 
@@ -101,16 +101,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self._all: OpenConnections = config.open
         self._limits = self._all.limits
         self._stage = _Stage.HEAD
-        self._timer: asyncio.TimerHandle | None = None  # for the rest of a head or body
-        self._unread_timer: asyncio.TimerHandle | None = None  # for a client to read on
-        self._frame = 0  # bytes of the request that are not of its body
+        self._timer: asyncio.TimerHandle | None = None  # for a head or body
+        self._unread_timer: asyncio.TimerHandle | None = None  # for a client to read
+        self._frame = 0  # bytes of the request outside its body
         self._rejection: Rejection | None = None
-        self._ignores_input = False  # until the connection ends with the present answer
-        self.url, self.headers = b"", []  # of no request yet
+        self._ignores_input = False  # until the connection ends after the current response
+        self.url, self.headers = b"", []  # no request yet
         self.address, self.was_used, self.received, self.unread = "", False, 0, 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Accept a connection, if there is room for it or one that waits for its client makes room."""
+        """Accept a connection if there is room or a waiting one makes room."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.flow: _ReadingFlow = _ReadingFlow(transport)
@@ -123,14 +123,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(self._limits.head_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection out and cancel its timers."""
+        """Remove the connection and cancel its timers."""
         self._all.remove(self)
         self._cancel_timer()
         self.resume_writing()
         super().connection_lost(exc)
 
     def evict(self, why: Rejection = TOO_MANY) -> None:
-        """Close this connection, for others' sake or as it is slow: with an answer, if a request has begun."""
+        """Close this connection to make room or because it is slow, with a response if a request has begun."""
         if self.unread:
             self._all.remove(self)
             self.transport.abort()
@@ -140,16 +140,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._close()
 
     def hold(self, *, held: bool) -> None:
-        """Read no more for others' sake, or read on; the time for the body goes on."""
+        """Pause or resume reading; the time limit of the body continues."""
         self.flow.hold(held=held)
 
     def data_received(self, data: bytes) -> None:
-        """Read data, and bound the bytes of the request and the time until it is complete."""
+        """Read data, within the limits on the request's bytes and time."""
         if self._is_over():
             return
         self._frame = max(0, self._frame) + len(data)
         self._all.receive(self, len(data))
-        if self._is_over():  # it had the most, beyond what there is room for
+        if self._is_over():  # evicted as the heaviest
             return
         super().data_received(data)
         if self._is_over() or self._stage is _Stage.ANSWER:
@@ -163,7 +163,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._all.set_waiting(self, waiting=True)
 
     def on_message_begin(self) -> None:
-        """Begin a request; one that was sent ahead is left unread (RFC 9112, 9.3.2: its client sends it again)."""
+        """Begin a request; a pipelined one is not read (RFC 9112, 9.3.2: the client retries it)."""
         if self._stage is _Stage.ANSWER:
             raise _RejectedError
         super().on_message_begin()
@@ -171,7 +171,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Pass the request on, unless its head is too large."""
         exact = 0
-        if self._frame > self._limits.head_bytes:  # with a body in the same piece
+        if self._frame > self._limits.head_bytes:  # includes part of a body
             exact = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if exact > self._limits.head_bytes or len(self.url) > MAX_TARGET_BYTES or len(self.headers) > MAX_HEADERS:
             self._rejection = self._too_large()
@@ -180,11 +180,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stage, self.was_used = _Stage.BODY, True
         self._all.set_waiting(self, waiting=False)
         super().on_headers_complete()
-        self.scope[PEER] = self.client  # type: ignore[literal-required]  # of the connection, whatever a proxy says
-        self.headers = []  # what follows the body is none of the request's
+        self.scope[PEER] = self.client  # type: ignore[literal-required]  # before any proxy header
+        self.headers = []  # excludes trailers
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Receive part of the body."""
         self._frame -= (1 + BYTES_PER_BODY_BYTE) * len(body)
         super().on_body(body)
 
@@ -193,13 +193,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._cancel_timer()
         self._stage = _Stage.ANSWER
         super().on_message_complete()
-        if self.cycle.response_complete:  # answered before its body had come
+        if self.cycle.response_complete:  # answered before its body arrived
             self._end_request()
         else:
             self._all.set_waiting(self, waiting=False)
 
     def on_response_complete(self) -> None:
-        """End a response, and with it the request, unless its body is still coming."""
+        """End a response and, unless its body is still arriving, the request."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._cut_later()
@@ -207,7 +207,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._end_request()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that cannot be parsed or was rejected; what follows a request ends the connection."""
+        """Answer a request that cannot be parsed or was rejected; data after a request ends the connection."""
         if self._stage is _Stage.ANSWER:
             self._end_with_answer()
         else:
@@ -229,12 +229,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; abort it if an answer stays unread."""
+        """Close an idle connection; abort it if a response stays unread."""
         self._close()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package changes that."""
-        # What follows such a request is not parsed.
+        """Answer with HTTP/1.1 without a warning, which any client could provoke."""
+        # Data after such a request is not parsed.
         self._end_with_answer()
 
     def _is_over(self) -> bool:
@@ -250,18 +250,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self._ignores_input = True
 
     def _too_large(self) -> Rejection:
-        detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. Path and query may have "
+        detail = f"The limit for request line and headers is {self._limits.head_bytes} bytes, for path and query "
         detail += f"{MAX_TARGET_BYTES} bytes together. Send a long objective by POST. At most {MAX_HEADERS} headers."
         return Rejection("head-too-large", detail, closing=True)
 
-    def _too_slow(self) -> None:  # a body too, if the application has said so in its own words, to no effect
+    def _too_slow(self) -> None:  # also for a body, if the application's response had no effect
         detail = f"The head of a request must arrive within {self._limits.head_seconds:g} s."
         self.evict(Rejection("too-slow", detail, closing=True))
 
     def _reject(self, rejection: Rejection) -> None:
-        """Reject and close, unless an answer to the request is under way; nothing more is read."""
+        """Reject and close, unless a response has started; nothing more is read."""
         has_answer = self._stage is _Stage.BODY and self.cycle.response_started
-        if self._stage is _Stage.BODY:  # its body is what is refused
+        if self._stage is _Stage.BODY:  # its body is rejected
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if not has_answer:
@@ -276,7 +276,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._cut_later()
 
     def _cut_later(self) -> None:
-        """Abort a connection that is closed, unless its client reads what it was sent."""
+        """Abort a closed connection unless its client reads the response."""
         self._cancel_timer()
         self._timer = self.loop.call_later(self._limits.body_seconds, self.transport.abort)
 

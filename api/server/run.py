@@ -1,4 +1,4 @@
-"""Start of the server: listen, check the settings, then serve; whatever cannot work is reported first."""
+"""Start of the server: listen, check the settings, then serve; configuration errors are reported before serving."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 BACKLOG = 2048
-"""Connections that wait to be accepted: beyond them the kernel drops a client's first packet, and seconds pass."""
+"""Pending connections; beyond them the kernel drops a client's first packet, and seconds pass."""
 
 
 class ListenError(DarrmError):
-    """The address cannot be listened on; the message says what to choose instead."""
+    """The server cannot listen at the address; the message gives advice."""
 
 
 def listen(host: str, port: Any) -> socket.socket:
@@ -58,20 +58,20 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
 
     settings = read_settings(**overrides)
     for warning in misspelt_settings(os.environ):
-        print(warning, file=sys.stderr)  # noqa: T201 — before there is a log
-    _ = settings.solver_memory  # refused here, where there is not enough
+        print(warning, file=sys.stderr)  # noqa: T201 — before the log is configured
+    _ = settings.solver_memory  # raises if there is not enough
     host = listening.getsockname()[0]
     is_local = ipaddress.ip_address(host.partition("%")[0]).is_loopback
     if settings.keys is not None:
         list_keys(settings.keys)
-    # Refused before any request: without keys whoever reaches it may use it.
+    # Without keys everyone who reaches the server can use it.
     elif not (settings.public or is_local):
         raise InvalidInput(
             "host",
             host,
-            "an address of this machine alone, such as 127.0.0.1, as no API keys are set",
-            "Make one with `darrm keys add NAME --file FILE` and set DARRM_KEYS to that file; "
-            "or give --no-keys (DARRM_PUBLIC=true) to accept requests from anyone.",
+            "a loopback address such as 127.0.0.1, because no API keys are set",
+            "Create one with `darrm keys add NAME --file FILE` and set DARRM_KEYS to that file; "
+            "or use --no-keys (DARRM_PUBLIC=true) to accept requests from anyone.",
         )
     if settings.workers > 1 and settings.cache_url in {"memory", "off"}:
         raise InvalidInput(
@@ -83,7 +83,7 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
     if not (is_local or settings.trusted_proxies):
         print(_NO_PROXY.format(host), file=sys.stderr)  # noqa: T201 — as above
     check_access_log(settings.access_log)
-    # Opened once and closed: an address or a schema that cannot work is said here, and not by each worker.
+    # Opened once, so that errors of URL or schema are reported here, not by each worker.
     store = open_store(settings.cache_url)
     try:
         if settings.webhook_secret is not None:
@@ -96,10 +96,10 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
 
 
 def serve(settings: Settings, listening: socket.socket, announce: Callable[[], None]) -> None:
-    """Serve until SIGINT (ctrl-C) or SIGTERM. The log goes to stderr, requests too.
+    """Serve until SIGINT (ctrl-C) or SIGTERM; log to stderr.
 
-    Requests that are open then have `Settings.stop_seconds` to end. ``announce`` tells where it serves: who knows it
-    may end it, so it is called once a signal ends it in order.
+    Open requests then have `Settings.stop_seconds` to end. ``announce`` reports the URL; it is called once signals
+    are handled.
     """
     from api.observability import logs
 
@@ -113,30 +113,30 @@ def serve(settings: Settings, listening: socket.socket, announce: Callable[[], N
                 run_worker(config, listening)
             elif not supervise(config, listening):
                 raise ListenError(_NOT_STARTED)
-        except SystemExit as end:  # how uvicorn says that the application did not start
+        except SystemExit as end:  # uvicorn's report that the application did not start
             raise ListenError(_NOT_STARTED) from end
         finally:
             logs.drain()
 
 
 _NO_PROXY = (
-    "Other machines can connect to {} without a reverse proxy: in plain text, and with no other limits than those of "
-    "this process. deploy/nginx.conf is one; list its address in DARRM_TRUSTED_PROXIES."
+    "Other machines can connect to {} without a reverse proxy: unencrypted, and with only the limits of this process. "
+    "See deploy/nginx.conf, and list the proxy's address in DARRM_TRUSTED_PROXIES."
 )
 
-_NOT_STARTED = "The server did not start; its log says why."
+_NOT_STARTED = "The server did not start; see its log."
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Make SIGTERM end the program as ctrl-C does: gracefully, at any time, with success."""
+    """Make SIGTERM end the program like ctrl-C: gracefully, at any time, with success."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
-    except KeyboardInterrupt:  # uvicorn has shut down in order, and then passes the signal on
+    except KeyboardInterrupt:  # raised by uvicorn after a graceful shutdown
         pass
     finally:
         signal.signal(signal.SIGTERM, previous)
@@ -148,7 +148,7 @@ def _interrupt(_: int, __: FrameType | None) -> NoReturn:
 
 @contextmanager
 def _shared_folder(settings: Settings) -> Iterator[Settings]:
-    """Create the folder that several workers share, and name it in the environment."""
+    """Create the folder that several workers share, and set it in the environment."""
     if settings.workers == 1:
         yield settings
         return
@@ -160,16 +160,14 @@ def _shared_folder(settings: Settings) -> Iterator[Settings]:
     with tempfile.TemporaryDirectory(prefix="darrm-", dir=settings.run_folder) as name:
         folder = Path(name)
         create_shared_table(folder)
-        os.environ[MULTIPROCESS_DIR] = name  # read by the workers' prometheus_client when it is imported there
+        os.environ[MULTIPROCESS_DIR] = name  # read by prometheus_client when workers import it
         yield settings.model_copy(update={"run_folder": folder})
 
 
 def _listen_advice(err: OSError, host: str, port: int) -> str:
     address = f"{host}:{port}"
     if err.errno == errno.EADDRINUSE:
-        return (
-            f"Something is listening at {address} already: choose another port with --port, such as --port {port + 1}."
-        )
+        return f"{address} is already in use: choose another port with --port, such as --port {port + 1}."
     if err.errno == errno.EACCES:
         return f"Listening at {address} is not permitted: choose a port above 1023 with --port."
     return f"Cannot listen at {address} ({err.strerror or err}): choose another address with --host and --port."

@@ -1,7 +1,7 @@
-"""Workers: uvicorn with the application, one or several processes at one socket; one that dies is replaced.
+"""Workers: uvicorn with the application, in one or several processes at one socket; dead ones are replaced.
 
-uvicorn's own supervisor waits for hung workers without a deadline, and hears no signal while it waits for a sign of
-life (`docs/dependencies.md`). This one waits for the end of a process or for a signal, whichever comes first.
+uvicorn's own supervisor waits for hung workers without a deadline, and ignores signals during health checks
+(`docs/dependencies.md`). This one waits for the end of a process or for a signal.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 _LOG, _SUPERVISOR_LOG = logging.getLogger("api.worker"), logging.getLogger("api.supervisor")
 
 SWITCH_SECONDS = 0.0005
-"""Longest time for which a thread holds the interpreter while another waits for it [s].
+"""Longest time for which a thread holds the interpreter while another waits.
 
-With Python's 5 ms the event loop waits so long for each of its threads that is at work.
+With Python's default of 5 ms the event loop waits that long for each busy thread.
 """
 
 
 class WorkerConfig(uvicorn.Config):
-    """uvicorn's configuration for a worker, with what `GuardedProtocol` reads."""
+    """uvicorn's configuration for a worker, with the limits of `GuardedProtocol`."""
 
     def __init__(self, settings: Settings) -> None:
         limits = ConnectionLimits(
@@ -63,8 +63,8 @@ class WorkerConfig(uvicorn.Config):
             unread_bytes=settings.max_unread_bytes,
         )
         self.open = OpenConnections(limits)
-        # uvloop and httptools are named and not left to chance: with several workers on asyncio's own loop connections
-        # that a worker accepts come without TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
+        # Explicit uvloop: with several workers on asyncio's loop, accepted connections lack TCP_NODELAY, and each
+        # response waits 40 ms for an acknowledgement.
         super().__init__(
             functools.partial(create_worker_app, settings, self.open),
             factory=True,
@@ -83,26 +83,26 @@ class WorkerConfig(uvicorn.Config):
 
 
 def run_worker(settings: Settings, listening: socket.socket) -> None:
-    """Serve at a socket until a signal: the whole life of a worker, or of a server that has only one."""
+    """Serve at a socket until a signal: the main function of a worker, or of a server with only one."""
     logs.configure(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # else what follows the shutdown is not done
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the code after the shutdown would not run
         threading.Thread(target=_stop_with_parent, args=(parent, listening), daemon=True).start()
     try:
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
             uvicorn.Server(WorkerConfig(settings)).run(sockets=[listening])
     finally:
         if parent is not None and settings.run_folder is not None and not parent.is_alive():
-            shutil.rmtree(settings.run_folder, ignore_errors=True)  # which it would have removed
+            shutil.rmtree(settings.run_folder, ignore_errors=True)  # as the parent would have
         logs.drain()
 
 
 def create_worker_app(settings: Settings, connections: OpenConnections) -> FastAPI:
-    """Return the application of a worker; its metrics show the connections that it has open.
+    """Return the application of a worker, with its connections in the metrics.
 
-    SystemExit says in uvicorn's way that it cannot be made, so that a worker that cannot start is not started again.
+    Raises SystemExit if it cannot be created, so that uvicorn does not restart a worker that cannot start.
     """
     loop = type(asyncio.get_running_loop()).__module__
     _LOG.info("worker starts", extra={"pid": os.getpid(), "loop": loop, "version": __version__})
@@ -110,27 +110,27 @@ def create_worker_app(settings: Settings, connections: OpenConnections) -> FastA
         from api.app import create_app
 
         app = create_app(settings)
-    except Exception:  # noqa: BLE001 — whatever it is, the log has it
-        _LOG.exception("the application cannot be made")
+    except Exception:  # noqa: BLE001 — logged
+        _LOG.exception("the application cannot be created")
         sys.exit(STARTUP_FAILURE)
     app.state.connections = connections
     return app
 
 
 def _stop_with_parent(parent: BaseProcess, listening: socket.socket) -> None:
-    """Stop gracefully when the parent process is gone; its port is free at once, for the next server."""
+    """Stop gracefully when the parent process ends; the port is free at once."""
     wait([parent.sentinel])
-    with contextlib.suppress(OSError):  # another worker has done it
+    with contextlib.suppress(OSError):  # closed by another worker
         listening.shutdown(socket.SHUT_RD)
-    _LOG.warning("the process that started this worker is gone; stopping")
+    _LOG.warning("the parent process has ended; stopping")
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 UNKNOWN_END = 255
-"""Exit code of a worker whose end the process that it was forked from did not tell."""
+"""Exit code of a worker whose fork server did not report its end."""
 
 RESTART_SECONDS = 1.0
-"""Shortest time between two starts of a worker in one slot [s], for a worker that dies at once."""
+"""Minimum time between two starts of a worker in one slot."""
 
 
 def supervise(settings: Settings, listening: socket.socket) -> bool:
@@ -142,12 +142,12 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
                 slot.start()
             while pipe not in wait([pipe, *(slot.process.sentinel for slot in slots)]):
                 for slot in slots:
-                    code = slot.process.exitcode  # asked once: it may end between two questions
+                    code = slot.process.exitcode  # read once: it may change
                     if code == STARTUP_FAILURE:
                         _SUPERVISOR_LOG.error("a worker could not start; stopping")
                         return False
                     if code is not None:
-                        _SUPERVISOR_LOG.warning("worker %s ended (%s) and is replaced", slot.process.pid, code)
+                        _SUPERVISOR_LOG.warning("worker %s ended (%s); replacing it", slot.process.pid, code)
                         slot.start()
             return True
         finally:
@@ -155,11 +155,11 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
 
 
 LONG_PATH = "AF_UNIX path too long"
-"""Python's error if the name of TMPDIR is too long for the socket of the process that workers are forked from."""
+"""Python's error if TMPDIR is too long for the socket of the fork server."""
 
 
 class _WorkerSlot:
-    """One worker slot and its present process."""
+    """Worker slot and its current process."""
 
     process: ForkServerProcess | SpawnProcess
 
@@ -173,10 +173,10 @@ class _WorkerSlot:
         return self._start_time > float("-inf")
 
     def start(self) -> None:
-        """Start a worker, after a pause if the last one was started just now."""
+        """Start a worker, after a pause if the last one has just started."""
         time.sleep(max(0.0, self._start_time + RESTART_SECONDS - time.monotonic()))
-        # Forked from a process without threads that has imported everything: it starts in milliseconds, and shares
-        # that memory. Should that process be killed, the end of its workers goes unheard, and they are stopped.
+        # Forked from a preloaded process without threads: it starts in milliseconds and shares memory. If that
+        # process is killed, the end of its workers goes unnoticed, so they are stopped.
         if self.has_started and self.process.exitcode == UNKNOWN_END and self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGTERM)
@@ -186,7 +186,7 @@ class _WorkerSlot:
                 self.process = ForkServerProcess(target=run_worker, args=self._arguments)
                 self.process.start()
             except (OSError, EOFError) as err:
-                was_killed = isinstance(err, ConnectionError | EOFError)  # that process, just now
+                was_killed = isinstance(err, ConnectionError | EOFError)  # the fork server
                 if not (was_killed or str(err) == LONG_PATH):
                     raise
                 self.process = SpawnProcess(target=run_worker, args=self._arguments)
@@ -196,10 +196,10 @@ class _WorkerSlot:
 
 @contextlib.contextmanager
 def _start_environment() -> Iterator[None]:
-    """Let the process that workers are forked from, which the first of them starts, have this environment.
+    """Set the environment of the fork server, which starts with the first worker.
 
-    It looks for its first imports, such as socket, outside the current folder, and has no threads of OpenBLAS. It finds
-    this package `api`, which an installation keeps out of site-packages, and before a project's own of that name.
+    Its first imports, such as socket, must not come from the current folder, and OpenBLAS must have no threads. This
+    package `api`, which an installation keeps out of site-packages, takes precedence over a project's own.
     """
     path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     wanted = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(path), "OPENBLAS_NUM_THREADS": "1"}
@@ -216,23 +216,23 @@ def _start_environment() -> Iterator[None]:
 
 
 def _stop_workers(processes: list[ForkServerProcess | SpawnProcess], seconds: float) -> None:
-    """Stop the workers gracefully; those still alive at the deadline are killed."""
+    """Stop the workers gracefully; kill those still alive at the deadline."""
     deadline = time.monotonic() + seconds
     for process in processes:
         process.terminate()
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
         if process.exitcode is None:
-            _SUPERVISOR_LOG.warning("worker %s did not stop in time and is killed", process.pid)
+            _SUPERVISOR_LOG.warning("worker %s did not stop in time; killing it", process.pid)
             process.kill()
             process.join()
 
 
 @contextlib.contextmanager
 def _signal_pipe() -> Iterator[int]:
-    """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
+    """Yield a descriptor that becomes readable on SIGTERM or SIGINT."""
     reader, writer = os.pipe()
-    # A handler must never wait: a full pipe already says that there was a signal.
+    # A handler must never block; a full pipe already signals.
     os.set_blocking(writer, False)
     previous = {
         number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Design service: answers from the store at once, else from jobs and processes that a client can wait for."""
+"""Design service: answers from the store, from short computations, or from jobs that a client can wait for."""
 
 from __future__ import annotations
 
@@ -43,40 +43,40 @@ _LOG = logging.getLogger("api.jobs")
 Result = TypeVar("Result")
 
 RETRY_SECONDS = 1
-"""When a client should ask again for an answer that is not ready [s]."""
+"""Retry-After for a pending answer [s]."""
 
 ACCOUNT_TIMES = 10
-"""Voters of an account, a ranking or a table of classes, in multiples of those of a γ. Their estimated time is what
-limits them; this bounds memory, which some calibrations need in proportion to K²."""
+"""Voters of an account, a ranking or a table of classes, as a multiple of those of a γ. Estimated time limits them
+too; this bounds memory, which some calibrations need in proportion to K²."""
 
 FINAL = frozenset(status.value for status in Status if status.is_final)
-"""How a solve ends whose γ is stored."""
+"""Statuses with which a γ is stored."""
 
 MAX_QUEUE_SECONDS = 1.0
-"""Expected work of a queue from which on a γ becomes a job instead [s]: its client has an answer, 202, sooner."""
+"""Expected work of a queue from which a γ becomes a job: its client gets a response (202) sooner."""
 
 MISJUDGED_SECONDS = 600.0
-"""How long work of a client counts as long after an estimate of it proved wrong [s]."""
+"""Time for which a client's work counts as long after an estimate proved wrong."""
 
 MAX_GRANTED = 100_000
-"""Designs of clients that are remembered as theirs to see: some 20 MB."""
+"""Visible designs remembered for clients: some 20 MB."""
 
 GRANTED_SECONDS = 60.0
-"""Time for which that is remembered [s]: eviction may have taken one from its client, which then asks for it anew."""
+"""Time for which they are remembered: eviction may take one from its client, which then requests it again."""
 
 MAX_MISJUDGED = 1000
-"""Clients and kinds of work of which that is remembered."""
+"""Clients and kinds of work remembered as misjudged."""
 
 
 MAX_SCENARIO_VOTERS = 100_000
-"""Most scenarios times voters of an objective over scenarios.
+"""Maximum scenarios × voters of an objective over scenarios.
 
 Drawing them, before anything is queued, takes at most a tenth of a second.
 """
 
 
 def check_scenarios(objective: AnyObjective, K: int) -> None:
-    """Refuse an objective over more scenarios than are drawn for one request."""
+    """Raise WorkLimitExceeded for an objective with too many scenarios."""
     if isinstance(objective, ScenarioObjective):
         parameters = dict(objective.parameters)
         count = int(parameters.get("points", parameters.get("scenarios", 0)))
@@ -86,31 +86,31 @@ def check_scenarios(objective: AnyObjective, K: int) -> None:
 
 
 def design_task(asked: Design) -> DesignTask:
-    """Return the task of a design; its key is the id of the answer."""
+    """Return the task of a design."""
     check_scenarios(as_objective(asked.objective), asked.K)
     return DesignTask(asked.spec(), asked.method, asked.backend, asked.time_limit, asked.gap)
 
 
 @dataclass(frozen=True)
 class Pending:
-    """An answer that is not ready."""
+    """Answer that is not ready."""
 
-    job: Job  # the job that works on it; its id is the id of the answer to come
-    retry_after: int = RETRY_SECONDS  # when to ask again [s]
-    # a stored answer whose guarantee implies the one that is asked, for use until then; None if there is none
+    job: Job  # its id will be the id of the answer
+    retry_after: int = RETRY_SECONDS  # time until the next request [s]
+    # a stored answer whose guarantee implies the one requested, for use meanwhile
     nearest: dict[str, Any] | None = None
 
 
 class SingleFlight:
-    """One computation for all concurrent callers of one key. For use within one event loop."""
+    """One computation for all concurrent callers with the same key. For use within one event loop."""
 
     def __init__(self) -> None:
         self._flights: dict[str, asyncio.Task[Any]] = {}
 
     async def do(self, key: str, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what ``work`` returns, begun once for all who call with one key while it runs.
+        """Return the result of ``work``, shared by all callers with the same key while it runs.
 
-        It goes on even if the first caller is gone.
+        It continues even if the first caller is gone.
         """
         flight = self._flights.get(key)
         if flight is None:
@@ -121,30 +121,30 @@ class SingleFlight:
 
 
 class SlowWork:
-    """Kinds of work of a client whose estimates proved wrong lately: they are kept off the queue that they held up."""
+    """Kinds of work of a client whose estimates recently proved wrong, and which skip the queue they delayed."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str, WorkQueue], float] = {}
 
     def add(self, kind: str, queue: WorkQueue) -> None:
-        """Remember that a kind of work of the current client is too long for a queue."""
+        """Record that a kind of work of the current client is too long for a queue."""
         self._until.pop(_whose(kind, queue), None)
         self._until[_whose(kind, queue)] = time.monotonic() + MISJUDGED_SECONDS
         if len(self._until) > MAX_MISJUDGED:
             del self._until[next(iter(self._until))]
 
     def has(self, kind: str, queue: WorkQueue) -> bool:
-        """Return whether a kind of work of the current client proved too long for a queue lately."""
+        """Whether a kind of work of the current client recently proved too long for a queue."""
         return time.monotonic() < self._until.get(_whose(kind, queue), 0.0)
 
 
 def _may_be_short(task: Task) -> bool:
-    """Tell whether a task may be done on a queue: what a limit of its own cuts short stays with its job."""
+    """Whether a task may run on a queue: the answer of a task with its own limits stays with its job."""
     if isinstance(task, DesignTask) and (task.time_limit is not None or task.gap is not None):
         return False
     try:
         return task.seconds < math.inf
-    except InvalidInput:  # it cannot be done, and is refused in the words of its check
+    except InvalidInput:  # invalid: `check` raises the error
         return False
 
 
@@ -154,15 +154,14 @@ def _whose(kind: str, queue: WorkQueue) -> tuple[str, str, WorkQueue]:
 
 
 class DesignService:
-    """The service behind the routes: answers requests with plain data and never blocks the event loop.
+    """Service behind the routes: answers requests with plain data and never blocks the event loop.
 
-    Every question is a task (`api.tasks.task`). A γ, and every other answer that takes longer than a moment, is the
-    work of a job: one for each task however many ask, in this process or in others that share the store
-    (`api.service.jobs`).
+    Every question is a task (`api.tasks.task`). A γ, and any other answer that takes longer than a moment, is the
+    result of a job, shared by all requests for it in all processes that share the store (`api.service.jobs`).
     """
 
     def __init__(self, resources: ServiceResources) -> None:
-        self.resources = resources  # as given; the routes use what follows of them
+        self.resources = resources  # the routes use the attributes below
         self.store, self.jobs, self.settings = resources.store, resources.jobs, resources.settings
         self.run_in_thread, self.run_in_reader = resources.run_in_thread, resources.run_in_reader
         self.compute, self.webhooks = resources.compute, resources.webhooks
@@ -178,54 +177,50 @@ class DesignService:
     async def open(
         cls, store: Store, settings: Settings, shutdown: asyncio.Event, ring: KeyRing | None = None
     ) -> AsyncIterator[Self]:
-        """Yield a service with its resources at work; arguments as for `ServiceResources.open`."""
+        """Yield a running service; arguments as for `ServiceResources.open`."""
         async with ServiceResources.open(store, settings, shutdown, ring) as resources:
             yield cls(resources)
 
     def check_voters(self, K: int, times: int = 1) -> None:
-        """Reject more voters than the operator allows, or than so many times as many."""
+        """Raise InvalidInput for more voters than ``times`` the operator's limit."""
         most = times * self.settings.max_voters
         if most < K:
-            advice = "Solve it with the command line, or have the operator raise DARRM_MAX_VOTERS."
+            advice = "Solve it with the command line, or ask the operator to raise DARRM_MAX_VOTERS."
             raise InvalidInput("K", K, f"at most {most} voters on this server", advice)
 
     def check_work(self, seconds: float, field: str = "") -> None:
-        """Reject more estimated solving time [s] than the operator allows for one request."""
+        """Raise WorkLimitExceeded for more estimated time [s] than the operator allows for one request."""
         most = self.settings.max_work_seconds
         if seconds > most:
             raise WorkLimitExceeded(
-                f"The expected solving time is {seconds:.3g} s, and one request may ask for {most:g} s on this server. "
-                "Ask for less at a time, or have the operator raise DARRM_MAX_WORK_SECONDS.",
+                f"The expected solving time is {seconds:.3g} s; the limit of this server is {most:g} s per request. "
+                "Request less at a time, or ask the operator to raise DARRM_MAX_WORK_SECONDS.",
                 seconds,
                 field,
             )
 
     def _check(self, task: Task) -> None:
-        """Reject a task that cannot be done, or is more work than the operator allows."""
+        """Raise for an invalid task, or for more work than the operator allows."""
         task.check(self.settings)
         self.check_work(task.seconds)
 
     def design_task(self, asked: Design) -> DesignTask:
-        """Return the task of a design; its key is the id of the answer."""
+        """Return the task of a design with an admitted number of voters."""
         self.check_voters(asked.K)
         return design_task(asked)
 
     async def design(self, asked: Design, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
-        """Return the certified γ_opt of a design: the record of the solution, its "id", and whether it was "cached".
-
-        Arguments and errors are those of `answer`; errors also those of `design_task`.
-        """
+        """Return the certified γ_opt of a design: the record of the solution, its "id", and whether it was "cached"."""
         return await self.answer(self.design_task(asked), wait_seconds)
 
     async def answer(self, task: Task, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
-        """Return the answer to a task, stored, computed at once or from its job; else the job that works on it.
+        """Return the answer to a task, stored, computed at once or from its job; else its pending job.
 
-        What is expected to be short is computed at once, on the queue for its length; a γ unless the queue has more to
-        do than a client waits for. Where it takes more processor time than a queue allows
-        (`WorkQueue.processor_limit`), it moves to the next queue, and becomes a job in the end; so does, for
-        `MISJUDGED_SECONDS`, whatever this client asks of that kind; and a γ that the server's own time limit ends
-        first. A job is waited for ``wait_seconds`` [s], None for the operator's setting. Errors are those of
-        `api.errors.problem_details`.
+        Work expected to be short is computed at once, on the queue for its length; a γ only if the queue is shorter
+        than the client's wait. Work that exceeds the processor time of a queue (`WorkQueue.processor_limit`) moves to
+        the next queue and finally becomes a job, as does this client's work of that kind for `MISJUDGED_SECONDS`, and
+        a γ cut short by the server's time limit. A job is awaited for ``wait_seconds`` [s]; None: the operator's
+        setting. Errors are those of `api.errors.problem_details`.
         """
         answer = await self._answer(task, wait_seconds)
         if not isinstance(answer, Pending):
@@ -235,7 +230,7 @@ class DesignService:
     async def _answer(self, task: Task, wait_seconds: float | None) -> dict[str, Any] | Pending:
         access_log.mention_question(task.key)
         seconds = None
-        # What a reader is refused, another who asks meanwhile is not; and a job is that of each client who submits it.
+        # Roles differ in what they may solve, and a job belongs to each client that submits it.
         flight = f"{task.key} {may_solve()} {designs_owner()}"
         try:
             for queue in self.resources.queues if _may_be_short(task) else ():
@@ -261,14 +256,14 @@ class DesignService:
             return nearest
         if not isinstance(outcome, Job):
             return outcome
-        access_log.mention_job(outcome.id)  # which another request may have queued
+        access_log.mention_job(outcome.id)  # another request may have queued it
         answer = await self._wait_for(outcome, task, wait_seconds, seconds)
         return replace(answer, nearest=await self._nearest(task)) if isinstance(answer, Pending) else answer
 
     async def submit(self, asked: Design) -> Job:
-        """Return the job that designs γ_opt, queued now unless it exists already; raises as `answer`.
+        """Return the job that designs γ_opt, queued unless it exists; raises as `answer`.
 
-        A job whose result is outdated (its time limit was shorter than today's) is queued again.
+        A job with an outdated result (its time limit was shorter than today's) is queued again.
         """
         task = self.design_task(asked)
         access_log.mention_question(task.key)
@@ -280,7 +275,7 @@ class DesignService:
         return job
 
     async def resubmit(self, job: Job) -> Job | None:
-        """Return a finished job, queued again as its result is gone; None if its request is too; raises as `answer`."""
+        """Queue a finished job without a result again; None if its request is damaged; raises as `answer`."""
         if job.kind == DesignTask.kind:
             self._check_solving()
         task = read_task(job)
@@ -293,7 +288,7 @@ class DesignService:
             return None
         try:
             result = await task.verify(json.loads(job.result), self._context, asked)
-        except UNREADABLE as err:  # whoever can write to the database can write anything here
+        except UNREADABLE as err:  # untrusted: from the database
             if isinstance(err, CacheError):
                 raise
             _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
@@ -305,14 +300,14 @@ class DesignService:
         return result
 
     async def stop(self, id: str) -> Job | None:
-        """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
+        """Stop a running γ job with its best certified γ so far as its result; return it, or None if it does not exist.
 
-        A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the
-        queue stays there. One that the client did not submit is none of its own: None.
+        A job without a certified γ continues, as does one that others submitted too; a queued job stays queued.
+        Another client's job does not exist.
         """
         access_log.mention_job(id)
         job = await self.run_in_reader(self.jobs.get, id, current_owner())
-        # Only a job at work has something to show for it.
+        # Only a running job has a γ so far.
         task = None if job is None or job.state != "running" else read_task(job)
         if job is None or task is None:
             return job
@@ -322,24 +317,24 @@ class DesignService:
         job = await self.run_in_thread(self.jobs.settle, id, canonical_json(result), current_owner())
         if job is not None and job.over:
             self._events.publish(job)
-            # After the row says that it is over: a worker that ends earlier would write its own end.
+            # After the row is final: a worker that ends earlier would record its own end.
             for worker in self._workers:
                 worker.stop(id)
         return job
 
     async def get_job(self, id: str) -> Job | None:
-        """Return a job in its present state, or None if there is none; with private designs, only the client's own."""
+        """Return a job, or None if it does not exist; with private designs, only the client's own."""
         access_log.mention_job(id)
         return await self.run_in_reader(self.jobs.get, id, self.viewer)
 
     async def list_jobs(self, state: State | None, limit: int, after: str | None) -> Sequence[Job]:
-        """Return jobs, the newest first, from behind the id ``after``; where keys are needed, only the client's own."""
+        """Return jobs, newest first, after the id ``after``; with keys, only the client's own."""
         return await self.run_in_reader(self.jobs.list, state, limit, after, current_owner())
 
     async def cancel(self, id: str) -> Job | None:
-        """Cancel an unfinished job and return it. Its work ends within two seconds, whichever process does it.
+        """Cancel an unfinished job and return it. Its work ends within two seconds, in any process.
 
-        A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
+        A job that others submitted too continues for them. Another client's job does not exist: None.
         """
         access_log.mention_job(id)
         job = await self.run_in_thread(self.jobs.cancel, id, current_owner())
@@ -350,24 +345,24 @@ class DesignService:
         return job
 
     def followed(self, id: str) -> Job | None:
-        """Return an unfinished job that somebody follows here, without a look at the store; None if nobody does.
+        """Return an unfinished job with subscribers here, without reading the store, or None.
 
-        With private designs None: whose it is, the store says.
+        None with private designs: only the store knows the owner.
         """
         access_log.mention_job(id)
         return self._events.followed(id) if self.viewer is None else None
 
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
-        """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
+        """Yield the job's current state, then each change, until it is finished or the server stops."""
         return self._events.subscribe(job)
 
     @property
     def viewer(self) -> str | None:
-        """The client of the present request if it may see its own designs only; None if it may see all."""
+        """Client of the current request if it may see only its own designs; None if it may see all."""
         return designs_viewer(self.settings)
 
     async def may_see(self, key: str) -> bool:
-        """Tell whether the client of the present request may see an answer, if it is stored, by its id."""
+        """Whether the client of the current request may see an answer, if it is stored."""
         viewer = self.viewer
         if viewer is None or self._is_granted(viewer, key):
             return True
@@ -377,14 +372,14 @@ class DesignService:
         return is_visible
 
     async def grant(self, task: Task, answer: dict[str, Any]) -> None:
-        """Make the designs in an answer, which the client asked for in full, ones that it may see by their ids."""
+        """Let the client see the designs in an answer, which it has requested in full, by their ids."""
         owner = designs_owner() if self.settings.private_designs else None
         if owner is None or self._is_granted(owner, task.key):
             return
         keys = task.design_keys(answer)
         try:
             is_granted = not keys or await self.run_in_thread(self.store.designs.grant, keys, owner)
-        except CacheError as err:  # the answer is there all the same
+        except CacheError as err:  # the answer itself is valid
             if not isinstance(err, ReadOnlyCache):
                 _LOG.warning("a client of the answer to %s cannot be stored: %s", task.key, err)
             return
@@ -402,15 +397,15 @@ class DesignService:
 
     @property
     def open_streams(self) -> int:
-        """How many event streams are open."""
+        """Number of open event streams."""
         return self._streams.count
 
     def reserve_stream(self) -> AbstractContextManager[None]:
-        """Hold one of the event streams that a client may have open within the block."""
+        """Reserve one of the client's event streams during the block."""
         return self._streams.reserve(current_client())
 
     async def _design_on(self, queue: WorkQueue, task: Task, wait_seconds: float | None) -> dict[str, Any] | None:
-        """Return a γ that is stored, or designed on a queue for all who ask; None if that takes too long."""
+        """Return a stored γ, or design one on a queue for all callers; None if that takes too long."""
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
 
         async def design() -> dict[str, Any]:
@@ -425,13 +420,13 @@ class DesignService:
         if self.resources.closing or queue.expected_seconds >= min(wait_seconds, MAX_QUEUE_SECONDS):
             return None
         try:
-            flight = f"queue {task.text} {may_solve()}"  # not the key alone: another may ask for another solver
+            flight = f"queue {task.text} {may_solve()}"  # not the key alone: another request may name another solver
             designed = await asyncio.wait_for(self._flights.do(flight, design), wait_seconds)
         except TimeoutError:
             return None
         if designed["status"] in FINAL:
             return designed
-        # Usually the server's time limit came before the queue's: only a job keeps such an answer.
+        # Usually cut short by the server's time limit: only a job keeps such an answer.
         self._misjudged.add(task.kind, queue)
         return None
 
@@ -445,7 +440,7 @@ class DesignService:
         return await self._queue(task, seconds)
 
     async def _nearest(self, task: Task) -> dict[str, Any] | None:
-        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None without one."""
+        """Return the best stored answer whose guarantee implies the one requested, labelled, or None."""
         flight = f"nearest {task.key} {self.viewer}"
         nearest = await self._flights.do(flight, lambda: task.nearest(self._context))
         if nearest is not None:
@@ -456,7 +451,7 @@ class DesignService:
         if self.settings.solve == "off":
             raise NotCached("This answer is not stored, and solving is off on this server.")
         if not may_solve():
-            raise NotCached("This answer is not stored, and a key with the role reader does not have it solved.")
+            raise NotCached("This answer is not stored, and the role reader cannot request a solve.")
 
     async def _queue(self, task: Task, seconds: float | None = None, *, afresh: bool = False) -> Job:
         if self.resources.closing:
@@ -472,27 +467,25 @@ class DesignService:
     async def _wait_for(
         self, job: Job, task: Task, wait_seconds: float | None, seconds: float | None
     ) -> dict[str, Any] | Pending:
-        """Return the answer of a job, or that it is pending after `wait_seconds`; one that must be redone is, once."""
+        """Return the answer of a job, or Pending after ``wait_seconds``; redo the job once if necessary."""
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
         for attempt in range(2):
             update = await self._events.wait(job, wait_seconds)
             match update.job.state:
                 case "done":
-                    # A job is found by its key: it may have been submitted with another solver or time limit.
+                    # The same key may have another solver or time limit.
                     answer = update.answer if update.job.request == task.text else None
                     answer = answer or await self.load_result(update.job, task)
                     if answer is not None:
                         return dict(answer)
-                    # Its result is gone, or was worse than what this request allows: once more, and once only.
+                    # Its result is gone, or worse than this request allows: run it again, once.
                     job = await self._queue(task, seconds, afresh=True)
-                case "failed" if (
-                    attempt == 0 and update.job.request != task.text
-                ):  # it was submitted for another solver
+                case "failed" if attempt == 0 and update.job.request != task.text:  # submitted with another solver
                     job = await self._queue(task, seconds)
                 case "failed":
                     raise update.error or SolveFailed(update.job.reason)
                 case "cancelled":
-                    raise JobCancelled("The job that solved this was cancelled; ask again to have it solved.")
+                    raise JobCancelled("The job was cancelled; repeat the request to solve it again.")
                 case _:
                     break
         return Pending(update.job)

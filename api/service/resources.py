@@ -1,4 +1,4 @@
-"""Service resources: threads, processes and job workers of one service, which begin and end together."""
+"""Service resources: threads, processes and job workers of one service, with a common lifetime."""
 
 from __future__ import annotations
 
@@ -36,48 +36,46 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PROMPT_SECONDS = 0.05
-"""Time up to which work is prompt [s], as a certificate is: it never waits for work that takes a second."""
+"""Time up to which work, such as a certificate, is prompt: it never waits for work that takes a second."""
 
 QUEUE_LIMIT_SECONDS = 20.0
-"""Time after which work on a queue is stopped [s], however busy the machine."""
+"""Time limit of work on a queue, however busy the machine."""
 
 ESTIMATE_ERROR, LOADING_SECONDS = 3.0, 2.0
-"""Multiple of a queue's time at which work moves to the next queue; and the least [s], in which libraries load."""
+"""Multiple of a queue's time at which work moves to the next queue; and its minimum [s], in which libraries load."""
 
 QUICK_NICENESS, SOLVER_NICENESS = 10, 15
-"""Niceness of the processes for short work and for long jobs: prompt work goes first."""
+"""Niceness of the processes for short work and for long jobs: prompt work has priority."""
 
 
 _LOG = logging.getLogger("api")
 
 STORE_THREADS = 4
-"""Blocking calls at once."""
-
 STORE_SECONDS = 10.0
-"""Longest call, with the time in which it waits for a thread [s]."""
+"""Time limit of a call, including its wait for a thread."""
 
 ANSWER_SECONDS = 1.0
-"""Time in which a store that does not hang answers a question, and between two questions to one that does [s]."""
+"""Time limit of a health check of the store, and interval between checks while it hangs."""
 
 
 class WorkQueue:
-    """Queue of work of one length: its own processes, at which clients take turns. For use within one event loop."""
+    """Queue of work of one length, with its own processes and fair turns for clients. For one event loop."""
 
     def __init__(self, pool: ProcessPool, places: int, seconds: float) -> None:
         self.pool, self.seconds = pool, seconds
-        # processor time after which work proves to be longer than this [s]
+        # processor time beyond which work is too long for this queue [s]
         self.processor_limit = max(ESTIMATE_ERROR * seconds, LOADING_SECONDS)
         self._turns = FairQueue(places)
         self._places, self._work_seconds = places, 0.0
 
     @property
     def expected_seconds(self) -> float:
-        """How long what runs or waits is expected to take [s]."""
+        """Expected time of running and waiting work [s]."""
         return self._work_seconds / self._places
 
     @contextmanager
     def expecting(self, seconds: float) -> Iterator[None]:
-        """Count work of expected length within the block."""
+        """Count work of expected length during the block."""
         self._work_seconds += seconds
         try:
             yield
@@ -85,20 +83,17 @@ class WorkQueue:
             self._work_seconds -= seconds
 
     async def run(self, task: PoolFunction, argument: Any, **options: Unpack[RunOptions]) -> Any:
-        """Return what a task returns, once it is the client's turn; the server itself takes turns too.
-
-        Arguments and errors are those of `ProcessPool.run`.
-        """
+        """Run a task when it is the client's turn; the server itself takes turns too. See `ProcessPool.run`."""
         client = current_client()
         async with self._turns.place("" if client is None else client.name):
             return await self.pool.run(task, argument, **options)
 
 
 class ServiceResources:
-    """Resources of a service: its store and jobs, threads for calls that block, process pools, and job workers.
+    """Resources of a service: store and jobs, threads for blocking calls, process pools, and job workers.
 
-    Work goes by its estimate: prompt work, such as a certificate, short work with the γ of small problems, and long
-    jobs have processes of their own each. Use `open`, which starts the background work and ends it.
+    Prompt work (a certificate), short work (the γ of a small problem) and long jobs have separate processes. Use
+    `open`, which starts and ends the background work.
     """
 
     def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
@@ -106,7 +101,7 @@ class ServiceResources:
         self.jobs, self._close_jobs = _open_jobs(store, settings)
         self._writing = StoreCalls("store", store, store.health_check)
         self._reading = StoreCalls("reader", store, partial(store.get, ""))
-        # for calls that block but compute little, and may write; reads do not wait for a writer that is locked out
+        # separate threads: reads do not wait for a blocked writer
         self.run_in_thread, self.run_in_reader = self._writing.run, self._reading.run
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self.solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
@@ -117,9 +112,8 @@ class ServiceResources:
             WorkQueue(self._quick, short, settings.short_seconds),
         )
         self._quota = ClientQuota(settings.max_compute)
-        self.admission = JobAdmission(self.jobs, settings)  # what is queued passes it
-        self.events = JobEvents(self.jobs, self.run_in_reader)  # where the states of jobs are published
-        # what a task uses
+        self.admission = JobAdmission(self.jobs, settings)
+        self.events = JobEvents(self.jobs, self.run_in_reader)
         self.context = TaskContext(
             store,
             settings,
@@ -139,28 +133,27 @@ class ServiceResources:
             lease=settings.lease_seconds,
             max_running=settings.max_running_jobs_per_client,
         )
-        # who do the jobs
         every = dict.fromkeys((*QUESTIONS, *designs), partial(self._do_job, self.solvers))
-        # A server for the programs of one machine serves one user, who may use all of it.
+        # A server for one machine serves one user, who can use all slots.
         self.workers = [worker(every, size=size, shared=settings.keys is not None or settings.public)]
         if settings.short_seconds > 0:
             shorts = dict.fromkeys(designs, partial(self._do_job, self._quick))
             self.workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
-        # who is told when jobs end; None where the operator has set no secret for that
+        # None without a secret
         self.webhooks = _open_webhooks(self.jobs, settings, self.run_in_thread, ring)
-        self.closing = False  # whether the server shuts down
+        self.closing = False  # whether the server is shutting down
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, store: Store, settings: Settings, shutdown: asyncio.Event, ring: KeyRing | None = None
     ) -> AsyncIterator[Self]:
-        """Yield resources at work; jobs begin with those that a process which was killed left behind.
+        """Yield running resources, starting with the jobs of dead processes.
 
-        In the end, jobs under way go back into the queue, every process ends, and the store is closed.
+        At the end, running jobs return to the queue, every process ends, and the store is closed.
         """
         resources = cls(store, settings, ring)
-        # The stop as soon as it is asked for: event streams that stay open would keep the server from ending.
+        # Drained as soon as a stop is requested: open event streams would delay it.
         works = [
             resources.admission.prune(resources.run_in_thread, store.url),
             Upkeep(store, settings, resources.run_in_thread).run(),
@@ -173,7 +166,7 @@ class ServiceResources:
                 task.add_done_callback(_log_failure)
             if settings.solve == "on" and settings.prestart:
                 pools = resources.solvers, resources._computers, resources._quick
-                # Before the first request, which would wait for an interpreter to start.
+                # Before the first request, which would wait for a start.
                 await asyncio.gather(*(pool.prestart() for pool in pools))
             for worker in resources.workers:
                 worker.start()
@@ -181,13 +174,13 @@ class ServiceResources:
         finally:
             for task in background:
                 task.cancel()
-            # In this order: who waits is told, jobs go back into the queue while the store still takes them, then the
-            # processes that computed them end, then the threads that write.
+            # In this order: waiters are released, jobs return to the queue, their processes end, then the threads
+            # that write.
             resources._drain()
             await asyncio.gather(*(worker.close() for worker in resources.workers))
             with suppress(CacheError):
                 await resources.run_in_thread(store.save_reads)
-            store.reads.take()  # else closing the store would write them, without a deadline
+            store.reads.take()  # or closing the store would write them, without a deadline
             await asyncio.gather(resources.solvers.close(), resources._computers.close(), resources._quick.close())
             await asyncio.gather(resources._writing.close(), resources._reading.close())
             resources._close_jobs()
@@ -195,17 +188,17 @@ class ServiceResources:
 
     @property
     def pools(self) -> dict[str, PoolState]:
-        """State of the process pools: "solvers" do jobs, "quick" short work and small γ, "compute" prompt work."""
+        """State of the process pools: "solvers" run jobs, "quick" short work and small γ, "compute" prompt work."""
         return {"solvers": self.solvers.state, "quick": self._quick.state, "compute": self._computers.state}
 
     async def _do_job(self, pool: ProcessPool, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
-        """Have the task of a job compute in a pool; return the result as JSON, and the answer for who waits here."""
+        """Compute the task of a job in a pool; return the result as JSON, and the answer for local waiters."""
         task = read_task(job)
         if task is None:
             raise SolveFailed(DAMAGED_ROW)
         if job.attempts > 1 and (stored := await task.load(self.context)) is not None:
-            return canonical_json(STORED), stored  # a worker died after storing the answer, before finishing the job
-        # Asked when an answer is stored: another client may submit the job until then.
+            return canonical_json(STORED), stored  # a worker died between storing the answer and finishing the job
+        # Read late: another client may submit the job meanwhile.
         clients = partial(self.run_in_reader, self._clients_with_keys, job.id)
         context = replace(self.context, pool=pool, clients=clients)
         result, answer = await task.compute(context, progress=progress)
@@ -215,8 +208,8 @@ class ServiceResources:
         return [client for client in self.jobs.clients(id) if client.startswith(CLIENT_PREFIX)]
 
     async def compute_on(self, queue: WorkQueue, task: Task) -> dict[str, Any]:
-        """Return the answer to a task, computed on a queue, now."""
-        # A γ that finds no room becomes a job, and is not refused.
+        """Return the answer to a task, computed on a queue now."""
+        # A γ without room becomes a job instead of an error.
         share = nullcontext() if task.solves else self._quota.reserve(current_client())
         with share, queue.expecting(task.seconds):
             limits = QUEUE_LIMIT_SECONDS, queue.processor_limit
@@ -227,12 +220,12 @@ class ServiceResources:
         self._drain()
 
     def _drain(self) -> None:
-        """Release everyone who waits: 503, and the end of every event stream."""
+        """Release every waiter with 503, and end every event stream."""
         self.closing = True
-        self.events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
+        self.events.close(ShuttingDown("The server is shutting down; try again when it is back."))
 
     async def compute(self, task: PoolFunction, argument: Any, seconds: float = 0.0) -> Any:
-        """Return ``task(argument, report)``: work that is never a job, on the queue for its length, clients in turn."""
+        """Return ``task(argument, report)``: work that is never a job, on the queue for its length."""
         prompt, short = self.queues
         with self._quota.reserve(current_client()):
             queue = prompt if seconds <= PROMPT_SECONDS else short
@@ -240,12 +233,12 @@ class ServiceResources:
 
     @property
     def stalled(self) -> str:
-        """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
+        """Why no queued job would be taken; "" while the workers read the queue or are busy."""
         return next((worker.stalled for worker in self.workers if worker.stalled), "")
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    """Log the error that ended work in the background, which nobody waits for."""
+    """Log the error that ended background work."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _LOG.error("work in the background ended", exc_info=error)
 
@@ -256,7 +249,7 @@ async def _own_client() -> list[str]:
 
 
 def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:
-    """Return the webhooks of the jobs; None where there is no secret to sign them with."""
+    """Return the webhooks of the jobs; None without a secret."""
     if settings.webhook_secret is None:
         return None
     from api.service.webhooks import Webhooks, stored_webhooks
@@ -265,9 +258,8 @@ def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, r
 
 
 def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:
-    """Return the jobs of a store, and what closes them."""
-    # A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database
-    # of their own, in the folder that they share while they run.
+    """Return the jobs of a store, and the function that closes them."""
+    # The jobs of a read-only store are in memory; several workers share them in a database in their run folder.
     if settings.workers == 1 or settings.run_folder is None or not store.jobs.database.in_memory:
         return store.jobs, lambda: None
     database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
@@ -275,11 +267,11 @@ def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], Non
 
 
 class StoreCalls:
-    """Threads for calls to the store, which block: each with a deadline, and refused while the store hangs.
+    """Threads for blocking calls to the store, with a deadline; calls fail at once while the store hangs.
 
-    A PostgreSQL whose kernel still answers, and a SQLite file that another process has locked, keep a call waiting for
-    as long as they like. So a call that takes `STORE_SECONDS` is given up with a `CacheError`. The store is then asked
-    until it answers; while that takes longer than a moment it hangs, and every other call fails at once.
+    A PostgreSQL server whose kernel still answers, or a SQLite file locked by another process, can block a call for
+    ever. So a call fails with a `CacheError` after `STORE_SECONDS`. Then the store is checked until it responds;
+    while a check exceeds `ANSWER_SECONDS`, every other call fails at once.
     """
 
     def __init__(self, name: str, store: Store, question: Callable[[], Any]) -> None:
@@ -290,17 +282,14 @@ class StoreCalls:
         self._watch: asyncio.Task[None] | None = None
 
     async def run(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread.
-
-        A call that is given up may still take effect later.
-        """
+        """Return ``work(*arguments)``, run in a thread. A call that timed out may still take effect later."""
         if self._hangs:
             raise self._error()
         call = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         try:
             done, _ = await asyncio.wait({call}, timeout=STORE_SECONDS)
         finally:
-            call.cancel()  # nobody waits for it; it does not begin if it still waits for a thread
+            call.cancel()  # does not start if it still waits for a thread
         if not done:
             if self._watch is None:
                 self._watch = asyncio.create_task(self._ask_until_answered())
@@ -308,7 +297,7 @@ class StoreCalls:
         return call.result()
 
     async def close(self) -> None:
-        """End the threads, once their calls have ended; those that hang are cut off."""
+        """End the threads after their calls; calls that hang are interrupted."""
         if self._watch is not None:
             self._watch.cancel()
             self._store.interrupt()
@@ -316,7 +305,7 @@ class StoreCalls:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
 
     async def _ask_until_answered(self) -> None:
-        """Ask the store until it answers, or fails by itself; if that takes longer than a moment, it hangs."""
+        """Check the store until it responds; it hangs while a check takes too long."""
         try:
             while True:
                 asked = asyncio.get_running_loop().run_in_executor(self._asking, self._question)
@@ -325,19 +314,18 @@ class StoreCalls:
                     if not self._hangs:
                         _LOG.error("%s", self._error())
                     self._hangs = True
-                    # Calls that hang hold the threads of all others: these are ended with an error, and the next may
-                    # find a network again.
+                    # Hanging calls occupy all threads: interrupt them, and the next may find a new connection.
                     self._store.interrupt()
                     await asyncio.wait({asked})
-                # An error of its own is an answer; after a hang only one without an error ends the watch.
+                # An error is a response; but after a hang, only success ends the watch.
                 elif not (self._hangs and asked.exception()):
                     return
                 asked.exception()
                 await asyncio.sleep(ANSWER_SECONDS)
         finally:
             if self._hangs:
-                _LOG.warning("the cache at %s answers again", self._store.url)
+                _LOG.warning("the cache at %s responds again", self._store.url)
             self._hangs, self._watch = False, None
 
     def _error(self) -> CacheError:
-        return CacheError(self._store.url, f"it has not answered for {STORE_SECONDS:g} s", ELSEWHERE)
+        return CacheError(self._store.url, f"it has not responded for {STORE_SECONDS:g} s", ELSEWHERE)

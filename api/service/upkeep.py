@@ -1,4 +1,4 @@
-"""Upkeep of the store: reads are noted, and answers beyond the operator's limits leave."""
+"""Upkeep of the store: records reads, and removes answers beyond the operator's limits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from solver_cache.store import Store
 _LOG = logging.getLogger("api.upkeep")
 
 UPKEEP_SECONDS = 60.0
-"""Time between two rounds [s]: the store may grow beyond its limit for so long."""
+"""Interval between rounds, in which the store may grow beyond its limit."""
 
 CALL_SECONDS = 0.5
-"""Time between two calls while the store is above its limit [s]: others write in between."""
+"""Interval between calls while the store is above its limit, so that other writers get their turn."""
 
 KEPT_SHARE = 0.9
-"""Share of the limit that stays once it is exceeded, so that answers are put in order of their last use now and then
-only. To remove 10,000 of 100,000 takes 1.7 s of processor time on SQLite, 0.2 s and the server's on PostgreSQL."""
+"""Share of the limit that stays once it is exceeded, so that answers are rarely sorted by last use. Removing
+10,000 of 100,000 takes 1.7 s of processor time on SQLite; 0.2 s, and the server's, on PostgreSQL."""
 
 MAX_REMOVED = 2_000
-"""Answers that one call removes: no call to the store may take long (`StoreCalls`)."""
+"""Answers removed per call: no call to the store may take long (`StoreCalls`)."""
 
 UPKEEP_KEY = "upkeep"
-"""Key of the claim that lets one of all servers of a store do a round."""
+"""Key of the claim under which one server of a store does a round."""
 
 
 class Upkeep:
@@ -39,10 +39,10 @@ class Upkeep:
     def __init__(self, store: Store, settings: Settings, run_in_thread: RunInThread) -> None:
         self._store, self._settings, self._run_in_thread = store, settings, run_in_thread
         self._owner = f"upkeep {secrets.token_hex(8)}"
-        self._is_above = False  # the limit was exceeded, and its share is not reached yet
+        self._is_above = False  # above `KEPT_SHARE` after exceeding the limit
 
     async def run(self) -> None:
-        """Do a round now and then, until cancelled."""
+        """Do rounds periodically, until cancelled."""
         while True:
             pause = UPKEEP_SECONDS
             try:
@@ -57,7 +57,7 @@ class Upkeep:
             await asyncio.sleep(pause)
 
     def do_round(self) -> int:
-        """Note reads, and remove what is beyond the limits if it is this process's turn; return how many; blocks."""
+        """Record reads, and remove answers beyond the limits if it is this process's turn; return how many; blocks."""
         self._store.save_reads()
         settings, designs = self._settings, self._store.designs
         max_bytes, max_days, max_own = (

@@ -1,9 +1,9 @@
-"""Webhooks of the service: clients ask for them, and they are delivered in the background when their jobs end.
+"""Webhooks of the service: clients request them, and they are delivered in the background when jobs end.
 
-A delivery that fails is tried again for two days. Deliveries follow the Standard Webhooks specification: one id for all
-attempts, a time, an HMAC-SHA256 signature. The secret of a client is derived from the operator's and the client's name,
-so nothing is stored, and no client can sign for another. What is told is that a job ended, and where its result is; the
-receiver fetches that, with its key.
+A failed delivery is retried for two days. Deliveries follow the Standard Webhooks specification: one id for all
+attempts, a time, an HMAC-SHA256 signature. A client's secret is derived from the operator's secret and the client's
+name, so nothing is stored, and no client can sign for another. The payload reports that a job ended and where its
+result is; the receiver fetches the result with its key.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ _LOG = logging.getLogger("api.webhooks")
 RETRY_DELAYS = (5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0)
 """Pauses after each failed attempt [s], as the specification suggests: two days in all.
 
-Each is lengthened by up to a fifth, at random.
+A random extra of up to a fifth is added to each.
 """
 
 MAX_PENDING = 1000
 """Pending webhooks of one client."""
 
 DELIVERIES = 8
-"""Deliveries of one process at once, half of them for one client."""
+"""Concurrent deliveries of one process, half of them for one client."""
 
 POLL_SECONDS = 1.0
-"""Time between looks for webhooks that are due [s]."""
+"""Interval between polls for webhooks that are due."""
 
 LEASE_FACTOR = 3.0
-"""Times the time limit of a delivery after which one whose deliverer died is tried again."""
+"""Multiple of a delivery's time limit after which the webhook of a dead deliverer is retried."""
 
 GONE = 410
-"""Status by which a receiver says that it wants nothing more."""
+"""Status with which a receiver unsubscribes."""
 
 MAX_REASON = 200
-"""Longest reason of a failed job that is told [characters]: the payload stays small."""
+"""Characters of a failed job's reason in the payload, to keep it small."""
 
 
 class GivenUpError(Exception):
-    """A webhook is not sent, now or later; the text says why."""
+    """The webhook must not be sent, now or later; the text says why."""
 
 
 class Webhooks:
-    """Webhooks of one service: asking for them, and delivering those that are due until cancelled."""
+    """Webhooks of one service: adding them, and delivering those that are due."""
 
     def __init__(
         self, webhooks: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None = None
@@ -84,7 +84,7 @@ class Webhooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, job: str, url: str) -> tuple[Webhook, str]:
-        """Ask for a webhook when a job ends, at once if it has; return it, and the secret of its signatures."""
+        """Add a webhook for the end of a job, due at once if it has ended; return it with its signing secret."""
         with self._lookups.reserve(current_client()):
             await check_host(parse_webhook_url(url, self._networks), self._networks)
         owner = _owner()
@@ -92,20 +92,22 @@ class Webhooks:
             self._webhooks.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING
         )
         if webhook is None:
-            raise TooManyJobs(f"One client may have {MAX_PENDING} webhooks pending, and this one has.", 60.0)
+            raise TooManyJobs(
+                f"One client can have {MAX_PENDING} pending webhooks; this client has reached the limit.", 60.0
+            )
         return webhook, webhook_secret_text(client_secret(self._secrets[0], owner))
 
     async def list(self, job: str) -> Sequence[Webhook]:
-        """Return the client's webhooks of a job, the oldest first."""
+        """Return the client's webhooks of a job, oldest first."""
         webhooks: Sequence[Webhook] = await self._run_in_thread(self._webhooks.list, job, current_owner())
         return webhooks
 
     async def remove(self, id: str, job: str) -> bool:
-        """Forget a webhook of the client; return whether there was one."""
+        """Delete a webhook of the client; return whether it existed."""
         return bool(await self._run_in_thread(self._webhooks.remove, id, job, current_owner()))
 
     async def deliver(self) -> None:
-        """Deliver whatever is due, several at a time, until cancelled."""
+        """Deliver due webhooks, several at a time, until cancelled."""
         set_current_prefix(self._prefix)
         try:
             while True:
@@ -113,16 +115,16 @@ class Webhooks:
                 if not has_started:
                     await asyncio.sleep(POLL_SECONDS)
         finally:
-            for task in self._tasks:  # they are due again after their lease
+            for task in self._tasks:  # due again after their lease
                 task.cancel()
 
     async def _start_one(self) -> bool:
-        # Half of all deliveries at most are one client's: a slow receiver must not stop those of others.
+        # One client can have half of all deliveries: a slow receiver must not delay others.
         busy_clients = [client for client, count in self._busy.items() if count >= DELIVERIES // 2]
         try:
             taken = await self._run_in_thread(self._webhooks.take, LEASE_FACTOR * self._seconds, busy_clients)
         except CacheError as err:
-            _LOG.warning("webhooks cannot be looked up: %s", err)
+            _LOG.warning("webhooks cannot be polled: %s", err)
             return False
         if taken is None:
             return False
@@ -139,17 +141,16 @@ class Webhooks:
         if not self._busy[client]:
             del self._busy[client]
         if not task.cancelled() and task.exception() is not None:
-            _LOG.error("a webhook could not be handled", exc_info=task.exception())
+            _LOG.error("a webhook cannot be handled", exc_info=task.exception())
 
     async def _attempt(self, webhook: Webhook, job: Job) -> None:
-        """Make one attempt, and record how it ended."""
+        """Make one attempt, and record its outcome."""
         outcome: WebhookState = "delivered"
         reason, delay = "", 0.0
         try:
             status = await self._send(webhook, job)
             if not 200 <= status < 300:
-                reason = f"the receiver answered {status}"
-                # 410 is how a receiver says that it is not to be asked again.
+                reason = f"the receiver responded with status {status}"
                 outcome = "failed" if status == GONE else "pending"
         except GivenUpError as err:
             outcome, reason = "failed", str(err)
@@ -159,22 +160,22 @@ class Webhooks:
             if webhook.attempts > len(RETRY_DELAYS):
                 outcome = "failed"
             else:
-                # Spread by a fifth: receivers that were down together are not asked together.
+                # Jitter: receivers that were down together are not retried together.
                 delay = RETRY_DELAYS[webhook.attempts - 1] * random.SystemRandom().uniform(1.0, 1.2)
         metrics.count_webhook("retried" if outcome == "pending" else outcome)
         level = logging.WARNING if outcome == "failed" else logging.INFO
         _LOG.log(level, "webhook %s of job %s, attempt %d: %s", webhook.id, job.id, webhook.attempts, reason or outcome)
         try:
             await self._run_in_thread(self._webhooks.record, webhook, outcome, reason, delay)
-        except CacheError as err:  # it is due again after its lease
+        except CacheError as err:  # due again after its lease
             _LOG.warning("webhook %s: its attempt cannot be recorded: %s", webhook.id, err)
 
     async def _send(self, webhook: Webhook, job: Job) -> int:
         self._check_key(webhook.client)
         try:
             url = parse_webhook_url(webhook.url, self._networks)
-        except InvalidInput as err:  # of a row that is damaged, or of a network that is allowed no more
-            raise GivenUpError("its address is not one for webhooks") from err
+        except InvalidInput as err:  # a damaged row, or a network that is no longer allowed
+            raise GivenUpError("its URL is not allowed for webhooks") from err
         body, now = webhook_body(job), int(time.time())
         signatures = [
             sign_webhook(client_secret(secret, webhook.client), webhook.id, now, body) for secret in self._secrets
@@ -189,22 +190,22 @@ class Webhooks:
         return await post(url, headers, body, networks=self._networks, seconds=self._seconds)
 
     def _check_key(self, client: str) -> None:
-        """Raise GivenUpError if no key of a client is valid: nothing is sent for the holder of a revoked key."""
+        """Raise GivenUpError if the client has no valid key: the holder of a revoked key receives nothing."""
         has_name = client.startswith(CLIENT_PREFIX)
         if self._ring is not None and has_name and not self._ring.has_client(client.removeprefix(CLIENT_PREFIX)):
-            raise GivenUpError("every key of the client that asked for it was revoked or has expired")
+            raise GivenUpError("every key of its client was revoked or has expired")
 
 
 def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:
-    """Return the webhooks that are stored beside the jobs."""
+    """Return the webhooks stored beside the jobs."""
     if jobs.database.in_memory:
         url = mask_password(settings.cache_url)
-        raise InvalidInput("DARRM_CACHE_URL", url, "a database that can be written, as DARRM_WEBHOOK_SECRET is set")
+        raise InvalidInput("DARRM_CACHE_URL", url, "a writable database, required by DARRM_WEBHOOK_SECRET")
     return DatabaseWebhooks(jobs.database)
 
 
 def webhook_body(job: Job) -> bytes:
-    """Return the payload that tells the end of a job: the same at every attempt."""
+    """Return the payload for the end of a job, the same at every attempt."""
     answer = job_answer(job)
     data: dict[str, Any] = {name: getattr(answer, name) for name in ("id", "kind", "state", "created", "updated")}
     data |= {"reason": answer.reason[:MAX_REASON], "location": answer.location, "result": answer.result}
@@ -213,11 +214,11 @@ def webhook_body(job: Job) -> bytes:
 
 
 def client_secret(secret: bytes, client: str) -> bytes:
-    """Return the signing secret of one client: nobody can compute it, or another's, without the operator's."""
+    """Return the signing secret of a client, which cannot be computed without the operator's."""
     return hmac.digest(secret, b"darrm-opt webhooks of " + client.encode(), hashlib.sha256)
 
 
 def _owner() -> str:
-    """Return whose a webhook is: the client's that asks; without keys, everyone's."""
+    """Return the owner of a new webhook: the current client; "" without keys."""
     client = current_client()
     return client.name if client is not None and client.has_key else ""

@@ -35,14 +35,14 @@ from solver_cache.task_loop import Report
 _LOG = logging.getLogger("api.jobs")
 
 MAX_OVERRUN = 2.0
-"""Factor by which a job may exceed the most time that is admitted before it is stopped: estimates are rough."""
+"""Multiple of the admitted time after which a job is stopped, because estimates are rough."""
 
 
 def answer_question(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Answer the question that ``argument`` states: its answer, and the record of each design that was not found.
+    """Answer the question that ``argument`` states; return the answer, and the records of new designs.
 
-    Each is proved again as the store will prove it, here and not in the process that answers requests; "doubts" says
-    why the store would not believe one: empty unless something is wrong with this program.
+    Each design is proved again as the store will prove it, here rather than in the process that serves requests. A
+    non-empty doubt says why the store would reject it, and means a defect of this program.
     """
     asked = question.of(argument)
     answer = asked.answer(report)
@@ -61,44 +61,44 @@ def verify_stored(question: type[Question], argument: dict[str, Any], result: di
 
 @dataclass(frozen=True)
 class AnswerTask:
-    """An answer to compute (`api.tasks.task.Task`)."""
+    """Answer to compute (`api.tasks.task.Task`)."""
 
-    kind: str  # its path in `QUESTIONS`; the γ of a problem is `DesignTask`
-    argument: dict[str, Any]  # what its computation takes; the answer depends on nothing else
-    seconds: float  # how long it is expected to take [s]
-    question: dict[str, Any]  # what was asked, as people see it in the job
+    kind: str  # its path in `QUESTIONS`
+    argument: dict[str, Any]  # on which alone the answer depends
+    seconds: float  # expected time [s]
+    question: dict[str, Any]  # the question, as shown with the job
     solves: ClassVar[bool] = False
 
     @cached_property
     def key(self) -> str:
-        """The id of its job: the same question has the same job."""
+        """Id of its job."""
         return digest(canonical_json({"kind": self.kind, "argument": self.argument, "core": CORE}))
 
     @cached_property
     def text(self) -> str:
-        """The task as canonical JSON, the form that is stored with the job; made once."""
+        """Canonical JSON, as stored with the job."""
         return canonical_json(
             {"kind": self.kind, "argument": self.argument, "seconds": self.seconds, "question": self.question}
         )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the task that `text` states."""
+        """Return the task that ``text`` states."""
         content = json.loads(text)
         task = cls(
             str(content["kind"]), dict(content["argument"]), float(content["seconds"]), dict(content["question"])
         )
         if task.kind not in QUESTIONS:
-            raise ValueError(f"no such kind of job: {task.kind}")
-        _ = task.as_question  # a row may state anything
+            raise ValueError(f"unknown kind of job: {task.kind}")
+        _ = task.as_question  # untrusted
         return task
 
     def check(self, settings: Any) -> None:
-        """Reject nothing: the route has read what is asked (`Task.check`)."""
+        """Do nothing: the route has validated the question."""
 
     @cached_property
     def as_question(self) -> Question:
-        """The question, of the fields in its argument."""
+        """The question, from its argument."""
         return QUESTIONS[self.kind].of(self.argument)
 
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
@@ -110,17 +110,17 @@ class AnswerTask:
         return None
 
     async def nearest(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
-        """Return None: no other answer will do."""
+        """Return None."""
         return None
 
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Compute the result, and store the designs in it; return its job's result and the result (`Task.compute`)."""
+        """Compute the result and store its designs; return the job's result and the answer (`Task.compute`)."""
         seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
         argument, known = self.argument, list[dict[str, Any] | None]()
         if specs := self.as_question.designs():
-            # What is stored is handed to the process, proved again, and not designed once more.
+            # Stored designs are passed to the process, which does not design them again.
             known = await context.read(load_records, specs, context.store)
             argument = {**argument, "found": known}
         work = partial(answer_question, QUESTIONS[self.kind])
@@ -133,7 +133,7 @@ class AnswerTask:
             part |= {"id": spec.key, "cached": record is not None}
             if record is None:
                 made, doubt = next(new)
-                # New and believed: what a process doubts itself is answered for and not kept.
+                # Designs that the process doubts are returned but not stored.
                 additions += [] if doubt else [(spec, made)]
         if additions:
             await context.write(save_records, additions, context.store, await context.clients())
@@ -145,7 +145,7 @@ class AnswerTask:
         context: TaskContext,
         asked: Task | None = None,  # noqa: ARG002 - the protocol's
     ) -> dict[str, Any] | None:
-        """Return the result that its job holds, proved again (`Task.verify`)."""
+        """Return the result in its job, proved again (`Task.verify`)."""
         answer = dict(result["answer"])
         proof = partial(verify_stored, QUESTIONS[self.kind]), self.argument, answer
         trouble = await context.checkers.run(verify_result, proof)
@@ -159,12 +159,12 @@ class AnswerTask:
         return answer
 
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
-        """Return None: half of an answer is none."""
+        """Return None: there is no partial answer."""
         return None
 
 
 def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:
-    """Return the answer that the result of a task makes."""
+    """Return the answer in the result of a task, as a model."""
     if not isinstance(task, AnswerTask):
         return GammaAnswer.model_validate(result)
     return reader_of_answer(json_type(QUESTIONS[task.kind].answers))(result)

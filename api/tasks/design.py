@@ -1,9 +1,9 @@
-"""γ design: the task of one, and the functions that design one or several and prove them, in a process of the pool.
+"""Design of a γ: its task, and the functions that solve and prove it in a pool process.
 
-The process opens no store. It proves what it found once more, the way the store does when it reads, so that its parent
-can store the answer without spending seconds on a proof of its own. An optimal answer is stored once, in the store's
-table of answers, and its job only says so. One that the time limit cut short is private all the same: it is the result
-of its job, but not the answer of its key. Whatever is read is proved again.
+The process opens no store. It proves its answer as the store does on reading, so that its parent can store it without
+spending seconds on a proof. An optimal answer is stored in the store's table of answers, and its job only refers to
+it. One that the time limit cut short is private too: it is the result of its job, but not the answer of its key.
+Whatever is read is proved again.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("api.jobs")
 
 GRACE_SECONDS = 30.0
-"""A process that has not returned this long after twice its time limit is stuck [s].
+"""Time beyond twice the time limit after which a process is stuck.
 
-The limit is checked between steps, and the last of them proves the solution.
+The limit is checked between steps, and the last step proves the solution.
 """
 
 STORED: dict[str, Any] = {"kept": True}
@@ -58,38 +58,38 @@ STORED: dict[str, Any] = {"kept": True}
 
 
 FIRST_INCUMBENT_SECONDS = 0.5
-"""Time after which a solve shows its first certified γ [s]: a shorter one has its answer sooner."""
+"""Time after which a solve reports its first certified γ; a shorter solve ends sooner."""
 
 INCUMBENT_SHARE = 0.1
-"""Largest share of a solve's time that proofs of what it has so far may take."""
+"""Maximum share of a solve's time for proving intermediate γ."""
 
 
 @dataclass(frozen=True)
 class DesignTask:
-    """One γ to design: the same value from the route, through the job, to the process that solves it."""
+    """Design of one γ."""
 
     kind: ClassVar[str] = "gamma"
     solves: ClassVar[bool] = True
 
-    spec: DesignSpec  # what the answer depends on; its key is the id of the job and of the answer
-    method: Method  # how to solve, "auto", "enumerate" or "cuts"
-    backend: str  # the solver
-    time_limit: float | None = None  # longest solve that the request wants [s]; None for the server's
-    gap: float | None = None  # gap at which the solve may end; None for the optimum
+    spec: DesignSpec  # its key is the id of the job and of the answer
+    method: Method  # "auto", "enumerate" or "cuts"
+    backend: str  # LP solver
+    time_limit: float | None = None  # [s]; None: the server's
+    gap: float | None = None  # gap at which to stop; None: optimum
 
     @cached_property
     def key(self) -> str:
-        """The id of the job and of its answer."""
+        """Id of the job and of its answer."""
         return self.spec.key
 
     @cached_property
     def seconds(self) -> float:
-        """How long it is expected to take [s]."""
+        """Expected time [s]."""
         return estimate_running_time(self.spec, self.method).seconds
 
     @cached_property
     def text(self) -> str:
-        """The task as canonical JSON, the form that is stored with the job; made once."""
+        """Canonical JSON, as stored with the job."""
         limits = {"time_limit": self.time_limit, "gap": self.gap}
         return canonical_json(
             {
@@ -104,22 +104,22 @@ class DesignTask:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the task that `text` states."""
+        """Return the task that ``text`` states."""
         content = json.loads(text)
         spec = DesignSpec(problem_from_record(content["problem"]), content["objective"], content["shape"])
         limits = {name: None if content.get(name) is None else float(content[name]) for name in ("time_limit", "gap")}
         return cls(spec, cast("Method", content["method"]), content["backend"], **limits)
 
     def check(self, settings: Settings) -> None:
-        """Reject what `solve` would, and more memory than a solver process may take (`Task.check`)."""
+        """Raise for choices that `solve` rejects, and for more memory than a solver process has (`Task.check`)."""
         check_choices(self.spec.problem, self.spec.shape, self.method, self.backend)
         memory = design_memory(self.spec, self.method)
         if memory > settings.solver_memory:
             from api.errors.problem_details import WorkLimitExceeded
 
             raise WorkLimitExceeded(
-                f"Solving by {self.method} is expected to need {memory:.0f} MiB, and a solver process may take "
-                f"{settings.solver_memory} MiB on this server. method = 'cuts' gives the same answer with less.",
+                f"Solving by {self.method} needs about {memory:.0f} MiB; the limit of a solver process is "
+                f"{settings.solver_memory} MiB. method = 'cuts' gives the same answer with less.",
                 self.seconds,
                 "method",
             )
@@ -134,7 +134,7 @@ class DesignTask:
         return None if solution is None else self._answer(solution_record(solution), cached=True)
 
     async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
-        """Return the best stored answer whose guarantee implies the one that is asked, labelled, or None."""
+        """Return the best stored answer whose guarantee implies the one requested, labelled, or None."""
         match: Nearest | None = await context.read(nearest, self.spec, context.store, context.viewer())
         return None if match is None else {"id": self.key, "cached": True, **match.record}
 
@@ -156,10 +156,10 @@ class DesignTask:
             effort = {f"darrm.{name}": statistics[name] for name in ("rounds", "rows", "iterations")}
             traces.annotate_job({**effort, "darrm.solve_seconds": statistics["seconds"]["total"]})
         is_stored = False
-        # What a reader of the store would not believe is not stored: asked again, it is designed again.
+        # Not stored if the store would reject it.
         if trouble:
-            _LOG.error("job %s: the answer fails its own check: %s", self.key, trouble)
-        # What a time limit cut short stays with its job: the store is for what is optimal and canonical.
+            _LOG.error("job %s: the answer fails its own validation: %s", self.key, trouble)
+        # An answer cut short stays with its job: the store holds optimal, canonical answers.
         elif result["final"]:
             record, is_stored, trouble = await context.write(
                 save_record, self.spec, record, context.store, await context.clients()
@@ -167,7 +167,7 @@ class DesignTask:
         answer = self._answer(record, cached=False)
         if is_stored:
             return STORED, answer
-        limit = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would better it
+        limit = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would improve it
         return {"kept": False, "record": record, "time_limit": limit, "trouble": trouble}, answer
 
     async def verify(
@@ -175,8 +175,8 @@ class DesignTask:
     ) -> dict[str, Any] | None:
         """Return the answer in a job's result, proved again (`Task.verify`).
 
-        One that is not optimal is none to ``asked`` if more time would better it, unless its gap is as small as that
-        asks for.
+        An answer that is not optimal is rejected if more time would improve it, unless its gap is as small as
+        ``asked``.
         """
         if result["kept"]:
             return await self.load(context)
@@ -192,7 +192,7 @@ class DesignTask:
         return self._answer(verified, cached=False)
 
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:
-        """Return the result of a solve that stops now: its best certified γ, proved again; None if it has none."""
+        """Return the result of a solve stopped now: its best certified γ, proved again, or None."""
         record = read_incumbent(progress)
         verified = None if record is None else await context.read(verify_record, record, self)
         return None if verified is None else {"kept": False, "record": verified, "time_limit": 0.0, "trouble": ""}
@@ -206,7 +206,7 @@ class DesignTask:
 
 
 def read_incumbent(progress: str) -> dict[str, Any] | None:
-    """Return the record of the best γ in a solve's last report, as stored and not proved again; None without one."""
+    """Return the record of the best γ in a solve's last report, unproved, or None."""
     try:
         incumbent = json.loads(progress)["incumbent"]
     except (LookupError, TypeError, ValueError):
@@ -234,13 +234,13 @@ def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str
 
 
 class IncumbentWatcher:
-    """Watcher of a solve: reports its progress and its best certified γ, and ends it at the gap that was asked for."""
+    """Watcher of a solve: reports progress and the best certified γ, and stops the solve at the requested gap."""
 
     def __init__(self, task: DesignTask, report: Report) -> None:
         self._task, self._report = task, report
         self._record: dict[str, Any] | None = None
         self._utility, self._next = -1.0, FIRST_INCUMBENT_SECONDS
-        self.gap_reached = False  # whether it has ended the solve
+        self.gap_reached = False  # whether it has stopped the solve
 
     def watch(self, progress: Progress) -> None:
         """Report a round."""
@@ -257,14 +257,14 @@ class IncumbentWatcher:
             raise TimeLimitReached
 
     def _prove(self, progress: Progress, gamma: NoiseFunction) -> None:
-        """Scale the γ so far until its privacy is proved, and make it the record that is shown."""
+        """Scale the current γ until its privacy is proved, and make it the reported record."""
         start, spec = time.monotonic(), self._task.spec
         noise, certificate = certify(spec.problem, gamma)
         seconds = time.monotonic() - start
-        # The next proof comes so much later that proofs take at most that share of the time.
+        # Bounds the share of time spent on proofs.
         self._next = progress.seconds + seconds / INCUMBENT_SHARE
         utility = spec.objective.linear_goal(spec.problem.K).utility(noise.upper_half)
-        # Scaling costs utility: a better γ of the program may be a worse one once it is proved.
+        # Scaling costs utility: a better γ of the LP may be worse once proved.
         if utility <= self._utility:
             return
         self._utility = utility
@@ -275,7 +275,7 @@ class IncumbentWatcher:
             noise=noise,
             utility=utility,
             upper_bound=max(utility, progress.upper_bound),
-            # It is private and has a bound, as the answer of a solve that was ended here would.
+            # private, with a bound, like the answer of an interrupted solve
             status=Status.INTERRUPTED,
             certificate=certificate,
             method="enumerate" if self._task.method == "enumerate" else "cuts",
@@ -286,7 +286,7 @@ class IncumbentWatcher:
 
 
 def verify_as_stored(solution: Solution, spec: DesignSpec) -> tuple[Solution | None, str]:
-    """Prove a solution again as the store does when it reads one, whatever its status."""
+    """Prove a solution again as the store does on reading, whatever its status."""
     validation = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), spec)
     return None if validation.solution is None else replace(
         validation.solution, status=solution.status
@@ -294,22 +294,19 @@ def verify_as_stored(solution: Solution, spec: DesignSpec) -> tuple[Solution | N
 
 
 def verify_record(record: dict[str, Any], task: DesignTask) -> dict[str, Any] | None:
-    """Return the record of an answer to a task, proved again; None if it is no such answer.
-
-    Also for an answer that the time limit cut short, which no store holds.
-    """
+    """Return the record of an answer to a task, proved again, or None; also one cut short by a time limit."""
     solution, _ = verify_as_stored(solution_from_record(record), task.spec)
     return None if solution is None else solution_record(solution)
 
 
 def solve_smallest(_: Any, report: Report) -> float:
-    """Return γ(1) of three voters with m = 1, whose optimum is known, |2/3 − 1| = 1/3: shows that the solver works."""
+    """Return γ(1) for K = 3 and m = 1, whose optimum is |2/3 − 1| = 1/3: a health check of the solver."""
     report(None)
     return float(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).gamma[1])
 
 
 def is_database(path: str, report: Report) -> bool:
-    """Tell whether a file begins as SQLite's do; only for a process that has it not open: closing drops its locks."""
+    """Whether a file is a SQLite database; not for a process that has it open, because closing drops its locks."""
     report(None)
     try:
         with Path(path).open("rb") as file:
@@ -319,7 +316,7 @@ def is_database(path: str, report: Report) -> bool:
 
 
 def load_libraries(_: Any, report: Report) -> None:
-    """Load the libraries of short work, which takes a quarter second: a tiny problem is solved."""
+    """Load the libraries of short work, which takes a quarter of a second, by solving a tiny problem."""
     solve_smallest(None, report)
-    with suppress(ImportError):  # most work does without
+    with suppress(ImportError):  # optional for most work
         import_module("scipy.special")

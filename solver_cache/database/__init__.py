@@ -1,10 +1,10 @@
-"""Database store and jobs: SQLite by its own driver, or PostgreSQL by SQLAlchemy.
+"""Database store and jobs: SQLite through its own driver, or PostgreSQL through SQLAlchemy.
 
-connection  an open database: created, migrated, errors translated; transactions
-engine      PostgreSQL by SQLAlchemy, which is imported for it alone
-statements  plain SQL for both, and where they differ
-dependents  tags, clients and reads of an answer: who may see it, and its removal
-schema      the migrations
+connection  an open database: creation, migration, transactions, translation of errors
+engine      PostgreSQL through SQLAlchemy, imported only for it
+statements  SQL for both, and their differences dependents  tags, clients and reads of an answer: visibility and
+removal
+schema      migrations
 store       rows, and claims of their keys
-jobs        the queue of jobs; webhooks, who is told of their end; designs, lists of answers and their tags
+jobs        the queue of jobs; webhooks that report their end; designs, a list of answers with tags
 """

@@ -1,11 +1,11 @@
-"""Stored designs as people look at them: newest first, filtered, with tags. Nothing is proved here, and no γ is read.
+"""Stored designs as a list for people: newest first, filtered, with tags. Nothing is proved, and no γ is read.
 
-A tag is a word beside the content key of an answer, in a place of its own: it is never a part of the row, so it can
-change neither an answer nor its proof. It lasts as long as the row does.
+A tag is a word attached to the content key of an answer. It is stored apart from the row, so it affects neither the
+answer nor its proof, and is deleted with the row.
 
-An answer without clients is everyone's: precomputed, imported, or designed without a key. Others are those of the
-clients who had them designed or asked for them. Where a method takes a ``client``, it sees the answers that are
-everyone's or its own, and the tags that are everyone's or its own; None sees all, and gives tags that all see.
+An answer without clients is public: precomputed, imported, or designed without a key. Others belong to the clients
+that asked for them. A method with a ``client`` sees public answers and tags and its own; with None it sees all, and
+sets public tags.
 """
 
 from __future__ import annotations
@@ -28,27 +28,19 @@ from solver_cache.database.statements import FOR_UPDATE, Statements, is_listed
 from solver_cache.model import COUNTS, NUMBERS, SearchColumns, is_shape
 
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""Form of a tag."""
-
 MAX_TAGS = 32
-"""Most tags of one design."""
-
 MAX_LISTED = 1000
-"""Most designs of one list."""
-
 MAX_ROWS = 2**31 - 1
-"""More answers than a store has."""
+"""More rows than any store has."""
 
 MAX_EVICTED_AT_ONCE = 500
-"""Answers removed in one transaction."""
-
 CLOSE = 1e-9
-"""Relative difference up to which ε and m are what a filter asks for: 0.3/0.1 is 3."""
+"""Relative tolerance of filters for ε and m: 0.3/0.1 counts as 3."""
 
 _NAMES = ("key", "created", *SearchColumns.__dataclass_fields__)
 
 _PLACE = {"sqlite": "instr(record, '\"problem\":')", "postgresql": "strpos(record, '\"problem\":')"}
-"""Where a record states its problem: its numbers are columns, but for the points of profiles."""
+"""Position of the problem in a record: columns hold its numbers, but not the points of profiles."""
 
 MAX_PROBLEM = 4000
 """Longest text of a γ's problem."""
@@ -71,28 +63,28 @@ _AGES = f"""
     - coalesce(designs.bytes, 0) AS earlier
     FROM darrm_solutions designs LEFT JOIN darrm_design_reads reads ON reads.key = designs.key
 """
-"""Answers with their last use, and the bytes of those that were used earlier, or come ``first``."""
+"""Answers with their last use, and the bytes of those used earlier or sorted ``first``."""
 
 
 @dataclass(frozen=True)
 class StoredDesign:
-    """One stored answer in a list: what its record says was asked, unproved, and its tags."""
+    """Stored answer in a list: its question, unproved, and its tags."""
 
     key: str  # content key
-    created: str  # when it was stored (UTC, ISO 8601); for people, nothing depends on it
-    about: SearchColumns | None  # the question, and the utility; None where the record does not say
+    created: str  # when it was stored (UTC, ISO 8601)
+    about: SearchColumns | None  # question and utility; None for a malformed record
     tags: tuple[str, ...]  # in order
-    points: Mapping[str, Any] = field(default_factory=dict)  # "profile", "targets": those that a γ's problem has
+    points: Mapping[str, Any] = field(default_factory=dict)  # "profile" and "targets", if a γ's problem has them
 
 
 @dataclass(frozen=True)
 class DesignFilter:
-    """Which designs to list; None leaves a property open."""
+    """Filter of designs; None does not restrict a property."""
 
     K: int | None = None  # number of voters
     epsilon: float | None = None  # ε of one voter [nats]; may be infinite
-    m: float | None = None  # allowance, target ε over voter ε
-    tag: str | None = None  # one that it must have
+    m: float | None = None  # allowance: target ε / voter ε
+    tag: str | None = None  # required tag
 
     def __post_init__(self) -> None:
         if self.K is not None:
@@ -106,11 +98,10 @@ class DesignFilter:
 
 
 EVERY = DesignFilter()
-"""The filter that leaves nothing out."""
 
 
 def check_tag(tag: str) -> None:
-    """Refuse a text that is no tag.
+    """Raise InvalidInput for an invalid tag.
 
     >>> check_tag("round-2")
     """
@@ -121,14 +112,14 @@ def check_tag(tag: str) -> None:
 
 
 def not_since(days: float) -> str:
-    """Return the time so many days ago, as `Designs.evict` takes it."""
+    """Return the time ``days`` ago, for `Designs.evict`."""
     return (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds")
 
 
 class Designs:
     """Stored designs and their tags. Safe to use from several threads; in a database also from several processes.
 
-    Every method raises CacheError where the place cannot be used, and has then changed nothing.
+    A method that cannot use the database raises CacheError and has changed nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -141,7 +132,7 @@ class Designs:
         after: str | None = None,
         client: str | None = None,
     ) -> Sequence[StoredDesign]:
-        """Return designs of this version, the newest first."""
+        """Return designs of this version, newest first."""
         if not 1 <= limit <= MAX_LISTED:
             raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
         newest = "ORDER BY created DESC, key DESC"
@@ -154,29 +145,25 @@ class Designs:
                     raise InvalidInput("after", after, "the id of a design that is stored")
                 where += " AND (created, key) < (:created, :key)"
                 values |= {"created": last[0][0], "key": last[0][1]}
-            # of columns of one index alone, so that no record is passed over
+            # read from the index alone
             page = f"SELECT key FROM darrm_solutions WHERE {where} {newest} LIMIT :limit"
             query = _design_query(statements)
             return _designs(statements, client, f"{query} WHERE key IN ({page}) {newest}", limit=limit, **values)
 
     def get(self, key: str, client: str | None = None) -> StoredDesign | None:
-        """Return one design, or None where there is none of this version."""
+        """Return a design of this version, or None."""
         with self._database.reading() as statements:
             return _design(statements, key, client)
 
     def grant(self, keys: Collection[str], client: str) -> bool:
-        """Make designs a client's too, which asked for them in full; those that are everyone's stay that.
-
-        Returns:
-            whether all of them are stored.
-        """
+        """Share designs with a client that asked for them; public ones stay public. Return whether all exist."""
         with self._database.writing() as statements:
             stored = lock(statements, keys)
             add_clients(statements, stored, [client])
             return len(stored) == len(set(keys))
 
     def stored_bytes(self) -> int:
-        """Return the length of all records together [bytes]."""
+        """Return the total length of all records [bytes]."""
         with self._database.reading() as statements:
             [(total,)] = statements.rows(_TOTAL)
         return int(total)
@@ -184,14 +171,13 @@ class Designs:
     def evict(
         self, max_bytes: int | None = None, before: str | None = None, down_to: int | None = None, most: int = MAX_ROWS
     ) -> int:
-        """Remove answers without a tag, the least recently read or stored first; return how many.
+        """Remove answers without a tag, least recently read or stored first; return their number.
 
         Args:
-            max_bytes: bound on the records of all answers together, those with tags too [bytes]; None: no bound.
-            before: remove every one that was neither read nor stored since this time (UTC, ISO 8601); None: none for
-                its age.
-            down_to: where more than ``max_bytes`` are stored, how many stay [bytes]; None: as many.
-            most: how many are removed at most.
+            max_bytes: limit on the records of all answers, including tagged ones [bytes]; None: no limit.
+            before: also remove answers neither read nor stored since this time (UTC, ISO 8601).
+            down_to: size to reach once ``max_bytes`` is exceeded [bytes]; None: ``max_bytes``.
+            most: largest number of answers to remove.
         """
         untagged = _AGES.format(first="") + f"WHERE designs.{_UNTAGGED}"
         chosen = f"SELECT key FROM ({untagged}) ages WHERE earlier < :excess OR used < :before"
@@ -211,13 +197,10 @@ class Designs:
         return count
 
     def evict_of_clients(self, max_bytes: int, most: int = MAX_ROWS) -> int:
-        """Take designs from clients that hold more than so many bytes; remove those that are nobody's then.
+        """Take designs from each client that holds more than ``max_bytes``; remove those left without a client.
 
-        The least recently read or stored go first, those with a tag last: a client cannot hold more by tags. At most
-        ``most`` are taken from each client.
-
-        Returns:
-            how many were removed from the store.
+        Untagged ones go first, then the least recently read or stored: tags do not raise a client's quota. At most
+        ``most`` are taken from each client. Returns the number of answers removed from the store.
         """
         held = (
             "SELECT owners.client, sum(designs.bytes) FROM darrm_design_clients owners "
@@ -240,17 +223,17 @@ class Designs:
             }
         for client, page in ((client, page) for client, keys in chosen.items() for page in _pages(keys)):
             with self._database.writing() as statements:
-                # In one transaction, in which they are locked: an answer that lost its last client would be everyone's.
+                # One transaction: an answer that lost its last client would become public.
                 count += remove(statements, page, others, client=client)
                 deletion = f"DELETE FROM darrm_design_clients WHERE client = :client AND {is_listed(statements)}"
                 statements.rows(deletion, client=client, keys=statements.listed(page))
         return count
 
     def tag(self, key: str, tag: str, client: str | None = None) -> StoredDesign | None:
-        """Give a design a tag, unless it has it; return it as it then stands, or None where there is none."""
+        """Add a tag to a design; return the design, or None if it does not exist."""
         check_tag(tag)
         with self._database.writing() as statements:
-            # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
+            # locked: concurrent tags are counted, and a concurrent removal leaves no tag behind
             locked = "SELECT key FROM darrm_solutions WHERE key = :key AND core = :core AND "
             locked += f"{_seen(client)} {FOR_UPDATE[statements.dialect]}"
             if not statements.rows(locked, key=key, core=CORE, client=client):
@@ -259,7 +242,7 @@ class Designs:
             other_tags = "SELECT count(*) FROM darrm_design_tags WHERE key = :key AND tag <> :tag AND client = :client"
             [(count,)] = statements.rows(other_tags, key=key, tag=tag, client=owner)
             if int(count) >= MAX_TAGS:
-                raise InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Take one away first.")
+                raise InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Remove one first.")
             insertion = (
                 "INSERT INTO darrm_design_tags (key, tag, client, created) VALUES (:key, :tag, :client, :created) "
                 "ON CONFLICT DO NOTHING"
@@ -269,10 +252,7 @@ class Designs:
             return _design(statements, key, client)
 
     def untag(self, key: str, tag: str, client: str | None = None) -> StoredDesign | None:
-        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
-
-        A client takes its own tags only.
-        """
+        """Remove a tag, of ``client`` unless that is None; return the design, or None if it does not exist."""
         check_tag(tag)
         is_own = "" if client is None else "AND client = :client"
         deletion = f"DELETE FROM darrm_design_tags WHERE key = :key AND tag = :tag {is_own}"
@@ -282,7 +262,7 @@ class Designs:
 
 
 def _seen(client: str | None) -> str:
-    """Return the condition that an answer may be seen by a client; of the value ``client``."""
+    """Return the condition that ``client`` may see an answer."""
     return "true" if client is None else IS_VISIBLE
 
 
@@ -291,12 +271,12 @@ def _tags_seen(client: str | None) -> str:
 
 
 def _pages(keys: Sequence[str]) -> list[Sequence[str]]:
-    """Return keys in pages of one transaction each: others can write in between."""
+    """Return keys in pages of one transaction each, so that other writers get their turn."""
     return [keys[start : start + MAX_EVICTED_AT_ONCE] for start in range(0, len(keys), MAX_EVICTED_AT_ONCE)]
 
 
 def _matching(design_filter: DesignFilter, client: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the conditions of a filter and a client, and their values."""
+    """Return the conditions of a filter and a client, and their parameters."""
     conditions, values = ["core = :core", _seen(client)], dict[str, Any](core=CORE, client=client)
     if design_filter.K is not None:
         conditions.append("voters = :voters")
@@ -328,7 +308,7 @@ def _design(statements: Statements, key: str, client: str | None) -> StoredDesig
 
 
 def _designs(statements: Statements, viewer: str | None, page: str, **values: Any) -> Sequence[StoredDesign]:
-    """Return the designs of a page, with the tags that a client sees."""
+    """Return the designs of a page, with the tags visible to a client."""
     rows = [dict(zip((*_NAMES, "problem"), row, strict=True)) for row in statements.rows(page, **values)]
     keys = [str(row["key"]) for row in rows]
     tags: dict[str, list[str]] = {}
@@ -348,7 +328,7 @@ def _designs(statements: Statements, viewer: str | None, page: str, **values: An
 
 
 def problem_points(text: str) -> dict[str, Any]:
-    """Return the points that the problem of a γ states, from where its record does: its profile, and its targets.
+    """Return the profile and targets, if any, in the text of a γ's problem.
 
     >>> problem_points('"problem":{"K":3,"profile":[[0.0,0.1],[0.3,0.01]]},"shape":"free"}')
     {'profile': [[0.0, 0.1], [0.3, 0.01]]}
@@ -357,13 +337,13 @@ def problem_points(text: str) -> dict[str, Any]:
         problem, _ = json.JSONDecoder().raw_decode(text.removeprefix('"problem":'))
         found = {name: problem[name] for name in ("profile", "targets") if name in problem}
         pairs = [[float(number) for number in point] for points in found.values() for point in points]
-    except (ValueError, TypeError, RecursionError):  # a table, or a damaged row, which says nothing
+    except (ValueError, TypeError, RecursionError):  # a table, or a damaged row
         return {}
     return found if all(len(pair) == 2 and all(map(math.isfinite, pair)) for pair in pairs) else {}
 
 
 def _columns(values: Any) -> SearchColumns | None:
-    """Return what the columns of a row say, which in SQLite can be of any type; None where they do not say."""
+    """Return the search columns of a row, whose types SQLite does not enforce; None if they are malformed."""
     columns = {name: values[name] for name in SearchColumns.__dataclass_fields__}
     numbers = all(isinstance(columns[name], float | int) for name in NUMBERS)
     counts = all(isinstance(columns[name], int) for name in COUNTS)

@@ -1,7 +1,7 @@
-"""PostgreSQL by SQLAlchemy: its engine, and statements on it.
+"""PostgreSQL through SQLAlchemy: engine and statements.
 
-Imported for PostgreSQL alone: SQLAlchemy takes 13 MB, and twice as long to import as everything else that a small solve
-needs.
+Imported only for PostgreSQL: SQLAlchemy takes 13 MB, and twice as long to import as everything else that a small
+solve needs.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, event
 from solver_cache.database.statements import Values
 
 CONNECTING_SECONDS = 10
-"""Time limit for connecting to PostgreSQL [s]: without it a host that is gone holds a request for minutes."""
+"""Time limit for connecting: by default an unreachable host blocks a request for minutes."""
 
 SILENT_MILLISECONDS = 30_000
-"""Longest silence of PostgreSQL's machine after something was sent [ms] (Linux)."""
+"""Longest time without an acknowledgement of sent data (Linux)."""
 
 
 def postgresql_engine(location: URL, *, read_only: bool) -> Engine:
-    """Return the engine for the URL of a PostgreSQL database."""
+    """Return the engine for a PostgreSQL URL."""
     limits: dict[str, Any] = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
     arguments = {name: value for name, value in limits.items() if name not in location.query}
-    # A database in SQL_ASCII, as initdb makes it without a locale, gives bytes.
+    # A database in SQL_ASCII, the encoding of initdb without a locale, returns bytes.
     arguments["client_encoding"] = "utf8"
     engine = create_engine(location, hide_parameters=True, pool_pre_ping=True, connect_args=arguments)
     return engine.execution_options(postgresql_readonly=True) if read_only else engine
 
 
 def open_connections(engine: Engine) -> dict[int, Any]:
-    """Return the connections that an engine has open, now and later, those in use too."""
+    """Return a live mapping of the open connections of an engine, including those in use."""
     connections: dict[int, Any] = {}
     event.listen(engine, "connect", lambda connection, _: connections.update({id(connection): connection}))
     for name in ("close", "close_detached"):
@@ -42,7 +42,7 @@ def open_connections(engine: Engine) -> dict[int, Any]:
 
 
 class EngineStatements:
-    """Statements on a connection of an SQLAlchemy engine, for PostgreSQL."""
+    """Statements on an SQLAlchemy connection to PostgreSQL."""
 
     dialect = "postgresql"
 
@@ -62,6 +62,6 @@ class EngineStatements:
 
 @lru_cache(maxsize=256)
 def _text(sql: str) -> TextClause:
-    # stable within a statement, so that an index can be searched by it
+    # constant within a statement, so that an index can be used
     now = "CAST(extract(epoch FROM statement_timestamp()) AS double precision)"
     return text(re.sub(r":now\b", now, sql))

@@ -1,21 +1,20 @@
-"""Jobs: a durable queue with leases, in a database; work that can be waited for, and that outlives its worker.
+"""Jobs: a durable queue with leases, in a database.
 
-A job is queued once, taken by one owner at a time, and ends done, failed or cancelled. It is held under a *lease*: who
-holds it renews it while working; who dies lets it run out, and another takes over. So each job is done at least once,
-and never by two owners who both still hold it: the first one's `Jobs.renew`, `Jobs.finish` or `Jobs.fail` answers
-False and changes nothing.
+A job is queued once, taken by one owner at a time, and ends done, failed or cancelled. Its owner holds a *lease* and
+renews it while working; when the owner dies, the lease expires and another owner takes over. So each job runs at
+least once, and never has two owners with a valid lease: for the first one `Jobs.renew`, `Jobs.finish` and `Jobs.fail`
+return False and change nothing.
 
         submit            take               finish
     ─────────────► queued ─────► running ──────────► done
                      ▲  ▲           │ ├─ fail ─────► failed ────┐
-                     │  └─ release ─┘ └─ cancel ───► cancelled ─┤
-                     └──────────────── submit again ────────────┘
+                     │  └─ release ─┘ └─ cancel ───► cancelled ─┤ └──────────────── submit again ────────────┘
 
-What a job is about is the caller's: `Job.request`, `Job.progress` and `Job.result` are JSON text that passes through.
+`Job.request`, `Job.progress` and `Job.result` are JSON text of the caller, passed through unread.
 
-A job is taken in a transaction, and time is the database server's. `Jobs.take` looks up index entries: the lease that
-ran out first, which clients wait, and of the one that is next the job that has waited longest. PostgreSQL skips what
-another has locked; SQLite admits one writer at a time.
+Times are those of the database server. `Jobs.take` is a transaction of index lookups: the first expired lease, the
+waiting clients, and the oldest job of the next client. PostgreSQL skips rows that another transaction has locked;
+SQLite admits one writer at a time.
 """
 
 from __future__ import annotations
@@ -31,17 +30,14 @@ from solver_cache.model import MAX_LEASE_SECONDS, State, check_lease
 
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
-"""States in which nothing happens any more, unless the job is submitted again."""
-
 MAX_RUNNING = 2**31 - 1
-"""Running jobs of a client without a limit."""
+"""Number of running jobs per client that stands for no limit."""
 
 TAKE_LOCK = 0x6461_7272_6E
-"""Number under which PostgreSQL lets one process at a time take jobs of clients with a limit, next to that of
-migrations."""
+"""PostgreSQL lock under which one process at a time takes jobs of clients with a limit."""
 
 MAX_PRUNED_AT_ONCE = 1_000
-"""Jobs forgotten in one transaction: others can write in between."""
+"""Jobs deleted in one transaction, so that other writers get their turn."""
 
 QUEUED: dict[str, Any] = {
     "state": "queued",
@@ -52,35 +48,32 @@ QUEUED: dict[str, Any] = {
     "owner": "",
     "lease_until": 0.0,
 }
-"""Fields of a job of which nothing is done."""
+"""Fields of a job that nobody has taken."""
 
 _RELEASED = "owner = '', lease_until = 0"
-"""Changes of a job that has no owner any more."""
-
 PAGE_SIZE = 100
-"""Jobs listed at a time unless another number is asked for."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Job: one piece of work, as it stood when it was read.
+    """Job, as last read.
 
     Attributes:
-        id: content key of what is asked; for kind "gamma" it is `darrm_opt.record.DesignSpec.key`.
-        kind: what sort of work it is.
-        request: what is asked, canonical JSON.
+        id: content key of the request; for kind "gamma" it is `darrm_opt.record.DesignSpec.key`.
+        kind: kind of work.
+        request: the request, canonical JSON.
         state: "queued", "running", "done", "failed" or "cancelled".
-        attempts: how often it was taken since it was submitted, not counting those that were released.
-        owner: who holds it; empty unless running.
-        lease_until: when the lease runs out [s since 1970-01-01 UTC, by the clock of the place]; 0 unless running.
-        progress: how far it is, canonical JSON; empty before anything is known.
+        attempts: times it was taken since it was submitted, without those that were released.
+        owner: holder of the lease; empty unless running.
+        lease_until: end of the lease [s since 1970-01-01 UTC, by the database's clock]; 0 unless running.
+        progress: progress, canonical JSON; empty if unknown.
         reason: why it failed, in words; else empty.
-        result: what came of it, canonical JSON; empty unless done.
-        created: when it was submitted, the last time [as ``lease_until``].
+        result: the result, canonical JSON; empty unless done.
+        created: when it was last submitted [as ``lease_until``].
         updated: when it last changed [as ``lease_until``].
-        client: who submitted it first, and is charged for it; empty where nobody is.
-        seconds: how long it is expected to take [s]; 0 where nobody has said.
-        trace: W3C ``traceparent`` of the request that submitted it; empty where it is not traced.
+        client: first client to submit it, which is charged for it; empty if anonymous.
+        seconds: expected duration [s]; 0 if unknown.
+        trace: W3C ``traceparent`` of the request that submitted it; empty if not traced.
     """
 
     id: str
@@ -101,12 +94,12 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether nothing happens to it any more, unless it is submitted again."""
+        """Whether it is done, failed or cancelled."""
         return self.state in FINAL_STATES
 
 
 def damaged_job(job: Job) -> Job:
-    """Return a job whose row is not one that this program wrote, as failed: submitting it again writes it anew."""
+    """Return a job with a damaged row as failed: submitting it again rewrites the row."""
     return replace(job, **{**QUEUED, "state": "failed", "reason": DAMAGED_ROW})
 
 
@@ -117,11 +110,8 @@ _SELECT = f"SELECT {_COLUMNS} FROM darrm_jobs"
 _OWN = "id = :id AND owner = :owner AND state = 'running'"
 
 _BELONGS = belongs("darrm_jobs", "darrm_job_clients", "id")
-"""Condition that a job is a client's, or nobody's."""
-
 _IS_OPEN = f"id = :id AND (state IN ('queued', 'running') OR state NOT IN ({', '.join(map(repr, STATES))}))"
-"""Condition that a job can be cancelled. A state that nobody knows, of a damaged row, can be too: it would wait for
-ever."""
+"""Condition that a job can be cancelled, including an unknown state of a damaged row, which would wait for ever."""
 
 _ADD_CLIENT = "INSERT INTO darrm_job_clients (id, client) VALUES (:id, :client) ON CONFLICT DO NOTHING"
 
@@ -132,7 +122,7 @@ _ABANDONED = """
 
 _WAITING = "SELECT id FROM darrm_jobs WHERE state = 'queued'{more} ORDER BY created, id LIMIT 1 {lock}"
 
-# In one query: between two of them another process may have served a client.
+# One query: between two, another process may serve a client.
 _CLIENTS_IN_TURN = """
     SELECT waiting.client
     FROM (SELECT client, min(created) AS created FROM darrm_jobs WHERE state = 'queued'{more} GROUP BY client) waiting
@@ -144,16 +134,15 @@ _CLIENTS_IN_TURN = """
 """
 
 DAMAGED_ROW = "The stored job is damaged. Submit it again."
-"""Reason of a job whose row cannot be read."""
 
 
 class Jobs:
     """Job queue. Safe to use from several threads; in a database also from several processes.
 
-    Times are by one clock: the database server's, or this machine's. A clock that jumps may let a claim run out early
-    (its job is then done twice) or late (at most by `MAX_LEASE_SECONDS`); no job and no result is lost by it.
+    A clock that jumps may expire a lease early (the job then runs twice) or late (by at most `MAX_LEASE_SECONDS`); no
+    job and no result is lost.
 
-    Every method raises CacheError where the place cannot be used, and has then changed nothing.
+    A method that cannot use the database raises CacheError and has changed nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -170,15 +159,14 @@ class Jobs:
         seconds: float = 0.0,
         trace: str = "",
     ) -> Job:
-        """Queue a job, unless it is there already; return it as it then stands.
+        """Queue a job unless it exists; return its current state.
 
-        A job that is queued, running or done is left as it is; one that failed or was cancelled is queued again, as
-        new. With ``afresh`` so is one that is done: because its result is of no use any more. A row that is damaged is
-        written anew.
+        A failed or cancelled job is queued again, as new; with ``afresh`` also a done one, whose result is obsolete.
+        A damaged row is rewritten.
         """
         requeued_states: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         member = "SELECT id FROM darrm_job_clients WHERE id = :id AND client = :client"
-        with self.database.reading() as statements:  # the usual case, without a writer's lock
+        with self.database.reading() as statements:  # the usual case needs no write lock
             job = _job_at(statements, id)
             is_client = not client or bool(statements.rows(member, id=id, client=client))
         if job is not None and is_client and job.state not in requeued_states:
@@ -196,7 +184,7 @@ class Jobs:
             return stored_job(statements, id)
 
     def get(self, id: str, client: str | None = None) -> Job | None:
-        """Return a job, or None where there is none."""
+        """Return a job, or None."""
         with self.database.reading() as statements:
             return _job_at(statements, id) if client is None else _job_at(statements, id, f"AND {_BELONGS}", client)
 
@@ -232,7 +220,7 @@ class Jobs:
             return [job_of(row) for row in statements.rows(page, limit=limit, **values)]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
-        """Return the number of jobs in each state; of those that ``client`` submitted first, if one is given."""
+        """Return the number of jobs in each state; with ``client``, of those that it submitted first."""
         where, values = ("", {}) if client is None else ("WHERE client = :client", {"client": client})
         query = f"SELECT state, count(*) FROM darrm_jobs {where} GROUP BY state"
         with self.database.reading() as statements:
@@ -240,7 +228,7 @@ class Jobs:
         return {state: counts.get(state, 0) for state in STATES}
 
     def waiting_seconds(self) -> float:
-        """Return how long the job that was queued first has waited [s]; 0 where none waits."""
+        """Return the age of the oldest queued job [s]; 0 without one."""
         with self.database.reading() as statements:
             [(seconds,)] = statements.rows("SELECT :now - min(created) FROM darrm_jobs WHERE state = 'queued'")
         return max(0.0, float(seconds)) if isinstance(seconds, int | float) else 0.0
@@ -254,12 +242,12 @@ class Jobs:
         max_seconds: float | None = None,
         max_running: int | None = None,
     ) -> Job | None:
-        """Take one job that waits, or whose owner let its lease run out; return it, now running, or None.
+        """Take a queued job, or one whose lease expired; return it, now running, or None.
 
-        Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the
-        one that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs
-        delays another's first by one running job at most. Never do two owners get one job. A client that has
-        ``max_running`` jobs running waits until one of them is over; None: no limit.
+        Expired leases come first. Then clients share fairly: the client with the fewest running jobs is next, among
+        equals the one served least recently, with its oldest job; so a client with many jobs delays the first job of
+        another by at most one. No job is taken twice. A client with ``max_running`` running jobs waits; None: no
+        limit.
         """
         check_lease(owner, lease_seconds)
         if kinds is not None and not kinds:
@@ -267,14 +255,14 @@ class Jobs:
         more, values = take_conditions(kinds, max_seconds)
         values["max_running"] = MAX_RUNNING if max_running is None else max_running
         waiting = _WAITING if max_running is None else _CLIENTS_IN_TURN
-        with self.database.reading() as statements:  # who polls an empty queue takes no writer's lock
+        with self.database.reading() as statements:  # polling an empty queue takes no write lock
             if not any(statements.rows(query.format(more=more, lock=""), **values) for query in (_ABANDONED, waiting)):
                 return None
         with self.database.writing() as statements:
             if max_running is not None and statements.dialect == "postgresql":
-                # Counted by one at a time: two who count at once would both find room for one more.
+                # Serialised: two concurrent counts would both find room for one more.
                 statements.rows("SELECT pg_advisory_xact_lock(:key)", key=TAKE_LOCK)
-            # Skipped where another transaction has it: who takes jobs never waits for another who does.
+            # Locked rows are skipped, so takers never wait for each other.
             lock = f"{FOR_UPDATE[statements.dialect]} {SKIP_LOCKED[statements.dialect]}"
             found = statements.rows(_ABANDONED.format(more=more, lock=lock), **values)
             found = found or _lock_waiting(statements, more, values, lock)
@@ -285,7 +273,7 @@ class Jobs:
                 f"lease_until = :now + :lease WHERE id = :id RETURNING {_COLUMNS}"
             )
             job = job_of(only_row(statements.rows(taking, owner=owner, lease=lease_seconds, id=found[0][0])))
-            # Beside the jobs: what a client was served last is one row, however many jobs it ever had.
+            # A table of its own: one row per client, however many jobs it ever had.
             turn = (
                 "INSERT INTO darrm_job_turns (client, served) VALUES (:client, :served) "
                 "ON CONFLICT (client) DO UPDATE SET served = excluded.served"
@@ -294,40 +282,37 @@ class Jobs:
             return job
 
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
-        """Hold a job for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
+        """Extend the lease from now and record ``progress``; False: the job is lost or cancelled, stop.
 
-        A lease that ran out is renewed all the same if nobody took the job meanwhile.
+        A lease that has expired is renewed too, unless another owner took the job.
         """
         check_lease(owner, lease_seconds)
         changes, values = "lease_until = :now + :lease", dict[str, Any](lease=lease_seconds)
         if progress is not None:
             changes, values = f"{changes}, progress = :progress", {**values, "progress": progress}
+        return self._change_own(id, owner, changes, **values)
+
+    def finish(self, id: str, owner: str, result: str) -> bool:
+        """Mark the job ``id`` as done with ``result``; False, without a change, if ``owner`` lost it."""
+        return self._change_own(id, owner, f"state = 'done', result = :result, {_RELEASED}", result=result)
+
+    def fail(self, id: str, owner: str, reason: str) -> bool:
+        """Mark the job ``id`` as failed for ``reason``; False, without a change, if ``owner`` lost it."""
+        reason = reason.replace("\0", "�")  # PostgreSQL cannot store it
+        return self._change_own(id, owner, f"state = 'failed', reason = :reason, {_RELEASED}", reason=reason)
+
+    def release(self, id: str, owner: str) -> bool:
+        """Return the job ``id`` to its old place in the queue; False if ``owner`` lost it."""
+        return self._change_own(id, owner, f"state = 'queued', attempts = attempts - 1, {_RELEASED}")
+
+    def _change_own(self, id: str, owner: str, changes: str, **values: Any) -> bool:
         with self.database.writing() as statements:
             return _change(statements, _OWN, changes, id=id, owner=owner, **values)
 
-    def finish(self, id: str, owner: str, result: str) -> bool:
-        """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
-        changes = f"state = 'done', result = :result, {_RELEASED}"
-        with self.database.writing() as statements:
-            return _change(statements, _OWN, changes, id=id, owner=owner, result=result)
-
-    def fail(self, id: str, owner: str, reason: str) -> bool:
-        """Make the job ``id`` failed for ``reason``; False, and nothing changed, if ``owner`` holds it no more."""
-        reason = reason.replace("\0", "�")  # which PostgreSQL does not keep
-        changes = f"state = 'failed', reason = :reason, {_RELEASED}"
-        with self.database.writing() as statements:
-            return _change(statements, _OWN, changes, id=id, owner=owner, reason=reason)
-
-    def release(self, id: str, owner: str) -> bool:
-        """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
-        with self.database.writing() as statements:
-            changes = f"state = 'queued', attempts = attempts - 1, {_RELEASED}"
-            return _change(statements, _OWN, changes, id=id, owner=owner)
-
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
-        """Make a running job done with ``result``, whoever holds it; return it, or None where there is none.
+        """Mark a running job as done with ``result``, whoever owns it; return it, or None if it does not exist.
 
-        Its owner finds at the next `renew` that it holds it no more.
+        The owner learns of it at its next `renew`.
         """
         with self.database.writing() as statements:
             if client is not None:
@@ -341,28 +326,28 @@ class Jobs:
         return self.get(id)
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:
-        """Cancel a job that is not over; return it as it then stands, or None where there is none."""
+        """Cancel a job unless it is over; return its current state, or None if it does not exist."""
         with self.database.writing() as statements:
             if client is not None and not _lock_own(statements, id, client):
                 return None
             if client is not None and statements.rows(f"SELECT id FROM darrm_jobs WHERE {_IS_OPEN}", id=id):
                 leaving = "DELETE FROM darrm_job_clients WHERE id = :id AND client = :client"
                 statements.rows(leaving, id=id, client=client)
-                # Others submitted it too: it goes on for them, and is no longer this client's.
+                # Other clients submitted it too: it continues for them.
                 if statements.rows("SELECT id FROM darrm_job_clients WHERE id = :id", id=id):
                     return stored_job(statements, id)
-                # The last one stays its client, so that a job that was cancelled can be looked at.
+                # The last client stays, so that it can still see the job.
                 statements.rows(_ADD_CLIENT, id=id, client=client)
             _change(statements, _IS_OPEN, f"state = 'cancelled', {_RELEASED}", id=id)
         return self.get(id)
 
     def prune(self, before: float) -> int:
-        """Forget jobs that were over before that time [s since 1970-01-01 UTC]; return how many."""
+        """Delete jobs that ended before a time [s since 1970-01-01 UTC]; return their number."""
         total, old = 0, "state = :state AND updated < :before"
         page = f"SELECT id FROM darrm_jobs WHERE {old} ORDER BY updated, id LIMIT {MAX_PRUNED_AT_ONCE}"
         for state in FINAL_STATES:
             ids, count = [""] * MAX_PRUNED_AT_ONCE, MAX_PRUNED_AT_ONCE
-            while len(ids) == MAX_PRUNED_AT_ONCE and count:  # `count` is 0 where a damaged file forgets nothing
+            while len(ids) == MAX_PRUNED_AT_ONCE and count:  # `count` is 0 if a damaged file deletes nothing
                 with self.database.writing() as statements:
                     values = {"state": state, "before": before}
                     ids = [str(id) for (id,) in statements.rows(page, **values)]
@@ -396,25 +381,22 @@ def _job_at(statements: Statements, id: str, more: str = "", client: str = "") -
 
 
 def stored_job(statements: Statements, id: str) -> Job:
-    """Return a job that is there."""
+    """Return a job that must exist."""
     return job_of(only_row(statements.rows(f"{_SELECT} WHERE id = :id", id=id)))
 
 
 def _lock_own(statements: Statements, id: str, client: str) -> bool:
-    """Lock a job, if it is the client's or nobody's; return whether it is."""
+    """Lock a job that is the client's or nobody's; return whether there is one."""
     query = f"SELECT id FROM darrm_jobs WHERE id = :id AND {_BELONGS} {FOR_UPDATE[statements.dialect]}"
     return bool(statements.rows(query, id=id, client=client))
 
 
 def _lock_waiting(statements: Statements, more: str, values: dict[str, Any], lock: str) -> Sequence[Sequence[Any]]:
-    """Return the row with the id of the waiting job that is next, locked; nothing where there is none.
-
-    Clients in turn: the one with the fewest running jobs first, then the one that was served least recently.
-    """
+    """Return the id of the next queued job, locked, as a row; empty if there is none."""
     waiting = _WAITING.format(more=f"{more} AND client = :client", lock=lock)
     for (client,) in statements.rows(_CLIENTS_IN_TURN.format(more=more), **values):
         found = statements.rows(waiting, **values, client=str(client))
-        if found:  # else others take the rest of this client's
+        if found:  # else others have locked the rest
             return found
     return ()
 
@@ -424,7 +406,7 @@ def _change(statements: Statements, where: str, changes: str, **values: Any) -> 
 
 
 def take_conditions(kinds: Collection[str] | None, max_seconds: float | None) -> tuple[str, dict[str, Any]]:
-    """Return the further conditions of `Jobs.take`, and the values of its queries."""
+    """Return the further conditions of `Jobs.take`, and their parameters."""
     values: dict[str, Any] = {"longest": MAX_LEASE_SECONDS}
     conditions = ""
     if kinds is not None:
@@ -438,11 +420,11 @@ def take_conditions(kinds: Collection[str] | None, max_seconds: float | None) ->
 
 
 _TYPES: list[Any] = [{"int": int, "float": (int, float)}.get(str(field.type), str) for field in fields(Job)]
-"""Types of a job's columns; SQLite holds anything anywhere."""
+"""Types of the columns of a job, which SQLite does not enforce."""
 
 
 def job_of(row: Any) -> Job:
-    """Return the job of a row, whose columns are the fields of `Job`; of a damaged one, the job as failed."""
+    """Return the job in a row with the columns of `Job`; a damaged one as failed."""
     values = tuple(row)
     if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
         return Job(*values)

@@ -1,12 +1,11 @@
-"""Schema of the database: the migrations that make its tables, from nothing or from an older version.
+"""Schema of the database: migrations that create its tables or upgrade an older version.
 
-The version is the number of migrations done. A migration is a few statements, for the tables as they were then, and
-never changed once released; all that are missing run in one transaction, which both databases extend to the tables
-themselves: a migration that is cut short leaves everything as it was. Plain SQL that SQLite and PostgreSQL share.
+The version is the number of migrations done. A migration is a few statements for the tables as they were then, and
+never changes after its release. All missing ones run in one transaction, including the changes of tables, so an
+interrupted migration leaves everything as it was. The SQL is common to SQLite and PostgreSQL.
 
-Why not Alembic: there is one line of versions, each opener migrates by itself, under a lock, and a library may not ask
-its user to run a tool first. Alembic would bring its environment, its template engine and branches that never occur, to
-run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for a handful.
+Alembic is not used: versions form one line, each opener migrates by itself under a lock, and a library cannot ask its
+user to run a tool first.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             "shape TEXT, voter_epsilon DOUBLE PRECISION, voter_delta DOUBLE PRECISION, "
             "target_epsilon DOUBLE PRECISION, target_delta DOUBLE PRECISION, utility DOUBLE PRECISION, bytes INTEGER)"
         ),
-        # From the best down, everything that is compared within the index itself: rows are read only when they answer.
+        # A covering index, best first: only rows that match are read.
         (
             "CREATE INDEX darrm_solutions_asked ON darrm_solutions (voters, objective, core, utility, key, shape, "
             "voter_epsilon, voter_delta, affected, target_epsilon, target_delta)"
         ),
-        # A list reads the index alone, newest first, whatever it is filtered by: records are a hundred times longer.
+        # A covering index for lists, newest first: records are a hundred times longer.
         (
             "CREATE INDEX darrm_solutions_listed ON darrm_solutions (core, created, key, voters, voter_epsilon, "
             "target_epsilon)"
         ),
-        # What eviction and quotas read: the index alone.
+        # a covering index for eviction and quotas
         "CREATE INDEX darrm_solutions_sizes ON darrm_solutions (key, bytes, created)",
         "CREATE TABLE darrm_design_reads (key TEXT NOT NULL PRIMARY KEY, read TEXT NOT NULL)",
         "CREATE TABLE darrm_design_clients (key TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (key, client))",
@@ -55,15 +54,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             "client TEXT NOT NULL DEFAULT '', seconds DOUBLE PRECISION NOT NULL DEFAULT 0, "
             "trace TEXT NOT NULL DEFAULT '')"
         ),
-        # What a claim looks up: the first in the queue, of any kind or of one, and the lease that ran out first; which
-        # clients wait, and how many jobs of each run.
+        # For `Jobs.take`: the head of the queue, of all kinds or of one; the first expired lease; waiting clients,
+        # and their running jobs.
         "CREATE INDEX darrm_jobs_queue ON darrm_jobs (state, created, id)",
         "CREATE INDEX darrm_jobs_kinds ON darrm_jobs (state, kind, created, id)",
         "CREATE INDEX darrm_jobs_leases ON darrm_jobs (state, lease_until)",
         "CREATE INDEX darrm_jobs_waiting ON darrm_jobs (state, client, created, id, kind, seconds)",
         "CREATE INDEX darrm_jobs_served ON darrm_jobs (client, state, updated)",
-        "CREATE INDEX darrm_jobs_over ON darrm_jobs (state, updated, id)",  # what is pruned
-        "CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)",  # what a list looks up
+        "CREATE INDEX darrm_jobs_over ON darrm_jobs (state, updated, id)",  # for pruning
+        "CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)",  # for lists
         "CREATE TABLE darrm_job_clients (id TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (id, client))",
         "CREATE INDEX darrm_job_clients_jobs ON darrm_job_clients (client, id)",
         "CREATE TABLE darrm_job_turns (client TEXT NOT NULL PRIMARY KEY, served DOUBLE PRECISION NOT NULL)",
@@ -72,16 +71,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             "url TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL, due DOUBLE PRECISION NOT NULL, "
             "reason TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, updated DOUBLE PRECISION NOT NULL)"
         ),
-        # What is looked up: the next one to deliver, those of a job, and how many of a client's are pending.
+        # the next webhook to deliver, those of a job, and those pending for a client
         "CREATE INDEX darrm_webhooks_due ON darrm_webhooks (state, attempts, due, job)",
         "CREATE INDEX darrm_webhooks_jobs ON darrm_webhooks (job, created)",
         "CREATE INDEX darrm_webhooks_clients ON darrm_webhooks (client, state)",
     ),
 )
-"""Statements by which each version of the schema is made of the one before, the first of nothing."""
+"""Statements of each migration, the first from an empty database."""
 
 ADVISORY_LOCK = 0x6461_7272_6D
-"""Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""
+"""PostgreSQL lock of migrations ("darrm" in ASCII)."""
 
 
 class NewerSchema(Exception):
@@ -95,33 +94,33 @@ _SCHEMA_TABLE = {
 
 
 def newest_version() -> int:
-    """Return the version that this program reads and writes."""
+    """Return the schema version of this program."""
     return len(MIGRATIONS)
 
 
 def schema_version(statements: Statements) -> int:
-    """Return the version of the schema; 0 where there is none yet."""
+    """Return the schema version; 0 without a schema."""
     if not statements.rows(_SCHEMA_TABLE[statements.dialect]):
         return 0
     [(version,)] = statements.rows("SELECT max(version) FROM darrm_schema")
     if version is None:
         return 0
-    if not isinstance(version, int):  # SQLite keeps anything anywhere
+    if not isinstance(version, int):  # SQLite does not enforce types
         raise DamagedDatabase(f"its schema has version {version!r:.40}")
     if version > len(MIGRATIONS):
-        raise NewerSchema(f"its schema has version {version}, this program knows {len(MIGRATIONS)}")
+        raise NewerSchema(f"its schema has version {version}; this program supports {len(MIGRATIONS)}")
     return version
 
 
 def migrate(statements: Statements) -> int:
-    """Bring the database to the present schema, inside the caller's transaction; return the version found."""
+    """Migrate to the current schema, inside the caller's transaction; return the version found."""
     if statements.dialect == "postgresql":
         statements.rows("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY_LOCK)
     statements.rows("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)")
     version = schema_version(statements)
     for step in itertools.chain.from_iterable(MIGRATIONS[version:]):
         statements.rows(step)
-    # Written even where nothing changed: a place that can only be read says so now, and not after a long solve.
+    # Written even if unchanged: a read-only database fails now, not after a long solve.
     statements.rows("DELETE FROM darrm_schema")
     statements.rows("INSERT INTO darrm_schema (version) VALUES (:version)", version=len(MIGRATIONS))
     return version

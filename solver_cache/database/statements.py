@@ -1,4 +1,4 @@
-"""Statements in plain SQL, for SQLite by its own driver; where the SQL of PostgreSQL (`engine`) differs."""
+"""SQL statements, for SQLite through its own driver, and the differences to PostgreSQL (`engine`)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ Values = Sequence[Mapping[str, Any]]
 class Statements(Protocol):
     """Statements of one transaction.
 
-    A statement names its values as ``:name``; ``:now`` is the time by the clock that all who share the database see [s
-    since 1970-01-01 UTC], when the statement is sent.
+    Parameters are written ``:name``; ``:now`` is the time of the database's clock [s since 1970-01-01 UTC].
     """
 
     dialect: str  # "sqlite" or "postgresql"
 
     def rows(self, sql: str, **values: Any) -> Sequence[Sequence[Any]]:
-        """Execute a statement; return its rows, none for a statement that returns none."""
+        """Execute a statement; return its rows, if any."""
 
     def change(self, sql: str, values: Values) -> int:
-        """Execute a statement once with each of some values, at least one; return how many rows it changed."""
+        """Execute a statement once for each of ``values``, at least one; return the number of changed rows."""
 
     def listed(self, texts: Collection[str]) -> Any:
-        """Return texts as one value, for `is_listed` and `LISTED`."""
+        """Return texts as one parameter, for `is_listed` and `LISTED`."""
 
 
 class SqliteStatements:
-    """Statements on a connection of SQLite's own driver."""
+    """Statements on a connection of SQLite's driver."""
 
     dialect = "sqlite"
 
@@ -54,41 +53,41 @@ LISTED = {
     "sqlite": "json_each(:keys)",
     "postgresql": "unnest(CAST(:keys AS text[])) AS value",
 }
-"""Table with the column ``value`` of the texts that `Statements.listed` gave as ``:keys``."""
+"""Table with the column ``value`` of the texts bound as ``:keys`` by `Statements.listed`."""
 
 FOR_UPDATE = {"sqlite": "", "postgresql": "FOR UPDATE"}
-"""What locks the rows of a query; SQLite's transactions that write are alone."""
+"""Clause that locks the rows of a query; SQLite admits one writing transaction at a time."""
 
 SKIP_LOCKED = {"sqlite": "", "postgresql": "SKIP LOCKED"}
-"""What leaves out, behind that, the rows that another transaction has locked."""
+"""Clause, after `FOR_UPDATE`, that skips rows locked by another transaction."""
 
 
 def is_listed(statements: Statements, column: str = "key") -> str:
-    """Return the condition that a column holds one of the texts that `Statements.listed` gave as ``:keys``."""
+    """Return the condition that ``column`` holds one of the texts bound as ``:keys`` by `Statements.listed`."""
     if statements.dialect == "sqlite":
         return f"{column} IN (SELECT value FROM json_each(:keys))"
     return f"{column} = ANY(CAST(:keys AS text[]))"
 
 
 def belongs(table: str, clients: str, key: str) -> str:
-    """Return the condition that a row belongs to ``:client``, or to nobody, as a table of keys and clients says."""
+    """Return the condition that a row belongs to ``:client``, or to no client."""
     of_row = f"SELECT 1 FROM {clients} clients WHERE clients.{key} = {table}.{key}"
     return f"(EXISTS ({of_row} AND clients.client = :client) OR NOT EXISTS ({of_row}))"
 
 
 class DamagedDatabase(Exception):
-    """The database is not what was written to it; the text says why."""
+    """The database contains something that this program did not write."""
 
 
 def only_row(rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Return the row of a query that has one, such as for what was written just now."""
+    """Return the single row of a query, such as for a row just written."""
     if len(rows) != 1:
         raise DamagedDatabase("a row that was written cannot be read")
     return rows[0]
 
 
 def storage_bytes(statements: Statements) -> int:
-    """Return the disk space that the tables take [bytes]; for SQLite, that of the whole file."""
+    """Return the disk space of the tables [bytes]; of the whole file for SQLite."""
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
         "postgresql": "SELECT sum(pg_total_relation_size(tables.oid)) FROM pg_class tables "
@@ -99,7 +98,7 @@ def storage_bytes(statements: Statements) -> int:
 
 
 def integrity_errors(statements: Statements) -> list[str]:
-    """Return what SQLite's integrity check reports; empty for PostgreSQL, which checks itself."""
+    """Return what SQLite's integrity check reports; empty for PostgreSQL."""
     if statements.dialect != "sqlite":
         return []
     lines = [str(line) for (line,) in statements.rows("PRAGMA integrity_check")]

@@ -1,7 +1,7 @@
-"""Database store: rows, and claims of their keys, in SQLite or PostgreSQL, in plain SQL.
+"""Database store: rows, and claims of their keys, in SQLite or PostgreSQL.
 
-Claims are statements within the caller's transaction, each for many keys at once. Keys are locked in their order, so
-that two who want the same ones wait in turn and never in a circle.
+Claims are statements within the caller's transaction, for many keys at once, locked in the order of keys, so that
+concurrent owners never deadlock.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from solver_cache.database.jobs import Jobs
 
 ROWS_PER_PAGE = 200
-"""Rows read at a time when all are read: no transaction stays open while a caller thinks."""
+"""Rows read at a time, so that no transaction stays open while the caller works."""
 
 MAX_READS_AT_ONCE = 1_000
 """Answers marked as read in one transaction."""
 
 READ_SECONDS = 3600.0
-"""Time within which an answer is marked as read once [s]."""
+"""Interval within which an answer is marked as read once."""
 
 CANDIDATES_PER_PAGE = 4
-"""Rows read at a time when the first good one is wanted."""
+"""Candidates read at a time; usually the first is taken."""
 
 _COLUMNS = ("key", "core", "record", "digest", "created", *SearchColumns.__dataclass_fields__, "bytes")
 
@@ -74,27 +74,24 @@ class DatabaseStore:
     def __init__(self, url: str) -> None:
         self.hits, self.reads = HitCounter(), ReadMarks()
         self._database = Database(url)
-        # SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
-        # then kept in memory); or ``memory``
+
         self.url = self._database.url
 
     @cached_property
     def designs(self) -> Designs:
-        """The rows as a list for people."""
         from solver_cache.database.designs import Designs
 
         return Designs(self._database)
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The jobs beside the rows."""
+        """Jobs; of a read-only store, in memory."""
         from solver_cache.database.jobs import Jobs
 
         return Jobs(Database(MEMORY) if self._database.read_only else self._database)
 
     @property
     def file(self) -> Path | None:
-        """The file of a SQLite database."""
         return self._database.path
 
     def get(self, key: str) -> Row | None:
@@ -106,12 +103,13 @@ class DatabaseStore:
             return _present(statements, keys)
 
     def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:
-        """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
         values = _values(row, _now())
         with self._database.writing() as statements:
             is_new = bool(statements.rows(f"{_INSERT} RETURNING key", **values))
             stored = _row_at(statements, row.key, FOR_UPDATE[statements.dialect])
-            if replacing is not None and stored == replacing:  # compared here: damaged text may not survive a query
+            if (
+                replacing is not None and stored == replacing
+            ):  # compared here: damaged text may not survive a round trip
                 statements.rows(_REPLACE, **values)
                 stored = row
             if is_new:
@@ -124,7 +122,7 @@ class DatabaseStore:
         with self._database.writing() as statements:
             stood = _stored(statements, {row.key for row in rows})
             new_rows = [row for row in rows if row.key not in stood]
-            # Another process may have added some in between; those that are alike are anyone's.
+            # Another process may have added some in between.
             stored_now = self._put_all(statements, new_rows)
             return stood | {row.key: stored for row in new_rows if (stored := stored_now.get(row.key, row)) != row}
 
@@ -132,7 +130,7 @@ class DatabaseStore:
         check_lease(owner, lease_seconds)
         with self._database.writing() as statements:
             own = _take_claims(statements, owner, lease_seconds, keys)
-            # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
+            # after the claim: `complete` stores an answer and ends its claim in one transaction
             if stored := _present(statements, keys):
                 _end_claims(statements, owner, own & stored)
         return {key: "stored" if key in stored else "taken" if key in own else "held" for key in keys}
@@ -146,22 +144,23 @@ class DatabaseStore:
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         check_lease(owner, lease_seconds)
         with self._database.writing() as statements:
-            _renew_claims(statements, owner, lease_seconds, keys)
+            update = f"UPDATE darrm_claims SET lease_until = :now + :lease WHERE {_is_own(statements)}"
+            statements.rows(update, lease=lease_seconds, owner=owner, keys=statements.listed(keys))
 
     def release_claims(self, owner: str, keys: Collection[str]) -> set[str]:
         with self._database.writing() as statements:
             return _end_claims(statements, owner, keys)
 
     def _put_all(self, statements: Statements, rows: Sequence[Row]) -> dict[str, Row]:
-        """Add rows where there are none; return those that are stored already."""
-        sorted_rows = sorted(rows, key=attrgetter("key"))  # so that two who add the same wait in turn
+        """Add rows under free keys; return those stored already."""
+        sorted_rows = sorted(rows, key=attrgetter("key"))  # lock order
         now = _now()
         if not rows or statements.change(_INSERT, [_values(row, now) for row in sorted_rows]) == len(rows):
             return {}
         keys = {row.key for row in rows}
         stored = _stored(statements, keys)
-        if stored.keys() != keys:  # or another removed one just now: nothing is changed, and it can be tried again
-            raise CacheError(self.url, "an answer that was written cannot be read", DAMAGED)
+        if stored.keys() != keys:  # or another process removed one: nothing is changed, and a retry is safe
+            raise CacheError(self.url, "an answer just written cannot be read", DAMAGED)
         return stored
 
     def remove(self, row: Row) -> bool:
@@ -172,7 +171,6 @@ class DatabaseStore:
             return stored == row
 
     def rows(self, after: str = "") -> Iterator[Row]:
-        """Yield every row behind ``after``, in the order of keys."""
         last_key = after
         while True:
             with self._database.reading() as statements:
@@ -181,12 +179,11 @@ class DatabaseStore:
             yield from page
             if len(page) < ROWS_PER_PAGE:
                 return
-            if page[-1].key <= last_key:  # or a damaged index would be walked round and round
+            if page[-1].key <= last_key:  # a damaged index would loop for ever
                 raise CacheError(self.url, "its keys are out of order", DAMAGED)
             last_key = page[-1].key
 
     def save_reads(self) -> None:
-        """Write the marks in one transaction for each `MAX_READS_AT_ONCE`, in the order of keys."""
         keys, now = self.reads.take(), datetime.now(UTC)
         times = {"read": _text(now), "stale": _text(now - timedelta(seconds=READ_SECONDS))}
         for start in range(0, len(keys), MAX_READS_AT_ONCE):
@@ -195,7 +192,6 @@ class DatabaseStore:
                 statements.rows(_MARK.format(keys=LISTED[statements.dialect]), keys=statements.listed(page), **times)
 
     def candidates(self, spec: DesignSpec, client: str | None = None) -> Iterator[Row]:
-        """Yield rows as `solver_cache.store.Store.candidates` says: found in an index, read a few at a time."""
         query, values = candidates_query(spec)
         is_seen, values["client"] = "" if client is None else f"AND {IS_VISIBLE}", client
         page_query = query.format(after=is_seen)
@@ -209,7 +205,7 @@ class DatabaseStore:
             page_query = query.format(after=f"{is_seen} AND (utility, key) < (:last_utility, :last_key)")
 
     def stats(self) -> Stats:
-        """Return what is stored, counted; of a store for reading only, the jobs that its database holds."""
+        """Return the statistics; of a read-only store, with the jobs in its database."""
         from solver_cache.database.jobs import Jobs
 
         query = "SELECT count(*), count(*) FILTER (WHERE core <> :core) FROM darrm_solutions"
@@ -221,11 +217,10 @@ class DatabaseStore:
 
     @property
     def found_schema(self) -> int:
-        """Version of the tables as they were found, before they were migrated; 0 for a new place."""
+        """Schema version before migration; 0 for a new database."""
         return self._database.found_schema
 
     def integrity_errors(self) -> list[str]:
-        """Return what SQLite's own check finds; PostgreSQL looks after itself."""
         with self._database.reading() as statements:
             return integrity_errors(statements)
 
@@ -236,7 +231,7 @@ class DatabaseStore:
         else:
             self._database.check_room()
             with self._database.writing() as statements:
-                for _ in range(2):  # there and back: SQLite writes no row that stays as it is
+                for _ in range(2):  # there and back: SQLite does not write an unchanged row
                     statements.rows("UPDATE darrm_schema SET version = -version")
             self._database.sync()
 
@@ -245,7 +240,7 @@ class DatabaseStore:
 
     def close(self) -> None:
         if not self._database.read_only:
-            with suppress(CacheError):  # what is not noted may leave a little sooner
+            with suppress(CacheError):  # unrecorded reads are evicted a little earlier
                 self.save_reads()
         self._database.close()
         if "jobs" in vars(self):
@@ -253,10 +248,7 @@ class DatabaseStore:
 
 
 def candidates_query(spec: DesignSpec) -> tuple[str, dict[str, Any]]:
-    """Return the query for utility and row of the answers to ``spec`` or a stricter question, the best first.
-
-    It has a place ``{after}`` for a further condition, and its values beside it.
-    """
+    """Return the query for `SearchColumns.answers`, best first, with a place ``{after}``, and its parameters."""
     problem, shapes = spec.problem, SHAPES[spec.shape]
     values = {
         "voters": problem.K,
@@ -293,7 +285,6 @@ def _stored(statements: Statements, keys: Collection[str]) -> dict[str, Row]:
 
 
 def _present(statements: Statements, keys: Collection[str]) -> set[str]:
-    """Return keys as `solver_cache.store.Store.present` says."""
     query = f"SELECT key FROM darrm_solutions WHERE {is_listed(statements)} AND core = :core"
     return {str(key) for (key,) in statements.rows(query, keys=statements.listed(keys), core=CORE)}
 
@@ -306,7 +297,7 @@ def _values(row: Row, created: str) -> dict[str, Any]:
 
 
 def _row(values: Sequence[Any]) -> Row:
-    """Return a row from what a database holds, which for SQLite can be of any type."""
+    """Return a row from database values, whose types SQLite does not enforce."""
     key, core, record, digest = values
     return Row(str(key), core if isinstance(core, int) else -1, str(record), str(digest))
 
@@ -324,7 +315,7 @@ _MARK = """
     WHERE value IN (SELECT key FROM darrm_solutions)
     ON CONFLICT (key) DO UPDATE SET read = excluded.read WHERE darrm_design_reads.read < :stale
 """
-"""Statement that marks answers as read, those that are stored and were not marked lately."""
+"""Marks stored answers as read, unless marked recently."""
 
 
 _TAKE = """
@@ -333,14 +324,14 @@ _TAKE = """
     WHERE darrm_claims.owner = excluded.owner OR darrm_claims.lease_until NOT BETWEEN :now AND :now + :longest
     RETURNING key
 """
-"""Statement that claims keys in their order, where nobody else holds them, and returns those."""
+"""Claims keys, in order, that no other owner holds, and returns them."""
 
 
 def _take_claims(statements: Statements, owner: str, lease_seconds: float, keys: Collection[str]) -> set[str]:
-    """Claim keys, as `solver_cache.store.Store.claim` says; return those that ``owner`` holds now."""
+    """Claim keys; return those that ``owner`` now holds."""
     if not keys:
         return set()
-    # nobody will end them
+    # abandoned claims
     statements.rows("DELETE FROM darrm_claims WHERE lease_until < :now - :longest", longest=MAX_LEASE_SECONDS)
     claimed = statements.rows(
         _TAKE.format(keys=LISTED[statements.dialect]),
@@ -352,20 +343,14 @@ def _take_claims(statements: Statements, owner: str, lease_seconds: float, keys:
     return {str(key) for (key,) in claimed}
 
 
-def _renew_claims(statements: Statements, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
-    """Hold those of ``keys`` that ``owner`` claimed, and nobody took over, for longer from now."""
-    update = f"UPDATE darrm_claims SET lease_until = :now + :lease WHERE {_is_own(statements)}"
-    statements.rows(update, lease=lease_seconds, owner=owner, keys=statements.listed(keys))
-
-
 def _end_claims(statements: Statements, owner: str, keys: Collection[str]) -> set[str]:
-    """End claims; return those of ``keys`` that ``owner`` had claimed, and nobody took over."""
+    """End the claims of ``owner`` on ``keys``; return the keys that it held."""
     deletion = f"DELETE FROM darrm_claims WHERE {_is_own(statements)} RETURNING key"
     return {str(key) for (key,) in statements.rows(deletion, owner=owner, keys=statements.listed(keys))}
 
 
 def _is_own(statements: Statements) -> str:
-    """Return the condition that a claim is the owner's; the claims are locked, in order, until the transaction ends."""
+    """Return the condition that ``owner`` holds a claim, locked in order until the transaction ends."""
     return (
         f"key IN (SELECT key FROM darrm_claims WHERE {is_listed(statements)} AND owner = :owner "
         f"ORDER BY key {FOR_UPDATE[statements.dialect]})"

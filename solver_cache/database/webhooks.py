@@ -1,4 +1,4 @@
-"""Webhooks in a database, beside the jobs whose end they tell: one is taken in a transaction, time is the server's."""
+"""Webhooks, stored beside the jobs whose end they report. Times are those of the database server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from solver_cache.database.jobs import FINAL_STATES, Job, stored_job
 from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row
 
 MAX_DELAY_SECONDS = 86_400.0
-"""Longest time between two attempts [s]; a later due time was written by a clock that was wrong."""
+"""Longest time between two attempts; a later due time was written by a wrong clock."""
 
 WebhookState = Literal["pending", "delivered", "failed"]
 
@@ -20,38 +20,38 @@ WEBHOOK_STATES: tuple[WebhookState, ...] = get_args(WebhookState)
 
 @dataclass(frozen=True)
 class Webhook:
-    """Webhook: one address that is told when one job ends, as it stood when it was read.
+    """Webhook: a URL notified when a job ends, as last read.
 
-    It is stored beside the jobs, so that a restart forgets none. It waits until its job is over; then it is due, and
-    whoever delivers it *takes* it: that counts the attempt and moves the time of the next one ahead, so a deliverer
-    that dies loses nothing, and each is delivered at least once. Repeated deliveries have one id.
+    It survives a restart. Once its job is over it is due; a deliverer *takes* it, which counts the attempt and
+    postpones the next one, so that a deliverer that dies loses nothing: delivery is at least once, always with the
+    same id.
     """
 
-    id: str  # its name, the same at every attempt
+    id: str  # the same at every attempt
     job: str  # id of the job
-    client: str  # who asked for it; empty where no key is needed
-    url: str  # where it is sent
+    client: str  # owner; empty without authentication
+    url: str  # destination
     state: WebhookState  # "pending", "delivered" or "failed" (given up)
-    attempts: int  # how often delivery was begun
-    due: float  # when it is tried next, once its job is over [s since 1970-01-01 UTC]
-    reason: str  # what was wrong with the last attempt, in words; else empty
-    created: float  # when it was asked for [as ``due``]
-    updated: float  # when it last changed [as ``due``]
+    attempts: int  # deliveries begun
+    due: float  # next attempt, once its job is over [s since 1970-01-01 UTC]
+    reason: str  # error of the last attempt, or empty
+    created: float  # [as ``due``]
+    updated: float  # last change [as ``due``]
 
 
 class DatabaseWebhooks:
-    """The webhooks of the jobs in an open database. Safe to use from several threads and processes.
+    """Webhooks of the jobs in an open database. Safe to use from several threads and processes.
 
-    Every method raises CacheError where the database cannot be used, and has then changed nothing.
+    A method that cannot use the database raises CacheError and has changed nothing.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, id: str, job: str, client: str, url: str, limit: int) -> Webhook | None:
-        """Ask for a webhook; None where the client has ``limit`` pending ones.
+        """Add a webhook, or return the client's pending one for the same job and URL.
 
-        If the same client has a pending one for that job and address, that one is returned.
+        None if the client has ``limit`` pending webhooks.
         """
         pending = "FROM darrm_webhooks WHERE client = :client AND state = 'pending'"
         with self._database.writing() as statements:
@@ -71,25 +71,25 @@ class DatabaseWebhooks:
             return _webhook(only_row(stored))
 
     def list(self, job: str, client: str | None = None) -> Sequence[Webhook]:
-        """Return the webhooks of a job, the oldest first; only those of ``client``, unless it is None."""
+        """Return the webhooks of a job, oldest first; only those of ``client``, unless it is None."""
         where, values = _of_client(job, client)
         query = f"SELECT {_COLUMNS} FROM darrm_webhooks WHERE {where} ORDER BY created, id"
         with self._database.reading() as statements:
             return [_webhook(row) for row in statements.rows(query, **values)]
 
     def remove(self, id: str, job: str, client: str | None = None) -> bool:
-        """Forget a webhook, of ``client`` unless that is None; return whether it was there."""
+        """Delete a webhook, of ``client`` unless that is None; return whether it existed."""
         where, values = _of_client(job, client)
         with self._database.writing() as statements:
             deletion = f"DELETE FROM darrm_webhooks WHERE id = :id AND {where}"
             return statements.change(deletion, [{**values, "id": id}]) == 1
 
     def take(self, lease_seconds: float, without: Collection[str] = ()) -> tuple[Webhook, Job] | None:
-        """Take one webhook that is due, with its job, which is over; None if none is.
+        """Take a webhook that is due, with its finished job, or None.
 
-        Those with the fewest attempts come first, so that addresses that fail do not delay the others.
+        Those with the fewest attempts come first, so that failing URLs do not delay others.
         """
-        with self._database.reading() as statements:  # who polls takes no writer's lock
+        with self._database.reading() as statements:  # polling takes no write lock
             if not _due(statements, without):
                 return None
         with self._database.writing() as statements:
@@ -106,7 +106,7 @@ class DatabaseWebhooks:
             return webhook, stored_job(statements, webhook.job)
 
     def record(self, webhook: Webhook, state: WebhookState, reason: str = "", delay: float = 0.0) -> bool:
-        """Record how an attempt ended; False, and nothing changed, if another attempt was begun meanwhile."""
+        """Record the outcome of an attempt; False, without a change, if another attempt has begun."""
         update = (
             "UPDATE darrm_webhooks SET state = :state, reason = :reason, due = :now + :delay, updated = :now "
             "WHERE id = :id AND attempts = :attempts"
@@ -127,7 +127,7 @@ def _of_client(job: str, client: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _due(statements: Statements, without: Collection[str], lock: str = "") -> Sequence[Sequence[Any]]:
-    """Return the row with the id of the webhook that is due next; nothing where none is."""
+    """Return the id of the next webhook that is due, as a row; empty if there is none."""
     states = ", ".join(map(repr, FINAL_STATES))
     query = f"""
         SELECT webhooks.id FROM darrm_webhooks webhooks JOIN darrm_jobs jobs ON jobs.id = webhooks.job
@@ -140,7 +140,7 @@ def _due(statements: Statements, without: Collection[str], lock: str = "") -> Se
 
 
 def _webhook(row: Any) -> Webhook:
-    """Return the webhook of a row; SQLite holds anything anywhere, and whatever cannot be one is a failed one."""
+    """Return the webhook in a row; a damaged one as failed."""
     values = dict(zip((field.name for field in fields(Webhook)), row, strict=True))
 
     def number(name: str) -> float:

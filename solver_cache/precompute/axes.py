@@ -27,10 +27,10 @@ from darrm_opt.decimals import out_of_range
 from darrm_opt.errors import InvalidInput
 
 MAX_VALUES = 1_000_000
-"""Values of one quantity: a range with more is a slip."""
+"""Values of one quantity; a range with more is a mistake."""
 
 NEARLY = 1e-9
-"""A range's last value may miss its end by this share of a step: 0.1 + 2·0.1 is not 0.3."""
+"""Tolerance for the end of a range, as a share of a step: 0.1 + 2·0.1 is not 0.3."""
 
 _RANGE = ("from", "to", "step", "factor", "points", "spacing")
 _AXIS = "a number, a formula, a list of them, or a range { from, to, step | factor | points }"
@@ -38,23 +38,23 @@ _AXIS = "a number, a formula, a list of them, or a range { from, to, step | fact
 
 @dataclass(frozen=True)
 class Axis:
-    """The values of one quantity, some of them formulas of other quantities."""
+    """Values of one quantity, some of them formulas of other quantities."""
 
     values: tuple[float | Expression, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """The quantities that its formulas need."""
+        """Quantities that its formulas use."""
         return frozenset().union(*(value.names for value in self.values if isinstance(value, Expression)))
 
     def at(self, values: Values) -> Iterator[float]:
-        """Yield its values where other quantities have theirs."""
+        """Yield the values, given those of other quantities."""
         for value in self.values:
             yield value(values) if isinstance(value, Expression) else value
 
 
 def read_axis(content: Any, path: str, names: set[str]) -> Axis:
-    """Return the axis that plain data stands for."""
+    """Return the axis that plain data describes."""
     if isinstance(content, Mapping):
         return Axis(tuple(_range(content, path)))
     if isinstance(content, list):
@@ -65,7 +65,7 @@ def read_axis(content: Any, path: str, names: set[str]) -> Axis:
 
 
 def read_texts(content: Any, path: str) -> tuple[str, ...]:
-    """Return the texts that plain data stands for: one, or a list of them."""
+    """Return one string, or a list of them, as a tuple."""
     texts = content if isinstance(content, list) else [content]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(path, content, "a text, or a list of texts")
@@ -74,7 +74,7 @@ def read_texts(content: Any, path: str) -> tuple[str, ...]:
 
 @contextmanager
 def located(path: str) -> Iterator[None]:
-    """Report what is refused by its place in the file."""
+    """Re-raise InvalidInput with the place in the file."""
     try:
         yield
     except InvalidInput as err:
@@ -89,7 +89,7 @@ def _value(content: Any, path: str, names: set[str]) -> float | Expression:
 
 
 def _number(content: Any, path: str, accepted: str) -> float:
-    # whole numbers stay whole: K = 11.0 is not a count
+    # integers stay integers: K = 11.0 is not a count
     if isinstance(content, bool) or not isinstance(content, int | float) or math.isnan(content):
         raise InvalidInput(path, content, accepted)
     return content
@@ -167,17 +167,15 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 CONSTANTS = {"inf": math.inf}
 
 MAX_LENGTH = 200
-"""Characters of a formula."""
-
 MAX_BRACKETS = 40
-"""Brackets of a formula. With `MAX_LENGTH` they keep every recursion below 200 calls."""
+"""Brackets of a formula; with `MAX_LENGTH` they keep every recursion below 200 calls."""
 
 _OPERATORS: dict[type, Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Pow: math.pow,  # raises where ** would take memory (whole numbers) or turn complex
+    ast.Pow: math.pow,  # raises where ** would need much memory (integers) or return a complex number
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -188,7 +186,7 @@ _OPERATORS: dict[type, Callable[..., float]] = {
 }
 
 _STRANGE = re.compile(r"[^\w\s.+\-*/^(),<>=!]|\d(?![eE][+-]?\d)[A-Za-z_]", re.ASCII)
-"""What Python may read and a formula may not hold: other characters, and numbers such as 1_000, 0x1 and 2j."""
+"""What Python accepts but a formula does not: other characters, and numbers such as 1_000, 0x1 and 2j."""
 
 _NUMBER = re.compile(r"[\d.]+(?:[eE][+-]?\d+)?", re.ASCII)
 
@@ -197,8 +195,8 @@ _NUMBER = re.compile(r"[\d.]+(?:[eE][+-]?\d+)?", re.ASCII)
 class Expression:
     """Parsed formula."""
 
-    text: str  # as it was written
-    names: frozenset[str]  # the quantities that it needs
+    text: str  # source
+    names: frozenset[str]  # quantities that it uses
     _formula: Formula
 
     def __call__(self, values: Values) -> float:
@@ -218,7 +216,7 @@ class Expression:
 
 
 def parse(text: str, allowed_names: set[str]) -> Expression:
-    """Return the expression that ``text`` spells."""
+    """Return the parsed formula."""
     if len(text) > MAX_LENGTH:
         raise InvalidInput("formula", text, f"a formula of at most {MAX_LENGTH} characters")
     try:
@@ -232,7 +230,7 @@ def parse(text: str, allowed_names: set[str]) -> Expression:
 
 
 def _check_text(text: str) -> None:
-    """Refuse what Python would read, and a formula may not hold."""
+    """Raise for what Python accepts but a formula does not."""
     if text.count("(") > MAX_BRACKETS:
         raise _Unreadable(f"It has more than {MAX_BRACKETS} brackets.")
     if strange := _STRANGE.search(text):
@@ -243,14 +241,13 @@ def _check_text(text: str) -> None:
 
 
 class _Unreadable(Exception):
-    """The text is no formula; the message says why."""
+    """The text is not a formula; the message says why."""
 
 
 def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR0911 — a return for each kind of node
-    """Return the function that a syntax tree stands for."""
+    """Return the function that a syntax tree describes."""
     match node:
-        # A grid file may come from anywhere: what is not named here is refused, and nothing is handed to `eval`. True
-        # is an int.
+        # A grid file is untrusted: anything else is rejected, and nothing is passed to `eval`. (True is an int.)
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             number = float(value)
             return lambda _: number
@@ -264,7 +261,7 @@ def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR09
             return _apply(_OPERATORS[type(op)], [operand], allowed_names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
-        # One comparison alone: 1 < m < 3 is written with `and`.
+        # no chains: 1 < m < 3 is written with `and`
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
             return _apply(_OPERATORS[type(op)], [left, right], allowed_names)
         case ast.BoolOp(op=ast.And(), values=parts):

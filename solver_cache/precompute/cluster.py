@@ -1,8 +1,8 @@
 """Dask cluster: workers on this or other machines, through a scheduler.
 
-Dask itself gives an assignment to another worker when one dies. What it gives up (an assignment that took several
-workers with it, a scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its
-address is joined again. Where no worker is left, and none comes, the run ends.
+Dask reassigns work when a worker dies. Work that it gives up (an assignment that killed several workers, a lost
+scheduler) is reported as lost, and the run decides. A scheduler that returns at its address is rejoined. Without
+workers, and none returning, the run ends.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, As
 from solver_cache.precompute.worker import Assignment, Event, Work, perform
 
 RETRY_SECONDS = 60.0
-"""Longest wait for a Dask scheduler that does not answer, or that has no worker for what it was given [s]."""
+"""Longest wait for a Dask scheduler that does not respond, or has no worker."""
 
 TASKS_PER_THREAD = 2
-"""Tasks that a cluster is given for each of its threads: one at work, one on its way."""
+"""Tasks per thread of the cluster: one running, one on its way."""
 
 SHUTDOWN_SECONDS = 30.0
-"""Time limit for ending a scheduler and workers that were started here [s]."""
+"""Time limit for ending a local scheduler and its workers."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -54,18 +54,18 @@ class Cluster:
         self._without_workers_since: float | None = None
         self._local: Any = None
         if scheduler is None:
-            # A cluster on this machine is for this run alone, and ends with it.
+            # A local cluster ends with the run.
             self._local = _local(workers or usable_processors())
             scheduler = str(self._local.scheduler_address)
         elif "://" not in scheduler:
             raise InvalidInput("scheduler", scheduler, "an address such as tcp://HOST:8786")
-        self.address = scheduler  # of Dask
+        self.address = scheduler
         self._client: Any = self._connect()
         self._count_threads()
 
     @property
     def workers(self) -> int:
-        """Threads of the cluster when it was last looked at."""
+        """Threads of the cluster when last counted."""
         return self._threads
 
     @property
@@ -74,7 +74,7 @@ class Cluster:
         return TASKS_PER_THREAD * self._threads - len(self._futures)
 
     def submit(self, assignment: Assignment) -> None:
-        """Take an assignment."""
+        """Submit an assignment."""
         number = assignment.number
         try:
             future = self._client.submit(
@@ -82,11 +82,11 @@ class Cluster:
                 self._work,
                 pickle.dumps(assignment),
                 pure=False,
-                # A name of its own each time: Dask would give the result of an earlier future of the same key.
+                # Unique: Dask returns the result of an earlier future with the same key.
                 key=f"precompute-{id(self)}-{time.time_ns()}-{number}",
             )
-        except Exception as err:  # noqa: BLE001 — the scheduler is gone: `poll` joins it again
-            _LOG.warning("a batch could not be handed to %s: %s", self.address, err)
+        except Exception as err:  # noqa: BLE001 — the scheduler is lost: `poll` reconnects
+            _LOG.warning("a batch cannot be submitted to %s: %s", self.address, err)
             self._futures[number] = None
             self._finished.put((number, None))
             return
@@ -94,16 +94,16 @@ class Cluster:
         future.add_done_callback(lambda future: self._finished.put((number, future)))
 
     def poll(self, seconds: float) -> list[AssignmentReport]:
-        """Return what happened; assignments of a scheduler that is gone are lost.
+        """Return what happened; the assignments of a lost scheduler are lost.
 
         Raises:
-            ExecutorLost: the scheduler does not come back, or has had no worker for as long.
+            ExecutorLost: the scheduler does not return, or has had no worker for `RETRY_SECONDS`.
         """
         reports: list[AssignmentReport] = []
         try:
             number, future = self._finished.get(timeout=seconds)
             while True:
-                # An assignment that was given out anew has another future: the first one's end is old news.
+                # Ignore the first future of an assignment that was submitted again.
                 if number in self._futures and self._futures[number] is future:
                     del self._futures[number]
                     reports.append(AssignmentReport(number, _events_of(future)))
@@ -119,7 +119,7 @@ class Cluster:
         return reports
 
     def close(self) -> None:
-        """Leave; workers that were started here end."""
+        """Disconnect, and end local workers."""
         for future in self._futures.values():
             if future is not None:
                 future.release()
@@ -129,11 +129,11 @@ class Cluster:
             _close(self._local, SHUTDOWN_SECONDS)
 
     def _reconnect(self) -> list[AssignmentReport]:
-        """Give up every assignment that is out, and wait until the scheduler answers again."""
+        """Report every assignment as lost, and wait for the scheduler."""
         loss = AssignmentLost(f"the scheduler {self.address} was lost")
         reports = [AssignmentReport(number, [loss]) for number in self._futures]
         self._futures.clear()
-        _LOG.warning("the scheduler %s is lost; waiting for it", self.address)
+        _LOG.warning("the scheduler %s is lost; reconnecting", self.address)
         _close(self._client)
         self._client = self._connect()
         self._count_threads()
@@ -150,16 +150,16 @@ class Cluster:
                 raise InvalidInput("scheduler", self.address, "an address such as tcp://HOST:8786", f"{err}.") from err
             except OSError as err:
                 if time.monotonic() + pause > end:
-                    message = f"The scheduler {self.address} does not answer: {err}. Running again continues."
+                    message = f"The scheduler {self.address} does not respond: {err}. Run again to continue."
                     raise ExecutorLost(message) from err
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
 
     def _count_threads(self) -> None:
-        """Look how many threads there are, and for how long there has been none."""
+        """Count the threads; raise ExecutorLost if there have been none for too long."""
         try:
             threads = sum(self._client.nthreads().values())
-        except Exception:  # noqa: BLE001 — as it was; `poll` finds out whether the scheduler is gone
+        except Exception:  # noqa: BLE001 — unchanged; `poll` notices a lost scheduler
             return
         self._threads = max(1, threads)
         now = time.monotonic()
@@ -167,15 +167,15 @@ class Cluster:
         self._without_workers_since = since
         if since is not None and now - since > self._retry_seconds:
             waited = f"{self._retry_seconds:g} s"
-            raise ExecutorLost(f"The scheduler {self.address} has had no worker for {waited}. Running again continues.")
+            raise ExecutorLost(f"The scheduler {self.address} has had no worker for {waited}. Run again to continue.")
 
 
 def _local(workers: int) -> Any:
-    """Start a scheduler and workers on this machine, without a dashboard and profiles of workers."""
+    """Start a scheduler and workers on this machine, without dashboard and profiling."""
     import dask
     import distributed
 
-    # workers load what they need before there is an assignment for them
+    # loaded before the first assignment
     preload = ["darrm_opt.design.solver", "solver_cache.precompute.worker"]
     with dask.config.set({"distributed.worker.profile.enabled": False, "distributed.worker.preload": preload}):
         return distributed.LocalCluster(  # type: ignore[no-untyped-call]
@@ -189,23 +189,22 @@ def _local(workers: int) -> Any:
 
 
 def _perform_all(work: Work, pickled: bytes) -> bytes:
-    """Do an assignment, on a worker, in a name of its own: a worker that was thought lost may still be at it."""
-    # Assignment and events travel as bytes, into which Dask does not look: it would go through every problem and
-    # answer.
-    assignment: Assignment = pickle.loads(pickled)  # noqa: S301 — from our own client, as everything that a worker runs
+    """Perform an assignment on a worker, under a unique owner: a worker thought lost may still be running it."""
+    # As bytes: Dask would traverse every problem and answer.
+    assignment: Assignment = pickle.loads(pickled)  # noqa: S301 — from our own client
     own = replace(assignment, owner=f"{assignment.owner}:{uuid.uuid4().hex[:8]}") if assignment.owner else assignment
     return pickle.dumps(list(work(own)))
 
 
 def _events_of(future: Any) -> list[Event | End]:
-    """Return what an assignment came to."""
+    """Return the events of a finished assignment."""
     if future is None:
-        return [AssignmentLost("it could not be handed out")]
+        return [AssignmentLost("it could not be submitted")]
     if future.status == "finished":
         try:
             events: list[Event] = pickle.loads(future.result(timeout=30))  # noqa: S301 — from our own workers
             return [*events, AssignmentEnded()]
-        except Exception as err:  # noqa: BLE001 — the worker that held the result went away with it
+        except Exception as err:  # noqa: BLE001 — the worker that held the result is gone
             return [AssignmentLost(f"{type(err).__name__}: {err}")]
     if future.status == "error":
         error = future.exception()
@@ -216,5 +215,5 @@ def _events_of(future: Any) -> list[Event | End]:
 def _close(resource: Any, seconds: float = 2.0) -> None:
     try:
         resource.close(timeout=seconds)
-    except Exception as err:  # noqa: BLE001 — what is gone cannot be closed, and what is slow ends by itself
+    except Exception as err:  # noqa: BLE001 — gone, or ending slowly
         _LOG.debug("while leaving: %s", err)

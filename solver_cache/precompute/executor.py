@@ -1,8 +1,7 @@
-"""Executors: the protocol, and processes of this machine, where one that dies loses only the assignment it was at.
+"""Executors: the protocol, and processes of this machine; a process that dies loses only its current assignment.
 
-Each process has a thread here, which hands it an assignment, passes on what it reports, and hands it the next one:
-a quick one is sent while the process is still busy, so that it never waits for it. The service, whose event loop must
-never wait, has the same processes in a pool of its own (`solver_cache.process_pool`).
+A thread per process sends assignments and forwards reports; a quick assignment is sent while the process is still
+busy, so that it never waits. The service, whose event loop must not block, uses `solver_cache.process_pool`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from solver_cache.process_pool import ProcessLost, lost, reap, start_process
 from solver_cache.task_loop import NICENESS, PoolFunction, unpack_error
 
 AHEAD_SECONDS = 1.0
-"""Longest expected work of an assignment that is sent ahead, and of the one before it [s]: it cannot be taken back."""
+"""Longest expected work of an assignment that is sent ahead, and of the one before it: it cannot be taken back."""
 
 
 @dataclass(frozen=True)
@@ -36,57 +35,57 @@ class AssignmentEnded:
 
 @dataclass(frozen=True)
 class AssignmentLost:
-    """Loss of an assignment: its worker was killed, or can no longer be reached."""
+    """Loss of an assignment: its worker was killed or is unreachable."""
 
     reason: str
 
 
 End = AssignmentEnded | AssignmentLost
-"""The last event of an assignment."""
+"""Last event of an assignment."""
 
 
 @dataclass(frozen=True)
 class AssignmentReport:
-    """Report of an assignment: events in their order, the last one of its last report being its end or its loss."""
+    """Events of an assignment, in order; the last event of the last report is an `End`."""
 
     number: int
     events: Sequence[Event | End]
 
 
 class ExecutorLost(DarrmError):
-    """No worker is left; what was stored stays, and running again continues."""
+    """No worker is left. Stored answers stay; run again to continue."""
 
 
 class Executor(Protocol):
-    """Runs tasks.
+    """Runs assignments.
 
     Attributes:
-        streams: whether events are reported while the assignment goes on; of a careful one at once: then a lost worker
-            was at the first problem without one. Else they are reported when the assignment ends.
+        streams: whether events are reported during an assignment, those of a careful one at once: so a lost worker
+            was working on the first problem without an event. Else events are reported at its end.
     """
 
     streams: bool
 
     @property
     def workers(self) -> int:
-        """How many assignments run at once."""
+        """Number of assignments that run at once."""
 
     @property
     def capacity(self) -> int:
-        """How many more assignments it takes now, so that none of its workers waits."""
+        """How many more assignments keep all workers busy."""
 
     def submit(self, assignment: Assignment) -> None:
-        """Take an assignment."""
+        """Submit an assignment."""
 
     def poll(self, seconds: float) -> list[AssignmentReport]:
-        """Return what happened since it was last asked; wait so long [s] for something."""
+        """Return what happened since the last call; wait up to ``seconds`` for something."""
 
     def close(self) -> None:
         """End its workers."""
 
 
 class Processes:
-    """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die."""
+    """An `Executor` of local processes, which start in the background and are replaced when they die."""
 
     streams = True
 
@@ -108,28 +107,28 @@ class Processes:
 
     @property
     def workers(self) -> int:
-        """How many processes there are at most."""
+        """Number of processes."""
         return len(self._processes)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """Ids of the processes there are."""
+        """Ids of the live processes."""
         return tuple(each.pid for each in self._processes if each.pid)
 
     @property
     def capacity(self) -> int:
-        """Free processes, and for each an assignment sent ahead and one in reserve, claimed while all are busy."""
+        """Free slots: per process one running, one sent ahead, and one claimed in reserve."""
         return 3 * self.workers - self._tasks
 
     def submit(self, assignment: Assignment) -> None:
-        """Take an assignment."""
+        """Submit an assignment."""
         self._tasks += 1
         with self._changed:
             self._waiting.append(assignment)
             self._changed.notify()
 
     def poll(self, seconds: float) -> list[AssignmentReport]:
-        """Return what happened; a process that died has lost its task."""
+        """Return what happened; a process that died has lost its assignment."""
         reports: list[AssignmentReport] = []
         if not self._tasks:
             return reports
@@ -142,7 +141,7 @@ class Processes:
             return reports
 
     def close(self) -> None:
-        """End the processes: what they are doing is lost."""
+        """End the processes, with their work."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -152,8 +151,8 @@ class Processes:
             thread.join()
 
     def _serve(self, process: _Process) -> None:
-        """Hand assignments to a process until it is ended (in a thread). The scheduler decides about retries."""
-        process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: assignments find what there is
+        """Send assignments to a process until it ends (in a thread). The scheduler decides about retries."""
+        process.run(warm_up, None, lambda _: None)  # its outcome does not matter
         following: Assignment | None = None
 
         def send_ahead(before: Assignment) -> tuple[Work, Assignment] | None:
@@ -167,13 +166,13 @@ class Processes:
         process.close()
 
     def _next(self) -> Assignment | None:
-        """Wait for an assignment; None once there will be no more."""
+        """Wait for an assignment; None once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             return None if self._closed else self._waiting.popleft()
 
     def _next_quick(self, before: Assignment) -> Assignment | None:
-        """Return what can be sent ahead to a process that is at another one, if enough is left for the others."""
+        """Return an assignment to send ahead to a busy process, if enough is left for the others."""
         with self._changed:
             if 2 * len(self._waiting) < self.workers or max(before.seconds, self._waiting[0].seconds) > AHEAD_SECONDS:
                 return None
@@ -184,17 +183,17 @@ class Processes:
 
 
 class _Process:
-    """Process that does one thing at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
+    """Process that runs one task at a time and is replaced when it dies. For one thread, except `end` and `pid`."""
 
     def __init__(self, name: str) -> None:
         self.name, self.ended = name, False
         self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._sent_ahead = False
-        self._lock = threading.Lock()  # so that none is started behind `end`
+        self._lock = threading.Lock()  # so that none starts after `end`
 
     @property
     def pid(self) -> int:
-        """Its id; 0 while there is none."""
+        """Process id; 0 without a process."""
         running = self._running
         return running[0].pid if running is not None and running[0].poll() is None else 0
 
@@ -205,10 +204,10 @@ class _Process:
         report: Callable[[list[Event | End]], None],
         send_ahead: Callable[[], Any | None] = lambda: None,
     ) -> End:
-        """Have a function done; return how it ended.
+        """Run a function; return how it ended.
 
-        The argument that `send_ahead` returns is sent meanwhile, and must be that of the next call: a process that dies
-        has not begun with it, and the next call sends it to another one.
+        The argument that `send_ahead` returns is sent meanwhile, and must be that of the next call: a process that
+        dies has not started it, and the next call sends it to a new process.
         """
         try:
             if self._sent_ahead and self._running is not None:
@@ -219,14 +218,14 @@ class _Process:
             self._sent_ahead = False
             while True:
                 if not self._sent_ahead and (following := send_ahead()) is not None:
-                    with contextlib.suppress(Exception):  # the next call meets it again, and says so
+                    with contextlib.suppress(Exception):  # the next call fails likewise and reports it
                         connection.send((1, function, following))
                         self._sent_ahead = True
                 _, what, content = connection.recv()
                 if what != "progress":
                     break
                 report(content)
-        except Exception as err:  # noqa: BLE001 — it died, could not be started, or said what cannot be read
+        except Exception as err:  # noqa: BLE001 — it died, could not start, or sent an unreadable message
             end = self.close()
             return AssignmentLost(
                 end if end and isinstance(err, EOFError | OSError) else f"{type(err).__name__}: {err}"
@@ -234,17 +233,17 @@ class _Process:
         if what == "done":
             return AssignmentEnded()
         failure = unpack_error(content) or SolveFailed(f"The task failed: {content[1].strip().splitlines()[-1]}")
-        return AssignmentLost(f"{type(failure).__name__}: {failure}")  # such as a shared store that is gone
+        return AssignmentLost(f"{type(failure).__name__}: {failure}")  # such as an unreachable shared store
 
     def end(self) -> None:
-        """Kill it, and start no other one."""
+        """Kill it, and start no other."""
         with self._lock:
             self.ended = True
             if (running := self._running) is not None:
                 running[0].kill()
 
     def close(self) -> str:
-        """Wait until it is gone, and say how it ended; nothing where there is none."""
+        """Wait until it has ended; return how, or an empty text without a process."""
         if self._running is None:
             return ""
         (process, connection), self._running, self._sent_ahead = self._running, None, False
@@ -253,7 +252,7 @@ class _Process:
         return str(lost(process))
 
     def _begun(self) -> Connection:
-        """Return the pipe of the process, of a new one if it died while it had nothing to do."""
+        """Return the pipe of the process, or of a new one if it died while idle."""
         with self._lock:
             if self.ended:
                 raise ProcessLost("The processes are shutting down.")

@@ -60,8 +60,7 @@ from solver_cache.model import Spec
 from solver_cache.precompute.axes import Axis, Expression, located, parse, read_axis, read_texts
 
 QUANTITIES = ("K", "classes", "epsilon", "Delta", "affected", "price", "m", "target_epsilon", "delta")
-"""In the order in which they vary, the last the fastest: neighbours differ in their target only, which is what warm
-starts want."""
+"""In the order in which they vary, the last fastest: neighbours differ only in their target, as warm starts need."""
 
 _OF_TABLES = ("classes", "price")
 _NOT_OF_TABLES = ("epsilon", "Delta", "m", "profile")
@@ -75,30 +74,30 @@ class GroupAxis:
     """Voters of a group, whose number varies."""
 
     voter: Privacy
-    weight: float  # worth of one vote
+    weight: float  # of one vote
 
 
 @dataclass(frozen=True)
 class Part:
     """One table of a grid file."""
 
-    path: str  # where it stands, for messages; empty for a file of one part
-    axes: tuple[tuple[str, Axis], ...]  # the quantities in an order in which each formula finds what it needs
-    objectives: tuple[Any, ...]  # what is maximised; of tables, the priors; of groups, texts
-    shapes: tuple[Shape | bool, ...]  # "free", "monotone"; of tables, whether no class may be released
-    where: Expression | None  # which combinations count; None: all
+    path: str  # location in the file; empty for a file of one part
+    axes: tuple[tuple[str, Axis], ...]  # ordered so that formulas come after what they use
+    objectives: tuple[Any, ...]  # objectives; priors of tables; texts for groups
+    shapes: tuple[Shape | bool, ...]  # shapes of γ; for tables, abstention
+    where: Expression | None  # filter of combinations
     ties: Ties = "excluded"
     groups: tuple[GroupAxis, ...] = ()  # voters whose numbers K1, K2, … are axes
-    profiles: tuple[PrivacyProfile | PrivacyCurve | None, ...] = (None,)  # what voters state; None: (ε, Δ)
+    profiles: tuple[PrivacyProfile | PrivacyCurve | None, ...] = (None,)  # None: (ε, Δ)
 
     @property
     def size(self) -> int:
-        """Number of combinations, those included that ``where`` leaves out."""
+        """Number of combinations, before ``where``."""
         others = len(self.objectives) * len(self.shapes) * len(self.profiles)
         return math.prod(len(axis.values) for _, axis in self.axes) * others
 
     def sample(self, count: int) -> Iterator[Any]:
-        """Yield the problems among `count` of the combinations, evenly spaced; fewer where `where` leaves some out."""
+        """Yield the problems among ``count`` evenly spaced combinations, after ``where``."""
         size = self.size
         for place in range(min(count, size)):
             index, values = place * size // min(count, size), dict[str, float]()
@@ -108,7 +107,7 @@ class Part:
             for name, axis in reversed(self.axes):
                 index, step = divmod(index, len(axis.values))
                 values[name] = step
-            for name, axis in self.axes:  # a formula finds what it needs before it
+            for name, axis in self.axes:  # formulas come after what they use
                 value = axis.values[int(values[name])]
                 with located(_join(self.path, name)):
                     values[name] = value(values) if isinstance(value, Expression) else value
@@ -116,7 +115,7 @@ class Part:
                 yield self._spec(values, self.objectives[objective], self.shapes[shape], self.profiles[profile])
 
     def specs(self) -> Iterator[Any]:
-        """Yield every `DesignSpec` or `TableSpec`, those that differ in their target only one after another."""
+        """Yield every `DesignSpec` or `TableSpec`; those that differ only in their target are neighbours."""
         for further in itertools.product(self.objectives, self.shapes, self.profiles):
             for values in self._points(0, {}):
                 yield self._spec(values, *further)
@@ -161,13 +160,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Grid:
-    """The problems of a grid file."""
+    """Problems of a grid file."""
 
     parts: tuple[Part, ...]
 
     @property
     def size(self) -> int:
-        """Number of combinations, those included that ``where`` leaves out."""
+        """Number of combinations, before ``where``."""
         return sum(part.size for part in self.parts)
 
     def specs(self) -> Iterator[Any]:
@@ -177,7 +176,7 @@ class Grid:
 
 
 def read_grid(path: str | Path, options: Mapping[str, Any] | None = None) -> Grid:
-    """Return what a grid file says."""
+    """Return the grid in a file."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -193,14 +192,14 @@ def read_grid(path: str | Path, options: Mapping[str, Any] | None = None) -> Gri
 
 
 def grid_of(content: Any, options: Mapping[str, Any] | None = None) -> Grid:
-    """Return the grid that plain data stands for; arguments and errors as for `read_grid`.
+    """Return the grid that plain data describes.
 
     >>> grid = grid_of({"K": [5, 7], "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 2, "step": 0.5}})
     >>> [(spec.problem.K, spec.problem.m) for spec in grid.specs()]
     [(5, 1.0), (5, 1.5), (5, 2.0), (7, 1.0), (7, 1.5), (7, 2.0)]
     """
     if not isinstance(content, Mapping):
-        raise InvalidInput("GRID", content, "a table of quantities")
+        raise InvalidInput("GRID", content, "a mapping of quantities")
     tables = content.get("grid")
     if tables is None:
         return Grid((_part({**content, **(options or {})}, ""),))
@@ -219,7 +218,7 @@ def _part(content: Mapping[str, Any], path: str) -> Part:
         return _group_part(content, path)
     is_table = "classes" in content
     _check_quantities(content, path, is_table=is_table)
-    # A formula may name any quantity of the part: `_order` then finds an order, or a circle.
+    # A formula may use any quantity of the part; `_order` rejects cycles.
     names = {name for name in QUANTITIES if name in content}
     axes = {name: read_axis(content[name], _join(path, name), names) for name in QUANTITIES if name in names}
     ordered_axes = tuple((name, axes[name]) for name in _order(axes, path))
@@ -236,7 +235,7 @@ def _check_quantities(content: Mapping[str, Any], path: str, *, is_table: bool) 
     for name in ("K", "target_epsilon") if is_table or has_profile else ("K", "epsilon"):
         if name not in content:
             raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
-    # What the other kind of part would ignore is refused: a grid takes hours, and its mistakes show late.
+    # Rejected rather than ignored: a grid takes hours, and mistakes show late.
     strange = ("objective", "shape", *_NOT_OF_TABLES) if is_table else ("prior", "ties", "abstention", *_OF_TABLES)
     for name in strange:
         if name in content:
@@ -258,7 +257,7 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
             raise InvalidInput(_join(path, name), content[name], f"no {name} with groups")
     if "target_epsilon" not in content:
         raise InvalidInput(_join(path, "target_epsilon"), None, "a value, a list, a range or a formula")
-    # The number of voters of each group is an axis of its own, by the name that formulas use.
+    # The number of voters of each group is an axis.
     numbers = {f"K{i}": table.get("K") for i, table in enumerate(tables, 1)}
     names = {*numbers, *(name for name in _OF_GROUPS if name in content)}
     axes, groups = {}, []
@@ -267,11 +266,11 @@ def _group_part(content: Mapping[str, Any], path: str) -> Part:
         own = {"profile"} if "profile" in table else {"epsilon"}
         if not {"K", *own} <= table.keys() <= {"K", "weight", *own, *({"Delta"} if own == {"epsilon"} else ())}:
             raise InvalidInput(inside, dict(table), "K, epsilon or a profile, and optionally Delta and weight")
-        # A number that is a formula may name the others, and not itself.
+        # A formula may use the numbers of other groups.
         axes[name] = read_axis(table["K"], _join(inside, "K"), names - {name})
         epsilon = math.inf if table.get("epsilon") == "inf" else table.get("epsilon")
         try:
-            # Checked here, where the path of the group is known, and not at each of its attendances.
+            # Checked here, where the path of the group is known.
             voter = (
                 stated_profile(table["profile"], points=GROUP_POINTS)
                 if "profile" in table
@@ -300,7 +299,7 @@ def _table_spec(
     if not present:
         raise InvalidInput("groups", "nobody", "an attendance of at least one voter", "Exclude it with `where`.")
     voters = [VoterGroup(K, axis.voter) for axis, K in present]
-    if affected is not None:  # a record moves no more voters than there are
+    if affected is not None:  # at most all voters
         affected = min(affected, sum(K for _, K in present))
     problem = Problem(
         groups=voters, target=target, affected=affected, classes=values.get("classes", 2), abstention=abstention
@@ -316,7 +315,7 @@ def _profiles(content: Mapping[str, Any], path: str) -> tuple[PrivacyProfile | P
     stated = content.get("profile")
     if stated is None:
         return (None,)
-    # a list of pairs is one profile, and any other list several
+    # a list of pairs is one profile; any other list holds several
     is_several = isinstance(stated, list) and not all(
         isinstance(item, list) and all(isinstance(number, int | float) for number in item) for item in stated
     )
@@ -377,13 +376,13 @@ def _objectives(content: Mapping[str, Any], path: str) -> tuple[AnyObjective, ..
 
 
 def _order(axes: Mapping[str, Axis], path: str) -> list[str]:
-    """Return the quantities in an order in which formulas find what they need, and else in that of `QUANTITIES`."""
+    """Return the quantities in an order that satisfies formulas, else in that of `QUANTITIES`."""
     sorter = TopologicalSorter({name: axis.names for name, axis in axes.items()})
     try:
         sorter.prepare()
     except CycleError as err:
         cycle = " -> ".join(map(str, err.args[1]))
-        raise InvalidInput(path or "GRID", cycle, "formulas that do not need each other in a circle") from err
+        raise InvalidInput(path or "GRID", cycle, "formulas without circular references") from err
     order: list[str] = []
     ready: list[str] = []
     while sorter.is_active():
@@ -394,7 +393,7 @@ def _order(axes: Mapping[str, Axis], path: str) -> list[str]:
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Return what sorts quantities, the slowest first; voters of groups as K."""
+    """Return the sort key of a quantity, slowest first; group sizes as K."""
     return QUANTITIES.index(name if name in QUANTITIES else "K"), name
 
 
@@ -409,5 +408,5 @@ def _join(path: str, name: str) -> str:
 
 
 def _whole_number(value: float) -> float:
-    """Return a count that a formula or a range came to as a whole number, if it is one."""
+    """Return a whole value as an int, such as a count from a formula or a range."""
     return int(value) if math.isfinite(value) and value == int(value) else value

@@ -1,15 +1,14 @@
-"""Plan of a run: which problems of a grid are stored already, and batches of the others; its progress and outcome.
+"""Plan of a run: the stored problems of a grid, and batches of the others; progress and outcome.
 
-*Batches.* Cheap problems go together, so that handing them out costs little; expensive ones go alone, and first, so
-that no worker is left with one at the end.
+*Batches.* Cheap problems are grouped, which saves overhead; expensive ones go alone and first, so that no worker is
+left with one at the end.
 
-*Warm starts.* Problems that differ in their target only share their constraints. Where a warm start pays
-(`warm_start_pays`) they are solved in groups of `GROUP_SIZE` neighbours: the *lead*, the one in the middle, by itself,
-and the others starting from the lead's rows. So what a problem starts from, and with it every bit of its γ, depends on
-the grid alone: not on who solved what before, on which worker, or on what was lost and solved again. A chain in which
-each starts from the one before would be a little faster (K = 101, five δ: 0.58 s against 0.71 s, and 0.90 s without
-warm starts) and would break with every link that is stored already. Warm and cold answers are both optimal and differ
-by 1e-16 to 5e-9 in γ, 3e-11 at most in utility.
+*Warm starts.* Problems that differ only in their target share their constraints. Where it pays (`warm_start_pays`)
+they are solved in groups of `GROUP_SIZE` neighbours: the *lead*, in the middle, starts cold, and the others start
+from its rows. So every bit of a γ depends on the grid alone, not on order, workers, or lost and repeated work. A
+chain in which each starts from its neighbour would be a little faster (K = 101, five δ: 0.58 s against 0.71 s, and
+0.90 s without warm starts) but would break at every stored link. Warm and cold answers are both optimal; they differ
+by 1e-16 to 5e-9 in γ and at most 3e-11 in utility.
 """
 
 from __future__ import annotations
@@ -27,40 +26,37 @@ from solver_cache.precompute.grid import Grid
 from solver_cache.store import Store
 
 GROUP_SIZE = 12
-"""Problems around one lead."""
-
 MIN_GROUP = 3
-"""Fewer do not repay the lead."""
+"""Smaller groups do not repay the lead."""
 
 MIN_WARM_K = 101
-"""Least number of voters for which warm starts save time.
+"""Smallest K for which warm starts save time.
 
-Measured: nothing at K ≤ 75, 2 to 7 % at 101. Designs in stages (`is_expensive`) start cold."""
+Measured: nothing at K ≤ 75, 2 to 7 % at 101. Designs in stages (`is_expensive`) start cold.
+"""
 
 BATCH_SECONDS = 1.0
-"""Work that is handed out at a time, where it can be cut."""
+"""Work per batch, where it can be divided."""
 
 MAX_BATCH = 500
-"""Most problems in a batch: some lines of a grid, whose problems share their rows (`cached_rows`)."""
+"""Problems per batch: some lines of a grid, whose problems share their rows (`cached_rows`)."""
 
 KEYS_PER_LOOKUP = 600
-"""Keys looked up at a time."""
-
 SAMPLE = 500
-"""Problems of a part that an estimate looks at."""
+"""Problems per part that an estimate examines."""
 
 Cost = Callable[[Any], float]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Batch: work for one worker."""
+    """Work for one worker."""
 
-    specs: tuple[Any, ...]  # what is to be solved, in this order
-    # the problem whose rows the others start from, whether it is among them or not; None: each by itself
+    specs: tuple[Any, ...]  # problems, in order
+    # the problem whose rows the others start from, in this batch or not; None: cold starts
     lead: DesignSpec | None
-    mean_seconds: float  # expected time for one of them, on average [s]
-    careful: bool = False  # whether each result is reported at once, since a worker was lost with these problems
+    mean_seconds: float  # expected time per problem [s]
+    careful: bool = False  # report each result at once, because a worker was lost with these problems
 
     @property
     def seconds(self) -> float:
@@ -73,19 +69,19 @@ class RunPlan:
     """Plan of a run."""
 
     problems: int  # size of the grid
-    stored: int  # those whose answers are stored already
-    repeated: int  # those that the grid names once more
-    batches: tuple[Batch, ...]  # the others, dear ones first
+    stored: int  # problems with a stored answer
+    repeated: int  # duplicates within the grid
+    batches: tuple[Batch, ...]  # the others, most expensive first
     seconds: float  # expected work [s on one processor]
 
     @property
     def missing(self) -> int:
-        """Number of problems to be solved."""
+        """Number of problems to solve."""
         return sum(len(batch.specs) for batch in self.batches)
 
 
 def make_plan(specs: Iterable[Spec], store: Store, cost: Cost) -> RunPlan:
-    """Return what is to be done for a grid; nothing is changed. Holds in memory what is missing, and no more."""
+    """Return the plan for a grid; changes nothing, and holds only missing problems in memory."""
     batcher, seen = _Batcher(cost), set[str]()
     problems = stored = repeated = 0
     for groups in _pages(_groups(specs)):
@@ -107,19 +103,16 @@ def make_plan(specs: Iterable[Spec], store: Store, cost: Cost) -> RunPlan:
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """Estimate of a plan, from a sample of the grid."""
+    """Estimate of a plan from a sample of the grid."""
 
     problems: int  # size of the grid
-    stored: int  # those whose answers are stored already
+    stored: int  # problems with a stored answer
     seconds: float  # expected work [s on one processor]
-    sampled: int  # problems that were looked at
+    sampled: int  # problems examined
 
 
 def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
-    """Estimate what is to be done for a grid of any size, in seconds and in little memory.
-
-    It looks at `SAMPLE` problems of each part.
-    """
+    """Estimate the plan for a grid of any size from `SAMPLE` problems of each part."""
     problems = stored = seconds = 0.0
     sampled = 0
     for part in grid.parts:
@@ -143,7 +136,7 @@ def warm_start_pays(group: tuple[Spec, ...]) -> TypeGuard[tuple[DesignSpec, ...]
 
 
 class _Batcher:
-    """Makes batches of what is missing in each group."""
+    """Collects the missing problems of each group into batches."""
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
@@ -183,7 +176,7 @@ class _Batcher:
 
 
 def _groups(specs: Iterable[Spec]) -> Iterator[tuple[Spec, ...]]:
-    """Yield neighbours that differ in their target only, at most `GROUP_SIZE` at a time."""
+    """Yield neighbours that differ only in their target, at most `GROUP_SIZE` at a time."""
 
     def kin(spec: Spec) -> object:
         if isinstance(spec, TableSpec):
@@ -212,30 +205,30 @@ def _pages(groups: Iterable[tuple[Spec, ...]]) -> Iterator[list[tuple[Spec, ...]
 class RunProgress:
     """Progress of a run."""
 
-    planned: int  # problems that were missing when it began
-    solved: int  # answers that it stored
-    elsewhere: int  # answers that another run stored meanwhile
-    limited: int  # those of its own answers with a gap that stays, because nothing better can be proved private
-    failed: int  # problems that are given up
-    losses: int  # how often a worker was lost with work in hand
-    worst_gap: float  # the largest gap among its own answers
+    planned: int  # missing when it began
+    solved: int  # answers stored by this run
+    elsewhere: int  # answers stored by other runs
+    limited: int  # of `solved`, those with a gap because nothing better can be proved private
+    failed: int  # problems given up
+    losses: int  # workers lost while working
+    worst_gap: float  # largest gap among `solved`
     work: float  # expected work [s on one processor]
-    done: float  # the part of it that is over
-    seconds: float  # time since the run began [s]
+    done: float  # finished part of ``work`` [s]
+    seconds: float  # elapsed time [s]
 
     @property
     def over(self) -> int:
-        """Problems that nothing is left to be done about."""
+        """Problems that need no more work."""
         return self.solved + self.elsewhere + self.failed
 
     @property
     def rate(self) -> float:
-        """Answers stored in a second."""
+        """Answers stored per second."""
         return self.solved / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Expected time to the end [s], at the pace so far; None before there is one."""
+        """Expected remaining time at the current rate [s]; None while unknown."""
         if self.over == self.planned:
             return 0.0
         return self.seconds * (self.work - self.done) / self.done if self.done > 0 else None
@@ -243,10 +236,10 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Failure:
-    """Problem that was given up."""
+    """Problem given up."""
 
-    spec: Spec  # what was asked
-    key: str  # its key
+    spec: Spec  # the problem
+    key: str  # its content key
     reason: str  # why, in words
 
 
@@ -254,8 +247,8 @@ class Failure:
 class RunOutcome:
     """Outcome of a run."""
 
-    progress: RunProgress  # where it stood at its end
-    failures: tuple[Failure, ...]  # what was given up
+    progress: RunProgress  # at its end
+    failures: tuple[Failure, ...]  # problems given up
 
 
 RunWatcher = Callable[[RunProgress], None]

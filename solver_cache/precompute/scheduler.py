@@ -1,9 +1,8 @@
-"""Scheduler of a run: hand out batches, store the answers, retry what was lost, and give up what keeps failing.
+"""Scheduler of a run: hands out batches, stores answers, retries lost work, and gives up problems that keep failing.
 
-Where workers return their answers, the run claims the keys of a batch before it hands it out, and stores the answers
-that came in every `SAVE_SECONDS` seconds, each of which is one transaction; where they write to the shared store
-themselves, they do all that and the run only listens. Either way a key that another run has claimed is left to it, and
-looked at again later.
+If workers return their answers, the run claims the keys of a batch before handing it out, and stores answers every
+`SAVE_SECONDS` seconds in one transaction. If workers write to the shared store, they do both and the run only
+listens. Keys claimed by another run are left to it, and checked again later.
 """
 
 from __future__ import annotations
@@ -41,32 +40,33 @@ from solver_cache.precompute.worker import (
 from solver_cache.store import Store
 
 MAX_ATTEMPTS = 5
-"""Attempts at a problem that kills its worker, or fails, before it is given up."""
+"""Attempts at a problem that fails or kills its worker."""
 
 BACK_OFF = 0.5
-"""Pause before the second attempt [s]; twice as long before each further one, up to `MAX_BACK_OFF`."""
+"""Pause before the second attempt; doubled for each further one, up to `MAX_BACK_OFF`."""
 
 MAX_BACK_OFF = 30.0
 
 POLL_SECONDS = 0.25
-"""Longest wait for events at a time [s]."""
+"""Longest wait for events."""
 
 REPORT_SECONDS = 0.1
-"""Interval between progress reports [s]."""
+"""Interval between progress reports."""
 
 TASKS_PER_WORKER = 3
-"""Tasks that each worker would get if the rest of the work were cut evenly.
+"""Assignments per worker if the remaining work were divided evenly.
 
-They shrink towards the end, so that all end together. One batch, claimed at once, is enough for several workers."""
+They shrink towards the end, so that all workers finish together. One batch, claimed at once, may feed several.
+"""
 
 MIN_TASK_SECONDS = 0.02
-"""Least expected work of an assignment that was cut from a batch [s]."""
+"""Least expected work of an assignment cut from a batch."""
 
 LAST_SAVE_SECONDS = 0.05
-"""Interval between saves once all work is handed out [s]: the last one, for which nobody works any more, is short."""
+"""Interval between saves once all work is handed out: short, because no worker works during the last one."""
 
 MAX_UNSAVED = 1000
-"""Answers that are stored at a time."""
+"""Answers stored in one transaction."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -76,11 +76,11 @@ class RunOptions:
     """Options of a run."""
 
     backend: str = "highs"  # the LP solver
-    time_limit: float | None = None  # for one problem [s]; what it cuts short fails. None: no limit
-    lease: float = LEASE  # how long a claim outlives its owner [s]
-    attempts: int = MAX_ATTEMPTS  # how often a problem may fail before it is given up
-    store_url: str = ""  # URL of the store that workers write to; empty: they return their answers
-    retry_seconds: float = RETRY_SECONDS  # how long to retry while the store does not answer [s]
+    time_limit: float | None = None  # per problem [s]; a problem that exceeds it fails
+    lease: float = LEASE  # of a claim [s]
+    attempts: int = MAX_ATTEMPTS  # per problem
+    store_url: str = ""  # store that workers write to; empty: they return answers
+    retry_seconds: float = RETRY_SECONDS  # while the store does not respond [s]
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.time_limit)
@@ -89,12 +89,12 @@ class RunOptions:
         whole_number(self.attempts, "attempts", "a whole number, at least 1")
         if self.store_url in {"memory", "off"}:
             accepted = "a database that workers can reach"
-            raise InvalidInput("store_url", self.store_url, accepted, "Let them return answers.")
+            raise InvalidInput("store_url", self.store_url, accepted, "Leave it empty to have workers return answers.")
 
 
 @dataclass
 class _InFlight:
-    """A batch that was handed out, what of it is not told of yet, and what of that is solved all the same."""
+    """Batch handed out, its problems without an event (`left`), and those solved but not yet stored."""
 
     batch: Batch
     owner: str
@@ -103,7 +103,7 @@ class _InFlight:
 
 
 class _Unsaved(NamedTuple):
-    """An answer that came in and is to be stored."""
+    """Answer to be stored."""
 
     spec: Spec
     batch: Batch
@@ -128,21 +128,21 @@ def run(
     options: RunOptions | None = None,
     watcher: RunWatcher = lambda _: None,
 ) -> RunOutcome:
-    """Do what is planned; return what came of it.
+    """Execute a plan; return the outcome.
 
     Guarantees:
-        What it has stored stays, however it ends. What it stores depends on the grid alone, bit for bit: not on the
-        executor, the number of workers, their order, or what was lost on the way. (Of two grids that share a problem,
-        whoever solves it first decides from which lead.)
+        Stored answers stay, however the run ends. They depend on the grid alone, bit for bit: not on the executor,
+        the number or order of workers, or lost work. (If two grids share a problem, the first to solve it decides its
+        lead.)
     """
     return Scheduler(plan, store, executor, options or RunOptions(), watcher).run_to_end()
 
 
 class Scheduler:
-    """Scheduler of one run: it dispatches batches, handles events, retries what was lost, and saves what was solved.
+    """Scheduler of one run.
 
-    A batch is *ready*, *delayed* (its keys are claimed elsewhere, or it is retried after a pause) or *in flight*. An
-    answer that came back is *unsaved* until the next transaction.
+    A batch is *ready*, *delayed* (claimed elsewhere, or waiting for a retry) or *in flight*. An answer is *unsaved*
+    until the next transaction.
     """
 
     def __init__(
@@ -154,8 +154,8 @@ class Scheduler:
         self._claims = Claims(store, self._owner, options.lease, options.retry_seconds)
         self._numbers = itertools.count()
         self._ready: deque[Batch] = deque(plan.batches)
-        self._unsent = plan.seconds  # expected work that is not handed out
-        self._delayed: list[tuple[float, int, Batch]] = []  # by when; the number keeps their order
+        self._unsent = plan.seconds  # expected work not yet handed out [s]
+        self._delayed: list[tuple[float, int, Batch]] = []  # by due time; the number breaks ties
         self._in_flight: dict[int, _InFlight] = {}
         self._attempts: Counter[str] = Counter()
         self._deferrals: Counter[str] = Counter()
@@ -171,9 +171,9 @@ class Scheduler:
                 for report in self._poll():
                     self._handle(report)
                 if self._in_flight:
-                    self._dispatch()  # before answers are stored: no worker waits for that
-                # One transaction for many answers; smaller ones at the end, while workers are still at work. Nothing is
-                # in flight: a delayed batch may start from an unsaved one.
+                    self._dispatch()  # first: no worker waits for the store
+                # One transaction for many answers; smaller ones at the end. Save too if nothing is in flight: a
+                # delayed batch may start from an unsaved answer.
                 interval = SAVE_SECONDS if self._ready else LAST_SAVE_SECONDS
                 if (
                     len(self._unsaved) >= MAX_UNSAVED
@@ -190,7 +190,7 @@ class Scheduler:
         return RunOutcome(progress, tuple(self._counts.failures))
 
     def _report(self) -> None:
-        """Tell the watcher, if it is time to."""
+        """Notify the watcher, if it is time."""
         if time.monotonic() - self._reported_at >= REPORT_SECONDS:
             self._reported_at = time.monotonic()
             self._watcher(self._progress())
@@ -198,7 +198,7 @@ class Scheduler:
     def _poll(self) -> list[AssignmentReport]:
         if self._in_flight:
             return self._executor.poll(POLL_SECONDS)
-        if self._delayed and not self._ready:  # nothing to do but wait for others
+        if self._delayed and not self._ready:  # only other runs are working
             time.sleep(min(POLL_SECONDS, max(0.0, self._delayed[0][0] - time.monotonic())))
         return []
 
@@ -215,7 +215,7 @@ class Scheduler:
                 self._submit(self._cut(batch))
 
     def _cut(self, batch: Batch) -> Batch:
-        """Return what of a batch is handed out now; the rest of it, claimed already, is ready next."""
+        """Return the part of a batch to hand out now; the rest, claimed already, is ready next."""
         share = (self._unsent + batch.seconds) / (TASKS_PER_WORKER * self._executor.workers)
         share = max(MIN_TASK_SECONDS, share)
         if batch.seconds <= share or batch.lead is not None:
@@ -234,7 +234,7 @@ class Scheduler:
         self._executor.submit(Assignment(number, batch.specs, batch.lead, *how))
 
     def _claim(self, batch: Batch) -> Batch:
-        """Claim what can be claimed of a batch and return it; put off what another has."""
+        """Claim a batch; return the claimed part and defer what another owner holds."""
         specs = {spec.key: spec for spec in batch.specs}
         results = self._claims.take(specs)
 
@@ -248,16 +248,16 @@ class Scheduler:
 
     def _handle(self, report: AssignmentReport) -> None:
         flight = self._in_flight.get(report.number)
-        if flight is None:  # of an assignment that was given up as lost, and goes on all the same
+        if flight is None:  # an assignment thought lost that continues
             return
         for event in report.events:
             if isinstance(event, SolveFinished):
                 flight.solved.add(event.key)
             elif isinstance(event, End):
                 del self._in_flight[report.number]
-                silence = "its worker did not say what came of it"
+                silence = "its worker did not report a result"
                 self._recover(flight, event.reason if isinstance(event, AssignmentLost) else silence)
-            # A second answer to one key, from a worker that was thought lost: the first stands.
+            # A second answer, from a worker thought lost: the first one counts.
             elif (spec := flight.left.pop(event.key, None)) is None:
                 continue
             elif isinstance(event, Answer):
@@ -272,7 +272,7 @@ class Scheduler:
                 self._give_up(spec, flight.batch, event.reason)
 
     def _save(self) -> None:
-        """Store what came in; an answer whose claim was lost is left to whoever has it."""
+        """Store new answers; one whose claim was lost is left to its new owner."""
         unsaved, self._unsaved, self._saved_at = self._unsaved, [], time.monotonic()
         stored = self._claims.complete([answer.row for _, _, answer in unsaved]) if unsaved else set()
         for spec, batch, answer in unsaved:
@@ -282,25 +282,25 @@ class Scheduler:
                 self._defer(replace(batch, specs=(spec,)))
 
     def _recover(self, flight: _InFlight, reason: str) -> None:
-        """Take back what a worker left undone."""
+        """Reschedule what a lost worker left undone."""
         left = replace(flight.batch, specs=tuple(flight.left.values()), careful=True)
         if not left.specs:
             return
         many = len(left.specs)
         self._counts.losses += 1
-        _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.batch.specs), many, reason)
-        self._save()  # what others start from may be among it
-        # One problem may kill every worker that tries it, and must not take its batch along: so it is singled out. The
-        # first loss only makes the batch careful, which reports each answer at once; a careful batch that is lost was
-        # at its first problem without an answer, and that one alone has used up an attempt.
+        _LOG.warning("lost a batch of %d problems, %d of them unsolved: %s", len(flight.batch.specs), many, reason)
+        self._save()  # others may start from these answers
+        # One problem may kill every worker, and must not take its batch along. The first loss only makes the batch
+        # careful: it reports each answer at once. If a careful batch is lost, its first unanswered problem is to
+        # blame, and only that one has used up an attempt.
         if self._executor.streams and not (flight.batch.careful or flight.owner or many == 1):
-            self._append(left)  # answers may be lost with the worker, so which problem it was at is seen the next time
+            self._append(left)  # the current problem is unknown until the next loss
         elif self._executor.streams:
             self._release_of_task(flight)
             at = tuple(spec for key, spec in flight.left.items() if key not in flight.solved)[:1]
-            self._retry(replace(left, specs=at), reason)  # this one it was at
+            self._retry(replace(left, specs=at), reason)  # the current problem
             self._append(replace(left, specs=tuple(spec for spec in left.specs if spec not in at)))
-        # An executor that reports only ends cannot say which it was at: the second time each is tried alone.
+        # Without streaming the current problem is unknown: from the second loss on each is tried alone.
         elif many > 1 and self._attempts[left.specs[0].key] > 0:
             for spec in left.specs:
                 self._retry(replace(left, specs=(spec,)), reason)
@@ -308,16 +308,16 @@ class Scheduler:
             self._retry(left, reason)
 
     def _release_of_task(self, flight: _InFlight) -> None:
-        """Let go of what a worker that is no more had claimed."""
+        """Release the claims of a lost worker."""
         if not flight.owner:
             return
         try:
             self._store.release_claims(flight.owner, flight.left)
-        except CacheError as err:  # then its lease runs out
-            _LOG.warning("claims run out by themselves: %s", err)
+        except CacheError as err:  # the leases expire
+            _LOG.warning("claims will expire: %s", err)
 
     def _retry(self, batch: Batch, reason: str) -> None:
-        """Try again later, those that were not tried too often."""
+        """Schedule another attempt at problems that have attempts left."""
         left = []
         for spec in batch.specs:
             self._attempts[spec.key] += 1
@@ -329,7 +329,7 @@ class Scheduler:
         self._delay(replace(batch, specs=tuple(left)), min(MAX_BACK_OFF, BACK_OFF * 2 ** (tries - 1)))
 
     def _defer(self, batch: Batch) -> None:
-        """Look again later whether another run is done with a batch."""
+        """Check a batch that another run has claimed again later."""
         if batch.specs:
             looks = self._deferrals[batch.specs[0].key] = self._deferrals[batch.specs[0].key] + 1
             self._delay(batch, min(self._options.lease / 3, BACK_OFF * 2 ** (looks - 1)))
@@ -346,7 +346,7 @@ class Scheduler:
             self._unsent += batch.seconds
 
     def _count_stored(self, batch: Batch, answer: Answer | AnswerStored) -> None:
-        """Count an answer to one of a batch that is stored."""
+        """Count a stored answer."""
         if answer.gap is None:
             self._counts.elsewhere += 1
         else:
@@ -363,15 +363,15 @@ class Scheduler:
         self._claims.release([key])
 
     def _release(self) -> None:
-        """Store what came in and free every claim, so that the next run need not wait for leases."""
+        """Store new answers and release every claim, so that the next run need not wait for leases."""
         many = len(self._unsaved)
         try:
             self._save()
         except CacheError as err:
-            _LOG.warning("%d answers are not stored, and will be solved again: %s", many, err)
+            _LOG.warning("%d answers cannot be stored and will be solved again: %s", many, err)
         self._claims.release()
         if self._in_flight and self._options.store_url and self._executor.streams:
-            self._executor.close()  # before its workers' claims are freed
+            self._executor.close()  # before releasing its workers' claims
             for flight in self._in_flight.values():
                 self._release_of_task(flight)
 

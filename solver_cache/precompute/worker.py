@@ -1,11 +1,11 @@
-"""Worker: solves the problems of a batch, and reports each result at once; and the claims of whoever stores answers.
+"""Worker: solves the problems of a batch and reports each result; claims of the owner that stores answers.
 
-`perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-An assignment with a `Assignment.store_url` is done against a store that workers share: claimed at once, solved one by
-one, and stored together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
+`perform` is a generator, so each executor decides how events travel: one by one, or all at the end. A worker with an
+`Assignment.store_url` works directly on a shared store: it claims all problems at once, solves them one by one, and
+stores the answers every `SAVE_SECONDS` seconds.
 
-`Claims` are those of one owner, who is a run, or such a worker. Keys are claimed, and answers stored, many at a time:
-what a transaction costs is paid once for all of them. A store that does not answer for a while is tried again.
+`Claims` belong to one owner: a run, or such a worker. Keys are claimed and answers stored in large transactions. A
+store that does not respond is retried.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from solver_cache.store import Store, open_store
 from solver_cache.validate import validate_row
 
 LEASE = 30.0
-"""Lease of a claim [s]: how long the keys of a killed run stay claimed. It must outlast whatever keeps a live one from
-renewing, such as a database that starts again."""
+"""Lease of a claim: how long the keys of a killed run stay claimed. It must outlast anything that delays a
+renewal, such as a restart of the database."""
 
 RETRY_SECONDS = 60.0
-"""Time limit for retries while the store does not answer [s]."""
+"""Time limit for retries while the store does not respond."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -48,41 +48,41 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Assignment:
-    """A batch on its way to a worker."""
+    """Batch assigned to a worker."""
 
     number: int  # unique within a run
-    specs: tuple[Spec, ...]  # what is to be solved, in this order
-    lead: DesignSpec | None = None  # the problem whose rows they start from; None: each by itself
+    specs: tuple[Spec, ...]  # problems, in order
+    lead: DesignSpec | None = None  # the problem whose rows they start from; None: cold starts
     backend: str = "highs"  # the LP solver
-    time_limit: float | None = None  # for one problem [s]; None: no limit. What it cuts short fails
-    store_url: str = ""  # URL of the store to write to; empty: the answers are returned
-    owner: str = ""  # in whose name the worker claims, where it writes
-    lease: float = LEASE  # how long a claim is held [s]
-    # whether each event is reported at once; else answers that come quickly are reported together (`event_groups`)
+    time_limit: float | None = None  # per problem [s]; a problem that exceeds it fails
+    store_url: str = ""  # shared store; empty: answers are returned
+    owner: str = ""  # owner of the worker's claims
+    lease: float = LEASE  # of a claim [s]
+    # report each event at once, rather than in groups (`event_groups`)
     careful: bool = False
     seconds: float = math.inf  # expected work [s]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A problem is solved; the row is to be stored."""
+    """Event: a problem was solved, and the row is to be stored."""
 
     key: str  # its key
     row: Row  # the answer
-    gap: float  # how far from optimal it may be
-    limited: bool = False  # whether nothing better can be proved private, so that the gap stays
+    gap: float  # optimality gap
+    limited: bool = False  # nothing better can be proved private
 
 
 @dataclass(frozen=True)
 class SolveFinished:
-    """A problem is solved by a worker who will store the answer soon, and say so."""
+    """Event: a problem was solved by a worker that will store the answer itself."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class AnswerStored:
-    """The answer is in the shared store; ``gap`` is None where another put it there, else as in `Answer`."""
+    """Event: the answer is in the shared store; ``gap`` is None if another owner stored it."""
 
     key: str
     gap: float | None
@@ -91,14 +91,14 @@ class AnswerStored:
 
 @dataclass(frozen=True)
 class ClaimedElsewhere:
-    """Another owner has claimed it."""
+    """Event: another owner has claimed the problem."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """The problem was not solved. ``transient``: another attempt may succeed."""
+    """Event: the problem was not solved; ``transient`` if another attempt may succeed."""
 
     key: str
     reason: str
@@ -108,19 +108,17 @@ class AttemptFailed:
 Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
 
 Work = Callable[[Assignment], Iterator[Event]]
-"""Work function: `perform`, or a test's wrapper; at the top level of a module."""
+"""Signature of `perform` and of wrappers in tests; module-level, so that it can be pickled."""
 
 SAVE_SECONDS = 0.25
-"""Interval between saves, and between reports of answers that come quickly [s].
-
-It is the most solved work that a killed worker loses."""
+"""Interval between saves, and between reports of quick answers: the most solved work that a crash loses."""
 
 QUICK_SECONDS = 0.01
-"""An answer that took longer is reported at once [s]."""
+"""A slower answer is reported at once."""
 
 
 def event_groups(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
-    """Group answers that come quickly one after another: a report costs the driver more than a small problem."""
+    """Group answers that follow each other quickly: a report costs more than a small problem."""
     group, reported = list[Event](), time.monotonic()
     last = reported
     for event in events:
@@ -135,19 +133,19 @@ def event_groups(events: Iterable[Event], *, careful: bool) -> Iterator[list[Eve
 
 
 def warm_up(_argument: None, _report: Callable[[Any], None]) -> None:
-    """Load, in a process of the pool, what every assignment needs: by solving a small problem."""
+    """Load, in a pool process, what every assignment needs, by solving a small problem."""
     solve(Problem.from_allowance(K=3, m=1, epsilon=0.1))
 
 
 def report_events(argument: tuple[Work, Assignment], report: Callable[[list[Event]], None]) -> None:
-    """Do an assignment, in a process of the pool, and report its events, those that come quickly together."""
+    """Perform an assignment in a pool process; report its events in groups."""
     work, assignment = argument
     for events in event_groups(work(assignment), careful=assignment.careful):
         report(events)
 
 
 def perform(assignment: Assignment) -> Iterator[Event]:
-    """Solve the problems of an assignment, yielding what comes of each at once."""
+    """Solve the problems of an assignment, yielding each event at once."""
     solver = _Solver(assignment)
     if not assignment.store_url:
         for spec in assignment.specs:
@@ -163,9 +161,9 @@ def perform(assignment: Assignment) -> Iterator[Event]:
 
 
 def _solve_in_store(assignment: Assignment, solver: _Solver, claims: Claims) -> Iterator[Event]:
-    """Claim the problems of an assignment, solve them and store what comes of it."""
+    """Claim the problems of an assignment, solve them and store the answers."""
     specs = {spec.key: spec for spec in assignment.specs}
-    # All at once: what others have claimed or stored is known before the first solve.
+    # One transaction, before the first solve.
     results = claims.take(specs)
     for key, result in results.items():
         if result != "taken":
@@ -179,7 +177,7 @@ def _solve_in_store(assignment: Assignment, solver: _Solver, claims: Claims) -> 
         else:
             claims.release([key])
             yield event
-        # Several in one transaction; what a crash may lose is bounded by time.
+        # One transaction for many answers; time bounds what a crash may lose.
         if time.monotonic() - began >= SAVE_SECONDS:
             yield from _save(solved, claims)
             solved, began = [], time.monotonic()
@@ -187,7 +185,7 @@ def _solve_in_store(assignment: Assignment, solver: _Solver, claims: Claims) -> 
 
 
 def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
-    """Store answers; those whose claims were lost are left to the ones that have them."""
+    """Store answers, except those whose claims were lost."""
     stored = claims.complete([answer.row for answer in solved]) if solved else set()
     for answer in solved:
         if answer.key in stored:
@@ -197,7 +195,7 @@ def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
 
 
 class _Solver:
-    """Solves the problems of an assignment one by one; knows what they start from."""
+    """Solver of an assignment's problems, with the rows that they start from."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._task = assignment
@@ -206,31 +204,31 @@ class _Solver:
         self._sought = False
 
     def solve(self, spec: Spec) -> Answer | AttemptFailed:
-        """Return what comes of a problem."""
+        """Return the answer to a problem, or why it failed."""
         try:
             solution = self._solve_from_lead(spec)
         except DarrmError as err:
             return AttemptFailed(spec.key, str(err), transient=False)
-        except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
+        except Exception as err:  # noqa: BLE001 — a bug, or no memory: go on with the next problem
             return AttemptFailed(spec.key, f"{type(err).__name__}: {err}", transient=True)
         if not solution.status.is_final:
-            reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
+            reason = f"The solve ended with status '{solution.status.value}'. {solution.status.advice}"
             return AttemptFailed(spec.key, reason, transient=False)
         row, gap = row_of(solution, spec, timed=False), max(0.0, solution.upper_bound - solution.utility)
         return Answer(row.key, row, gap, solution.status is not Status.OPTIMAL)
 
     def _solve_from_lead(self, spec: Spec) -> StoredAnswer:
         if isinstance(spec, TableSpec):
-            # Of voters that are not private there is one program, whatever solves γ.
+            # For voters that are not private there is only this LP solver.
             options = self._options | ({"backend": "highs"} if spec.kind == KIND else {})
             return solve_table(spec.problem, spec.objective, **options)
         if (lead := self._task.lead) is None:
             return self._cold(spec)
-        # Its rows are where the others of its group start: nearly all of them bind there too.
+        # The others of the group start from its rows, nearly all of which bind there too.
         if spec == lead:
             solution, self._rows = self._warm(spec, None)
             return solution
-        # The lead is another assignment's: it is solved here again for its rows, once for the batch.
+        # Another assignment has the lead: solve it again for its rows, once per batch.
         if self._rows is None and not self._sought:
             self._sought, self._rows = True, self._rows_of(lead)
         return self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]
@@ -242,7 +240,7 @@ class _Solver:
         return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **self._options)
 
     def _rows_of(self, lead: DesignSpec) -> Counts | None:
-        """Return the rows of a lead that another assignment solved, by solving it; None where it cannot be solved."""
+        """Solve a lead of another assignment; return its rows, or None if it cannot be solved."""
         try:
             solution, rows = self._warm(lead, None)
         except DarrmError:
@@ -252,7 +250,7 @@ class _Solver:
 
 @contextmanager
 def _renewing(claims: Claims) -> Iterator[None]:
-    """Renew claims in a thread meanwhile."""
+    """Renew claims in a thread during the block."""
     over = threading.Event()
 
     def renew() -> None:
@@ -269,9 +267,9 @@ def _renewing(claims: Claims) -> Iterator[None]:
 
 
 class Claims:
-    """Claims of one owner. Not safe to share between threads, but for `renew`.
+    """Claims of one owner. Not thread-safe, except `renew`.
 
-    Every method raises CacheError where the store cannot be used for longer than that.
+    A method raises CacheError if the store does not respond to its retries.
     """
 
     def __init__(self, store: Store, owner: str, lease: float = LEASE, retry_seconds: float = RETRY_SECONDS) -> None:
@@ -280,18 +278,17 @@ class Claims:
         self._renewed = time.monotonic()
 
     def take(self, keys: Collection[str]) -> dict[str, ClaimResult]:
-        """Claim keys; say what became of each, as `solver_cache.store.Store.claim` does."""
+        """Claim keys; return the result for each, as `solver_cache.store.Store.claim`."""
         results: dict[str, ClaimResult] = dict.fromkeys(keys, "taken")
-        if missing := [key for key in keys if key not in self._held]:  # the others are held since a worker was lost
+        if missing := [key for key in keys if key not in self._held]:  # the others are still held from a lost worker
             results |= self._with_retries(lambda: self._store.claim(self._owner, self.lease, missing))
         self._held |= {key for key in missing if results[key] == "taken"}
         return results
 
     def complete(self, rows: Sequence[Row]) -> set[str]:
-        """Store answers, which ends their claims; return the keys of those that were stored.
+        """Store answers, which ends their claims; return the keys of those stored.
 
-        The others are claimed by another owner by now, who was thought lost or thought so of this one, and left to it.
-        An answer that is stored already and good stays.
+        Keys whose claims have passed to another owner are left alone. A valid stored answer stays.
         """
         stored = self._with_retries(lambda: self._store.complete(self._owner, rows))
         self._held -= {row.key for row in rows}
@@ -302,7 +299,7 @@ class Claims:
         return {*stored}
 
     def renew(self) -> None:
-        """Hold every claim for longer, if it is time to; a store that cannot be reached is tried again next time."""
+        """Renew every claim if it is time; an unreachable store is retried next time."""
         if time.monotonic() - self._renewed < self.lease / 3:
             return
         self._renewed = time.monotonic()
@@ -312,7 +309,7 @@ class Claims:
             _LOG.warning("claims cannot be renewed: %s", err)
 
     def release(self, keys: Collection[str] | None = None) -> None:
-        """Let go of claims, of all unless told which, so that another run need not wait until they run out."""
+        """Release claims, by default all, so that another run need not wait for their leases."""
         released = self._held & set(self._held if keys is None else keys)
         self._held -= released
         if not released:
@@ -320,10 +317,10 @@ class Claims:
         try:
             self._store.release_claims(self._owner, released)
         except CacheError as err:
-            _LOG.warning("claims run out by themselves: %s", err)
+            _LOG.warning("claims will expire: %s", err)
 
     def _with_retries(self, call: Callable[[], Result]) -> Result:
-        """Return what ``call`` returns, trying again with back-off while the store does not answer."""
+        """Return what ``call`` returns, retried with exponential backoff while the store does not respond."""
         end, pause = time.monotonic() + self._retry_seconds, 0.1
         while True:
             try:
@@ -333,6 +330,6 @@ class Claims:
             except CacheError as err:
                 if time.monotonic() + pause > end:
                     raise
-                _LOG.warning("tried again in %.1f s: %s", pause, err)
+                _LOG.warning("retrying in %.1f s: %s", pause, err)
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)

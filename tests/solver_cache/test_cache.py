@@ -250,7 +250,7 @@ def stopped(record: Any) -> None:
         (setter("objective", to="nonsense"), "its record cannot be read: objective = 'nonsense'"),
         (setter("shape", to="monotone"), "it answers another question"),
         (setter("shape", to={}), "shape = {} is not valid"),
-        (stopped, "its status is 'time limit', which solving again may better"),
+        (stopped, "its status is 'time limit': solving again may improve it"),
         (setter("status", to="time limit"), "advice = .* is not valid"),
         (setter("status", to="perfect"), "its record cannot be read"),
         (setter("method", to=7), "method = 7 is not valid: expected a text"),
@@ -277,10 +277,10 @@ def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (edited(setter("format", to=0)), "its record has format 0, this reads 1"),
-        (edited(without("format")), "its record has format None, this reads 1"),
-        (replace(GOOD, core=0), f"it was written for version 0 of the answers, this is {CORE}"),
-        (replace(GOOD, core=CORE + 1), f"it was written for version {CORE + 1} of the answers, this is {CORE}"),
+        (edited(setter("format", to=0)), "its record has format 0; this program reads 1"),
+        (edited(without("format")), "its record has format None; this program reads 1"),
+        (replace(GOOD, core=0), f"it was written by version 0 of the answers; this is {CORE}"),
+        (replace(GOOD, core=CORE + 1), f"it was written by version {CORE + 1} of the answers; this is {CORE}"),
     ],
 )
 def test_another_version_is_stale(row: Row, reason: str) -> None:
@@ -295,7 +295,7 @@ def test_a_record_cut_short_is_damaged(share: float, hashed: bool) -> None:
     row = rehashed(GOOD, short) if hashed else replace(GOOD, record=short)
     found = validate_row(row, REQUEST)
     assert found.decision == "damaged"
-    assert ("its text is not JSON" if hashed else "its text does not fit its SHA-256") in found.reason
+    assert ("its text is not JSON" if hashed else "its text does not match its SHA-256") in found.reason
 
 
 @pytest.mark.parametrize("record", ["null", "[]", "7", '"text"', "[" * 100_000, "NaN", '{"format": 1}', "1" * 5000])
@@ -305,7 +305,7 @@ def test_any_other_json_is_damaged(record: str) -> None:
 
 def test_a_wrong_hash_is_damaged() -> None:
     found = validate_row(replace(GOOD, digest=digest("something else")), REQUEST)
-    assert (found.decision, found.reason) == ("damaged", "its text does not fit its SHA-256")
+    assert (found.decision, found.reason) == ("damaged", "its text does not match its SHA-256")
 
 
 def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -526,7 +526,7 @@ def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.Mo
     store = open_store("memory")
     answer = cached_solve(PROBLEM, store=store)
     assert not answer.stored
-    assert answer.trouble.startswith("it does not pass its own check: its utility is 0.9")
+    assert answer.trouble.startswith("it fails its own validation: its utility is 0.9")
     assert list(store.rows()) == []
 
 
@@ -539,7 +539,7 @@ def test_check_lists_what_is_wrong_row_by_row() -> None:
     assert list(check(store)) == sorted(
         [
             Finding("0" * 64, "damaged: it is stored under the key of another question"),
-            Finding(other.key, "damaged: its text does not fit its SHA-256"),
+            Finding(other.key, "damaged: its text does not match its SHA-256"),
         ],
         key=lambda finding: finding.key,
     )

@@ -58,10 +58,10 @@ def go(*processes: subprocess.Popen[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("nonsense", r"'nonsense' cannot be used: this is not a database URL\. Set DARRM_CACHE_URL to sqlite:///FILE"),
-        ("sqlite://", r"it names no file\. For a cache in memory set DARRM_CACHE_URL to 'memory'"),
-        ("sqlite:///:memory:", "it names no file"),
-        ("sqlite:///file:here?mode=ro&uri=true", r"SQLite's own file: notation is not supported"),
+        ("nonsense", r"'nonsense' cannot be used: it is not a database URL\. Set DARRM_CACHE_URL to sqlite:///FILE"),
+        ("sqlite://", r"it does not name a file\. For a cache in memory set DARRM_CACHE_URL to 'memory'"),
+        ("sqlite:///:memory:", "it does not name a file"),
+        ("sqlite:///file:here?mode=ro&uri=true", r"the file: notation of SQLite is not supported"),
         (
             "mysql://someone:secret@host/name",
             r"mysql://someone:\*\*\*@host/name cannot be used: mysql is not supported",
@@ -87,7 +87,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     before = sorted(tmp_path.rglob("*"))
     url = f"sqlite:///{tmp_path / 'file' / 'cache.sqlite'}"
-    with pytest.raises(CacheError, match=r"it cannot be made or written \(.*\)\. Set DARRM_CACHE_URL to") as caught:
+    with pytest.raises(CacheError, match=r"it cannot be created or written \(.*\)\. Set DARRM_CACHE_URL to") as caught:
         open_store(url)
     assert caught.value.url == url
     assert sorted(tmp_path.rglob("*")) == before
@@ -101,7 +101,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 def test_invalid_databases_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     path.write_bytes(b"these are my notes\n" * 500)
-    with pytest.raises(CacheError, match=r"file is not a database\. Its file is damaged: move it away"):
+    with pytest.raises(CacheError, match=r"file is not a database\. The file is damaged: move it away"):
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == b"these are my notes\n" * 500
 
@@ -127,7 +127,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         store.put(Row("a", 1, "small", digest("small")))
         with store._database.reading() as statements:  # type: ignore[attr-defined]
             statements.rows("PRAGMA max_page_count = 8")  # the database's own limit
-        with pytest.raises(CacheError, match=r"database or disk is full\. Make room there"):
+        with pytest.raises(CacheError, match=r"database or disk is full\. Free some disk space"):
             store.put(Row("b", 1, "x" * 1_000_000, ""))
         assert [row.key for row in store.rows()] == ["a"]
 
@@ -154,7 +154,7 @@ def test_a_new_file_has_the_schema_and_wal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["?timeout=9", "?mode=ro&timeout=9"])
 def test_a_file_takes_no_option_but_its_mode(options: str, tmp_path: Path) -> None:
-    with pytest.raises(CacheError, match="SQLite takes no option but mode"):
+    with pytest.raises(CacheError, match="a SQLite URL accepts only the option mode"):
         open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}{options}")
 
 
@@ -193,7 +193,7 @@ def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(solver_cache.database.connection, "OPENING_SECONDS", 0.1)
         with pytest.raises(
             CacheError,
-            match=r"another process has held .*\.lock for 0\.1 s\. Wait if it migrates .* end that process\.",
+            match=r"another process has held .*\.lock for 0\.1 s\. Wait if it is migrating .* end it\.",
         ):
             open_store(f"sqlite:///{path}")
     waiting.join(60)

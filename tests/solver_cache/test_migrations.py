@@ -62,7 +62,7 @@ def test_a_store_of_a_newer_schema_is_refused(lasting_url: str, monkeypatch: pyt
         patched.setattr(STEPS, (*MIGRATIONS, STEP))
         open_store(lasting_url).close()
     with pytest.raises(
-        CacheError, match=rf"its schema has version {NEXT}, this program knows {PRESENT}\. Upgrade darrm-opt"
+        CacheError, match=rf"its schema has version {NEXT}; this program supports {PRESENT}\. Upgrade darrm-opt"
     ):
         open_store(lasting_url)
 
@@ -72,7 +72,7 @@ def test_a_store_for_reading_only_says_how_it_is_migrated(lasting_url: str, monk
     reading = f"{lasting_url}{'&' if '?' in lasting_url else '?'}mode=ro"
     with pytest.raises(
         CacheError,
-        match=rf"its schema has version {PRESENT}, this program reads {NEXT}\. Bring it, .* `darrm cache check --migrate",
+        match=rf"its schema has version {PRESENT}; this program reads {NEXT}\. Migrate it, .* `darrm cache check --migrate",
     ):
         open_store(reading)
     open_store(lasting_url).close()

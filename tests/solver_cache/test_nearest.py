@@ -131,7 +131,7 @@ def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
             assert answer.exact
             assert answer.solution.gamma.tobytes() == kept.gamma.tobytes()
             assert (answer.solution.status, answer.solution.upper_bound) == (kept.status, kept.upper_bound)
-            assert answer.label == "This is the answer to this very question."
+            assert answer.label == "This is the optimal answer to this question."
 
 
 def test_it_says_what_it_was_designed_for(store: Store) -> None:
@@ -200,8 +200,8 @@ def edited(**values: Any) -> Row:
     [
         (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.*, not 1.0"),
         (edited(utility=0.99), "its utility is 0.*, not 0.99"),
-        (replace(edited(), digest=digest("")), "its text does not fit its SHA-256"),
-        (edited(status="time limit", advice=Status.TIME_LIMIT.advice), "which solving again may better"),
+        (replace(edited(), digest=digest("")), "its text does not match its SHA-256"),
+        (edited(status="time limit", advice=Status.TIME_LIMIT.advice), "solving again may improve it"),
         (edited(problem__epsilon=0.3), "its record cannot be read: m = 1.2"),
         (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is stored under the key of"),
     ],
@@ -213,7 +213,7 @@ def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: p
         answer = find_nearest(WANTED, store)
     assert answer.designed_for == WORSE.problem
     [message] = [record.getMessage() for record in caplog.records]
-    assert message.startswith(f"{store.url}: row {bad.key} is passed over: ")
+    assert message.startswith(f"{store.url}: row {bad.key} is skipped: ")
     with pytest.raises(ValueError, match=reason):
         raise ValueError(message)
 

@@ -146,7 +146,7 @@ for _kind in KINDS.values():
         (_kind, {"upper_bound": _kind.record["utility"] - 1e-6}, "upper bound"),
         (_kind, {"price": 2.0}, "another question"),
         (_kind, {"certificate": _kind.record["certificate"] | {"margin": 0.5}}, "margin"),
-        (_kind, {"status": "time limit"}, "such answers are not kept"),
+        (_kind, {"status": "time limit"}, "so it is not stored"),
         (_kind, {"values": "none"}, "cannot be read"),
     ]
 

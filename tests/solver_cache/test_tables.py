@@ -111,7 +111,7 @@ def test_a_csv_table_that_was_cut_between_rows_is_known(tmp_path: Path, rows: li
     lines = path.read_text().splitlines(keepends=True)
     for count in range(4):
         path.write_text("".join(lines[:count]))
-        with pytest.raises(TableError, match="was cut" if count else "not a table of darrm-opt"):
+        with pytest.raises(TableError, match="is truncated" if count else "not a table of darrm-opt"):
             [*read_table(path)]
     path.write_text("".join(lines).replace(",1,\n", ",2,\n"))
     with pytest.raises(TableError, match=r"has version 2; this program reads 1"):
@@ -186,7 +186,7 @@ def test_invalid_schemas_are_refused(tmp_path: Path, rows: list[Row]) -> None:
     write_table(path, rows)
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"tabledarrm_table", b"tabledarrm_tabl\xe2", 1))
-    with pytest.raises(TableError, match=r"The table cannot be read behind row 0: its schema is damaged\."):
+    with pytest.raises(TableError, match=r"The table cannot be read after row 0: its schema is damaged\."):
         list(read_table(path))
 
 
@@ -381,7 +381,7 @@ def test_import_lists_what_it_refuses(tmp_path: Path, rows: list[Row]) -> None:
     path.write_text(path.read_text().replace('"affected":2', '"affected":1', 1))
     told = run("import", str(path), "--url", url)
     assert told.exit_code == 5
-    assert "refused: its record does not fit its SHA-256" in told.stderr
+    assert "refused: its record does not match its SHA-256" in told.stderr
     assert told.stdout.strip() == "New: 11; known already: 0; refused: 1."
     assert run("import", str(tmp_path / "none.csv")).exit_code == 2
     assert run("export", "--output", str(tmp_path / "no" / "table.csv"), "--url", url).exit_code == 2

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys" / "keys.json"
 
 
-def test_a_key_is_256_random_bits_and_the_file_has_its_hash_alone(path: Path) -> None:
+def test_the_file_stores_only_the_hash_of_256_random_bits(path: Path) -> None:
     key, text = create_key(path, "alice")
     prefix, identity, secret = text.split("_", 2)
     assert (prefix, identity, len(secret)) == ("darrm", key.id, 43)  # 43 base64 digits hold 256 bits
@@ -51,7 +51,7 @@ def test_a_key_is_256_random_bits_and_the_file_has_its_hash_alone(path: Path) ->
     assert len({create_key(path, "bob")[1] for _ in range(5)}) == 5
 
 
-def test_a_key_revoked_through_a_link_is_gone_from_the_file(path: Path, tmp_path: Path) -> None:
+def test_a_key_is_revoked_through_a_symbolic_link(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(path)
     key, _ = create_key(link, "alice")
@@ -62,15 +62,15 @@ def test_a_key_revoked_through_a_link_is_gone_from_the_file(path: Path, tmp_path
     assert not [*tmp_path.glob("*.lock")]
 
 
-def test_a_keys_file_that_is_nested_too_deeply_is_told(path: Path) -> None:
+def test_a_deeply_nested_keys_file_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("[" * 100_000)
     result = run("keys", "ls", "--file", str(path))
     assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr.startswith(f"Error: The keys file {path} is not one that `darrm keys` wrote: ")
+    assert result.stderr.startswith(f"Error: The keys file {path} was not written by `darrm keys`: ")
 
 
-def test_a_ring_opens_for_its_keys_alone(path: Path) -> None:
+def test_a_ring_accepts_only_its_keys(path: Path) -> None:
     key, text = create_key(path, "alice")
     _, other = create_key(path.with_name("other.json"), "mallory")
     ring = KeyRing(path)
@@ -90,7 +90,7 @@ def test_a_ring_opens_for_its_keys_alone(path: Path) -> None:
     assert ring.holder(swapped) is None
 
 
-def test_a_ring_follows_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ring_reloads_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
     first, text = create_key(path, "alice")
     ring = KeyRing(path)
@@ -101,7 +101,7 @@ def test_a_ring_follows_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert ring.holder(later) == second
 
 
-def test_a_change_is_seen_within_a_second_and_not_looked_for_at_each_request(path: Path) -> None:
+def test_the_file_is_checked_once_a_second(path: Path) -> None:
     now = [1000.0]
     key, text = create_key(path, "alice")
     ring = KeyRing(path, lambda: now[0])
@@ -112,7 +112,7 @@ def test_a_change_is_seen_within_a_second_and_not_looked_for_at_each_request(pat
     assert ring.holder(text) is None
 
 
-def test_a_change_is_logged_once_although_webhooks_use_the_keys_too(
+def test_a_change_is_logged_once(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
@@ -134,7 +134,7 @@ def test_a_change_is_logged_once_although_webhooks_use_the_keys_too(
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 1, "keys": [{"id": "x"}]}', None])
-def test_a_file_that_breaks_lets_nobody_in_and_locks_nobody_out(
+def test_a_broken_file_changes_no_access(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, damage: str | None
 ) -> None:
     monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
@@ -146,15 +146,15 @@ def test_a_file_that_breaks_lets_nobody_in_and_locks_nobody_out(
         path.write_text(damage, encoding="utf-8")
     assert ring.holder(text) == key
     assert ring.holder("darrm_00000000_" + 43 * "A") is None
-    assert "the keys from before stay in force" in caplog.text
+    assert "the previous keys stay valid" in caplog.text
     assert len(caplog.records) == 1  # said once, not at each request
     with pytest.raises(KeysFileError):
         KeyRing(path)
 
 
-def test_messages_about_the_file_say_what_to_do(path: Path) -> None:
+def test_errors_of_the_keys_file_give_advice(path: Path) -> None:
     with pytest.raises(
-        KeysFileError, match=r"The keys file does not exist: .*: `darrm keys add NAME --file .*` makes one\."
+        KeysFileError, match=r"The keys file .* does not exist; `darrm keys add NAME --file .*` creates it\."
     ):
         list_keys(path)
     create_key(path, "alice")
@@ -163,10 +163,10 @@ def test_messages_about_the_file_say_what_to_do(path: Path) -> None:
     with pytest.raises(KeysFileError, match=r"has format 2; this version reads 1\."):
         list_keys(path)
     path.write_text(json.dumps({**told, "keys": 2 * told["keys"]}), encoding="utf-8")
-    with pytest.raises(KeysFileError, match=r"two keys of one id: remove one of them\."):
+    with pytest.raises(KeysFileError, match=r"two keys with the same id: remove one\."):
         list_keys(path)
     path.write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(KeysFileError, match=r"is not one that `darrm keys` wrote"):
+    with pytest.raises(KeysFileError, match=r"was not written by `darrm keys`"):
         list_keys(path)
     with pytest.raises(KeysFileError, match=r"cannot be written"):
         create_key(path / "below" / "a-file", "alice")
@@ -179,14 +179,14 @@ def test_a_key_needs_a_name(path: Path, name: str) -> None:
     assert not path.exists()
 
 
-def test_nobody_can_revoke_what_is_not_there(path: Path) -> None:
+def test_revoking_an_unknown_key_is_refused(path: Path) -> None:
     create_key(path, "alice")
     with refused_input("ID", "'nobody'"):
         revoke_key(path, "nobody")
     assert len(list_keys(path)) == 1
 
 
-def test_several_at_once_lose_no_key(path: Path) -> None:
+def test_concurrent_additions_lose_no_key(path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda number: create_key(path, f"user {number}")[0], range(16)))
     assert {key.id for key in list_keys(path)} == {key.id for key in made}
@@ -215,7 +215,7 @@ def test_an_invalid_role_or_time_invalidates_the_file(path: Path, name: str, val
     told = json.loads(path.read_text(encoding="utf-8"))
     told["keys"][0] = {each: own for each, own in (told["keys"][0] | {name: value}).items() if own is not MISSING}
     path.write_text(json.dumps(told), encoding="utf-8")
-    with pytest.raises(KeysFileError, match="is not one that `darrm keys` wrote"):
+    with pytest.raises(KeysFileError, match="was not written by `darrm keys`"):
         list_keys(path)
 
 
@@ -233,14 +233,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         ("2026-01-02T01:00:00+02:00", "2026-01-01T23:00:00+00:00"),
     ],
 )
-def test_a_lifetime_or_a_time_says_when_a_key_expires(text: str, until: str) -> None:
+def test_expiry_is_a_lifetime_or_a_time(text: str, until: str) -> None:
     assert parse_expiry(text, NOW) == until
 
 
 @pytest.mark.parametrize(
     "text", ["90", "0d", "-1d", "1y", "d", "999999w", "tomorrow", "2025-12-31", "2026-01-01", " 1d"]
 )
-def test_what_says_no_time_to_come_is_refused(path: Path, text: str) -> None:
+def test_invalid_expiry_is_refused(path: Path, text: str) -> None:
     with pytest.raises(InvalidInput, match=r"expires = .* is not valid: expected a lifetime such as 12h, 90d or 26w"):
         parse_expiry(text, NOW)
     if text != "2026-01-02":
@@ -387,11 +387,11 @@ def test_keys_behind_a_bind_mount(tmp_path: Path, by: str) -> None:
         assert (done.stdout.split(), done.stderr) == (["True", "True", "True", "False", "True"], "")
     else:  # the mount shows the old file for ever: nobody can tell a revoked key from a good one
         assert done.stdout.split() == ["True", *4 * ["False"]]
-        assert "is mounted by itself" in done.stderr
-        assert done.stderr.count("was replaced behind its mount, so no key is valid any more") == 2
+        assert "is a mount, so" in done.stderr
+        assert done.stderr.count("was replaced behind its mount, so no key is valid") == 2
 
 
-def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
+def test_a_refused_reader_does_not_affect_a_concurrent_user() -> None:
     settings = Settings(cache_url="memory", solvers=1, wait_seconds=60)
     reader, user = (Client(f"client {role}", local=False, role=role, key_id=role) for role in get_args(Role)[:2])
 
@@ -407,14 +407,14 @@ def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
             return list(await asyncio.gather(ask(service, reader), ask(service, user)))
 
     refusal, answer = asyncio.run(both())
-    assert refusal == "This answer is not stored, and a key with the role reader does not have it solved."
+    assert refusal == "This answer is not stored, and the role reader cannot request a solve."
     assert answer["status"] == "optimal"
 
 
 # ------------------------------------------------------------------------------------------------ the command line
 
 
-def test_the_command_line_makes_lists_and_revokes(path: Path) -> None:
+def test_the_command_line_creates_lists_and_revokes_keys(path: Path) -> None:
     made = run("keys", "add", "train cluster", "--file", str(path))
     text = made.stdout.strip()
     assert KeyRing(path).holder(text) is not None

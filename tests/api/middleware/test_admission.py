@@ -259,7 +259,7 @@ def test_a_body_within_its_limit_arrives_whole() -> None:
 def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, Any]) -> None:
     answer = passed(AdmissionMiddleware(echo, SETTINGS), **long)
     assert answer[0] == 431
-    assert detail_of(answer) == "Query, Accept, Accept-Encoding and If-None-Match may have 128 parts together."
+    assert detail_of(answer) == "The limit for query, Accept, Accept-Encoding and If-None-Match is 128 parts in total."
     assert passed(AdmissionMiddleware(echo, SETTINGS), **{name: text[:128] for name, text in long.items()})[0] == 200
 
 
@@ -267,7 +267,7 @@ def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, Any])
 def test_a_body_beyond_its_limit_is_read_into_nothing_and_refused(how: dict[str, str]) -> None:
     answer = passed(AdmissionMiddleware(echo, SETTINGS), pieces=[b"x" * 500] * 4, **how)
     assert answer[0] == 413
-    assert detail_of(answer) == "The body of a request may have 1024 bytes."
+    assert detail_of(answer) == "The limit for a request body is 1024 bytes."
     assert answer[1]["connection"] == "close"
 
 
@@ -317,7 +317,7 @@ def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
     assert passed(middleware)[0] == 200
     assert [answer[0] for answer in inner] == [503, 200, 200]  # whoever watches the server must see it, busy or not
     assert inner[0][1]["retry-after"] == "1"
-    assert detail_of(inner[0]) == "The server is answering as many requests as it can."
+    assert detail_of(inner[0]) == "The server has reached its maximum of concurrent requests."
     assert passed(middleware, "/v1/other")[0] == 200  # and the place is free again
 
 
@@ -336,7 +336,7 @@ def test_a_client_over_its_rate_gets_a_retry_after() -> None:
     answers = [passed(middleware) for _ in range(3)]
     assert [answer[0] for answer in answers] == [200, 200, 429]
     assert 9 <= int(answers[2][1]["retry-after"]) <= 10
-    assert detail_of(answers[2]) == "One client may send 0.1 requests a second in the long run, 2 at once."
+    assert detail_of(answers[2]) == "The limit for one client is 0.1 requests per second, and 2 in a burst."
     assert passed(middleware, "/healthz")[0] == 200
 
 

@@ -266,7 +266,7 @@ def test_a_number_that_is_not_finite_never_leaves(client: TestClient, monkeypatc
 def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     app = create_app(Settings(cache_url=f"sqlite:///{tmp_path}/file/cache.sqlite"))
-    with pytest.raises(CacheError, match=r"it cannot be made or written .* Set DARRM_CACHE_URL"), TestClient(app):
+    with pytest.raises(CacheError, match=r"it cannot be created or written .* Set DARRM_CACHE_URL"), TestClient(app):
         pass
 
 

@@ -51,7 +51,7 @@ def test_a_header_chooses_a_form(accept: str, form: str) -> None:
 )
 def test_a_header_may_leave_none(accept: str) -> None:
     with pytest.raises(
-        NotAcceptable, match=r"This answer is available as application/json or text/csv or application/x-npz"
+        NotAcceptable, match=r"The media types of this answer are application/json and text/csv and application/x-npz"
     ):
         negotiate(accept)
 

@@ -84,7 +84,7 @@ def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
         for worker in service._workers:
             worker._take_task.cancel()
         told = until(lambda: (found := client.get("/readyz")).status_code != 200 and found)
-        assert "queue: the queue is looked at no more" in told.json()["detail"]
+        assert "queue: the loop that reads the queue has ended" in told.json()["detail"]
 
 
 def test_a_busy_lane_of_short_work_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

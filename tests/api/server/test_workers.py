@@ -51,7 +51,7 @@ def test_a_worker_that_dies_is_replaced(
 ) -> None:
     assert supervised(worker_lives.dies_once, tmp_path, monkeypatch)
     assert len(list(tmp_path.iterdir())) == 2
-    assert "ended (-9) and is replaced" in caplog.text
+    assert "ended (-9); replacing it" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_worker_that_hears_no_signal_is_killed_at_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert supervised(worker_lives.hangs, tmp_path, monkeypatch)
-    assert "did not stop in time and is killed" in caplog.text
+    assert "did not stop in time; killing it" in caplog.text
     [process] = (int(path.name) for path in tmp_path.iterdir())
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)

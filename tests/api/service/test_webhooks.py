@@ -262,7 +262,7 @@ def send(url: str, networks: Any = LOOPBACK, seconds: float = 5.0) -> int:
 def test_a_name_that_resolves_to_a_private_address_is_not_connected_to() -> None:
     with receiving() as receiver:
         port = receiver.url.rpartition(":")[2]
-        with pytest.raises(DeliveryError, match="no address that webhooks may be sent to"):
+        with pytest.raises(DeliveryError, match="no address that is allowed for webhooks"):
             send(f"http://localhost:{port}/", networks=())
         assert send(f"http://localhost:{port}/") == 204
         assert len(receiver.got) == 1
@@ -349,7 +349,7 @@ def answered(answer: bytes, pause: float = 0.0) -> int:
         (b"SSH-2.0-OpenSSH\r\n\r\n", 0.0, "not HTTP"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 40_000, 0.0, "not HTTP"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 20, 0.0, "not HTTP"),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 100, 0.1, "no answer within 1 s"),  # a byte at a time
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 100, 0.1, "no response within 1 s"),  # a byte at a time
     ],
 )
 def test_an_answer_is_bounded_in_size_and_time(answer: bytes, pause: float, reason: str) -> None:
@@ -441,7 +441,7 @@ def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died
     assert (again[0].id, again[0].attempts) == ("msg_3", 2)
     assert not hooks.record(died[0], "delivered")  # another attempt was begun
     assert hooks.record(again[0], "delivered")
-    assert hooks.record(webhook, "pending", "the receiver answered 500", 1000.0)
+    assert hooks.record(webhook, "pending", "the receiver responded with status 500", 1000.0)
     assert hooks.take(60.0, without=["key 2"]) is None
     assert [(each.id, each.state) for each in hooks.list("a", "key 1")] == [
         ("msg_1", "pending"),
@@ -546,7 +546,7 @@ def test_a_webhook_outlives_the_server_that_was_asked_and_is_tried_again(tmp_pat
         with serving(tmp_path, **settings_of(tmp_path, DARRM_LEASE_SECONDS="1")) as served:
             ask(served, f"/v1/jobs/{job}", None, "DELETE")
             receiver.wait(1)
-            refused = [(1, "the receiver answered 500")]
+            refused = [(1, "the receiver responded with status 500")]
             until(lambda: [(each["attempts"], each["reason"]) for each in states(served, job)] == refused)
             served.process.kill()  # between two attempts
         with contextlib.closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
@@ -611,9 +611,13 @@ def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at
 
     with receiving(500, 500, 500, 410) as receiver:
         [given_up] = asyncio.run(run(receiver, "first"))
-        assert (given_up.state, given_up.attempts, given_up.reason) == ("failed", 3, "the receiver answered 500")
+        assert (given_up.state, given_up.attempts, given_up.reason) == (
+            "failed",
+            3,
+            "the receiver responded with status 500",
+        )
         [gone] = asyncio.run(run(receiver, "second"))
-        assert (gone.state, gone.attempts, gone.reason) == ("failed", 1, "the receiver answered 410")
+        assert (gone.state, gone.attempts, gone.reason) == ("failed", 1, "the receiver responded with status 410")
         [valid] = asyncio.run(run(receiver, "valid", "client alice"))
         assert (valid.state, len(receiver.got)) == ("delivered", 5)
         _write(keys, tuple(replace(key, expires="2026-01-01T00:00:00+00:00") for key in list_keys(keys)))
@@ -622,7 +626,7 @@ def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at
         for lost in (expired, revoked):
             assert (lost.state, lost.reason) == (
                 "failed",
-                "every key of the client that asked for it was revoked or has expired",
+                "every key of its client was revoked or has expired",
             )
         assert len(receiver.got) == 5
     database.close()

@@ -102,12 +102,12 @@ def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
     assert run("cache", "check", "--url", url).stdout == "Nothing is wrong: every answer was proved again.\n"
     put(url, BAD, STALE)
     assert run_json("cache", "check", "--url", url, exit_code=4) == [
-        {"key": BAD.key, "trouble": "stale: its record has format None, this reads 1"},
-        {"key": STALE.key, "trouble": f"stale: it was written for version 0 of the answers, this is {CORE}"},
+        {"key": BAD.key, "trouble": "stale: its record has format None; this program reads 1"},
+        {"key": STALE.key, "trouble": f"stale: it was written by version 0 of the answers; this is {CORE}"},
     ]
     result = run("cache", "check", "--url", url)
     assert result.exit_code == 4
-    assert f"{STALE.key}: stale: it was written for version 0 of the answers, this is {CORE}" in result.stdout
+    assert f"{STALE.key}: stale: it was written by version 0 of the answers; this is {CORE}" in result.stdout
 
 
 def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:
@@ -128,7 +128,7 @@ def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
     url, last = f"sqlite:///{tmp_path / 'old.sqlite'}", len(MIGRATIONS)
     result = run("cache", "ls", "--url", url)
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "by `darrm cache check --migrate --url URL`" in result.stderr
+    assert "with `darrm cache check --migrate --url URL`" in result.stderr
     assert run("cache", "check", "--migrate", "--url", url).stderr == f"Schema 0 -> {last}.\n"
     result = run("cache", "check", "--migrate", "--url", url)
     assert (result.exit_code, result.stderr) == (0, f"Schema {last} -> {last}.\n")
@@ -161,7 +161,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
         plain.execute("INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES ('a', 1, '', '', '')")
     result = run("cache", "rm", "--defective", "--url", f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=ro")
     assert result.exit_code == 4
-    assert "it is opened for reading only" in result.stderr
+    assert "it is open for reading only" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -180,5 +180,5 @@ def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> No
 def test_a_url_that_is_not_text_is_reported(url: str, verb: tuple[str, ...], tmp_path: Path) -> None:
     result = run(*verb, "--url", url.format(folder=tmp_path))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
-    assert "cannot be used: this is not a database URL. Set DARRM_CACHE_URL to " in result.stderr
+    assert "cannot be used: it is not a database URL. Set DARRM_CACHE_URL to " in result.stderr
     assert [*tmp_path.iterdir()] == []

@@ -225,8 +225,7 @@ def test_a_taken_port_is_said_plainly() -> None:
         result = run("serve", "--port", str(port))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert result.stderr == (
-        f"Error: Something is listening at 127.0.0.1:{port} already: "
-        f"choose another port with --port, such as --port {port + 1}.\n"
+        f"Error: 127.0.0.1:{port} is already in use: choose another port with --port, such as --port {port + 1}.\n"
     )
 
 
@@ -297,5 +296,5 @@ def test_the_first_run_finds_a_taken_port_before_the_work(begin: Begin, tmp_path
         process = begin("--port", port, program=[sys.executable, "-m", "tools.first_run"])
         code, stdout, stderr = finished(process)
     assert (code, stdout) == (ExitCode.UNAVAILABLE, "")
-    assert f"Something is listening at 127.0.0.1:{port} already" in stderr
+    assert f"127.0.0.1:{port} is already in use" in stderr
     assert list(tmp_path.iterdir()) == []

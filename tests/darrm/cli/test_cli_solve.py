@@ -185,7 +185,7 @@ def test_a_cache_that_was_asked_for_and_fails_is_an_error(monkeypatch: pytest.Mo
     result = run("solve", *SMALL)
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert result.stderr.startswith("Error: The cache at sqlite:///")
-    assert "Set DARRM_CACHE_URL to another place" in result.stderr
+    assert "Set DARRM_CACHE_URL to another location" in result.stderr
 
 
 def test_a_cache_that_nobody_asked_for_and_fails_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

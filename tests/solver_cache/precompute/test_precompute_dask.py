@@ -89,20 +89,20 @@ def test_a_scheduler_that_has_no_worker_or_is_gone_ends_the_run_with_what_was_ke
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
     store = open_store("memory")
     plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
-    told = pytest.raises(ExecutorLost, match=r"has had no worker for 1 s\. Running again continues")
+    told = pytest.raises(ExecutorLost, match=r"has had no worker for 1 s\. Run again to continue")
     with told, closing(Cluster(address, retry_seconds=1)) as idle:
         run(plan, store, idle, RunOptions(lease=5))
     with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
         scheduler.kill()
         scheduler.communicate()
-        with pytest.raises(ExecutorLost, match=r"does not answer.*Running again continues"):
+        with pytest.raises(ExecutorLost, match=r"does not respond.*Run again to continue"):
             run(plan, store, joined, RunOptions(lease=5))
     keys = [spec.key for spec in grid_of(GRID).specs()]
     assert set(store.claim("another", 60, keys).values()) == {"taken"}
 
 
 def test_a_scheduler_that_is_not_there_is_told() -> None:
-    with pytest.raises(ExecutorLost, match=r"tcp://127\.0\.0\.1:9 does not answer"):
+    with pytest.raises(ExecutorLost, match=r"tcp://127\.0\.0\.1:9 does not respond"):
         Cluster("tcp://127.0.0.1:9", retry_seconds=0.5)
     with pytest.raises(InvalidInput, match="an address such as tcp://HOST:8786"):
         Cluster("localhost")

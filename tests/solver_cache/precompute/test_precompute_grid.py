@@ -128,7 +128,7 @@ def test_a_formula_without_a_value_says_where(text: str) -> None:
         ({"m": {"to": 5, "step": 1}}, r"^m\.from is missing"),
         ({"m": {"from": 1, "to": math.inf, "step": 1}}, r"^m\.to = inf .*finite"),
         ({"m": {"from": 1, "to": 5, "step": 1, "spacing": "geometric"}}, r"^m\.spacing = 'geometric'"),
-        ({"m": "delta", "delta": "m/100"}, r"^GRID = .* circle"),
+        ({"m": "delta", "delta": "m/100"}, r"^GRID = .* circular"),
         ({"m": [1, 0]}, r"^m = 0 .*At K = 5, epsilon = 0.1, m = 0"),
         ({"target_epsilon": 1}, r"^m = 2 .*exactly one of m and target_epsilon"),
         ({"affected": [1, 9]}, r"^affected = 9 .*at most K = 5"),

@@ -1,4 +1,4 @@
-"""Client of a darrm-opt service, or of a table file: certified noise functions, each re-proved before it is returned.
+"""Client of a darrm-opt service or of a table file: certified noise functions, each proved again on arrival.
 
 >>> from darrm_client import DarrmClient
 >>> DarrmClient("ftp://host")

@@ -1,4 +1,4 @@
-"""Client: designs, curves and jobs from a service or a table file, each γ re-proved before it is returned."""
+"""Client: designs, curves and jobs from a service or a table file, each γ proved again before it is returned."""
 
 from __future__ import annotations
 
@@ -47,46 +47,42 @@ if TYPE_CHECKING:
     from darrm_opt.tables.priors import Ties
 
 URL_VARIABLE = "DARRM_URL"
-"""Environment variable of the place that is asked where no URL is given."""
-
 KEY_VARIABLE = "DARRM_KEY"
-"""Environment variable of the API key that is sent where none is given."""
-
 SECONDS = "seconds above 0"
 
 TIMEOUT = 120.0
 """Default time limit of a call [s]."""
 
 RETRIES = 6
-"""Default number of retries: enough for the ten seconds or so in which a service restarts."""
+"""Default number of retries: enough for the ten seconds in which a service restarts."""
 
 
 class DarrmClient:
     """Client of a service or a table file, for certified noise functions. Safe to use from several threads.
 
     Args:
-        url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes
-            (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None
-            reads ``DARRM_URL``, so that a job switches between the two without a change of its code.
-        key: API key of the service, without the spaces and line ends around it; None reads ``DARRM_KEY``; neither sends
-            none.
-        timeout: for one call, with all its retries and waiting [s]; None for no bound. A method's own ``timeout`` takes
-            its place for that call.
-        retries: how often a request is sent again after a failure that may pass.
-        tls: what is trusted for ``https``; None for the system's certificates.
-        proxy: URL of an HTTP proxy; None for none. Proxies and passwords in the environment are not used.
-        fallback: ``file:///…`` of a table that is asked where a service cannot be reached, is busy, late or at fault,
-            after its ``retries``; None for none. What neither has raises the service's error. Jobs and stored designs
-            are the service's alone.
+        url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: a file written by ``darrm
+            export`` (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions printed by ``darrm solve
+            --json``. None reads ``DARRM_URL``, so that a job can switch between them without a change of code.
+        key: API key of the service; surrounding white space is ignored. None reads ``DARRM_KEY``; without either, no
+            key is sent.
+        timeout: limit for one call, with all its retries and waiting [s]; None: no limit. A method's own ``timeout``
+            takes precedence.
+        retries: retries of a request after a transient failure.
+        tls: trusted certificates for ``https``; None: the system's.
+        proxy: URL of an HTTP proxy. Proxies and passwords in the environment are ignored.
+        fallback: ``file:///…`` of a table to use when the service is unreachable, busy, late or failing after its
+            ``retries``; if neither has the answer, the service's error is raised. Jobs and stored designs come from
+            the service only.
 
     Guarantees:
-        Every γ that it returns was proved private by this process, for the problem that was asked, from its bits.
-        A service that lies can make an answer less useful, never less private. Every method raises `ClientError` where
-        the other side refuses or does not answer, and `VerificationFailed` where its answer does not hold.
+        Every γ that it returns was proved private by this process, for the problem asked, from its bits. A dishonest
+        service can make an answer less useful, never less private. Every method raises `ClientError` if the other
+        side rejects the request or does not respond, and `VerificationFailed` if its answer does not hold.
 
     Raises:
-        InvalidInput: an argument is outside what is accepted, or no URL is given.
-        BackendUnavailable: httpx is not installed (the extra ``client``), and the URL is a service's.
+        InvalidInput: an argument is invalid, or no URL is given.
+        BackendUnavailable: httpx (the extra ``client``) is not installed, and the URL is a service's.
 
     >>> import tempfile, pathlib, json
     >>> from darrm_opt import Problem, solve
@@ -115,7 +111,7 @@ class DarrmClient:
         address = os.environ.get(URL_VARIABLE, "") if url is None else url
         if timeout is not None:
             real_number(timeout, "timeout", SECONDS, above=0)
-        retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
+        retries = whole_number(retries, "retries", "a whole number, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
         self._backend, self._timeout = connect(address, key, retries, tls, proxy, fallback), timeout
         self.jobs = JobsClient(self._backend, timeout)
@@ -133,21 +129,16 @@ class DarrmClient:
     ) -> VerifiedAnswer:
         """Return the certified γ_opt of a problem.
 
-        Args:
-            problem: as in `darrm_opt.solve`, like the next four.
-            objective: what is maximised.
-            shape: "free" or "monotone".
-            method: how to solve it, if it is not solved already.
-            backend: as ``method``.
+        As in `darrm_opt.solve` are `problem`, `objective`, `shape`, `method` and `backend`.
 
         Returns:
-            The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this
-            very problem, or the nearest one that is stored (where the service does not solve, or the table lacks it).
+            The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it answers exactly this
+            problem, or is the nearest stored one (if the service does not solve, or the table lacks the answer).
 
         Raises:
-            InvalidInput: a field is outside what is accepted.
-            NotPrivate: what came back is not private for this problem.
-            ClientError: no answer that can be used came back; its children say why.
+            InvalidInput: a field is out of range.
+            NotPrivate: the answer is not private for this problem.
+            ClientError: there is no usable answer; its subclasses say why.
         """
         from darrm_opt.questions.design import Design
 
@@ -161,12 +152,12 @@ class DarrmClient:
         """Return the certified γ_opt of many problems, in order, or in its place the error that `gamma` would raise.
 
         Args:
-            requests: problems, or requests with their objective and shape.
-            timeout: for all of them [s]; None for the client's.
+            requests: problems, or requests with objective and shape.
+            timeout: limit for all of them [s]; None: the client's.
 
         Raises:
-            ClientError: the service refused the batch as a whole.
-            VerificationFailed: it does not have one result for each problem.
+            ClientError: the service rejected the whole batch.
+            VerificationFailed: the number of results is wrong.
         """
         specs = [problem if isinstance(problem, DesignSpec) else DesignSpec(problem) for problem in requests]
         if not specs:
@@ -188,12 +179,12 @@ class DarrmClient:
         baselines: Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> ErrorCurves:
-        """Return the errors of γ_opt and of the baselines over p, of γ that this process proved.
+        """Return the errors of γ_opt and of baselines over p, for γ proved by this process.
 
         Args:
-            problem: what is asked, with `objective` and `shape` as in `gamma`.
-            points: values of p, evenly from 0.5 to 1.
-            baselines: names of those to compare with; None for the usual ones.
+            problem: with `objective` and `shape` as in `gamma`.
+            points: values of p, evenly spaced from 0.5 to 1.
+            baselines: names of baselines; None: the usual ones.
         """
         from darrm_opt.questions.curve import Curve
 
@@ -216,11 +207,11 @@ class DarrmClient:
         """Return γ_opt for many allowances, each proved for its own target.
 
         Args:
-            problem: gives K, the voters and how many are affected; its target does not count.
-            ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning. `objective` and
-                `shape` are as in `gamma`.
-            delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
-            baselines: whose average errors are told beside.
+            problem: K, the voters and the number affected; its target is ignored.
+            ms: allowances m > 0; target ε [nats] if the voters' ε is 0 or inf. `objective` and `shape` are as in
+                `gamma`.
+            delta: δ of every release [probability]; None: 1 − (1−Δ)^m.
+            baselines: names of baselines whose average errors are added.
         """
         from darrm_opt.questions.tradeoff import TradeoffQuestion
 
@@ -250,15 +241,15 @@ class DarrmClient:
     ) -> LeastParameter:
         """Return the least m, target ε or voter's ε for a wanted utility or agreement.
 
-        Both γ in it, at that number and at the one next below, were proved private by this process, and what they reach
-        is its own. That nothing at the number below reaches more rests on the bound, which is the other side's.
+        Both γ in it, at that value and at the next smaller one, were proved private by this process, which also
+        computed their utilities. That no γ at the smaller value does better rests on the other side's bound.
 
-        As for `darrm_opt.least_parameter` are `K`, the `parameter` that is searched for, the wanted `utility` or
+        As for `darrm_opt.least_parameter` are `K`, the `parameter` to search for, the wanted `utility` or
         `agreement`, `m`, `epsilon` [nats], `Delta` and `delta` [probability], `affected`, `profile`, `objective`,
         `shape` and `digits`.
 
         Raises:
-            AnswerNotFound: the client reads a table file, which solves nothing.
+            AnswerNotFound: the client reads a table file, which cannot solve.
         """
         from darrm_opt.questions.least import Least
 
@@ -293,13 +284,13 @@ class DarrmClient:
     ) -> VerifiedProfile:
         """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``.
 
-        γ_opt was proved private, and its δ computed again: they are this process's own.
+        This process proves γ_opt private, and computes its δ again.
 
         Args:
-            problem: what is asked, with `objective` and `shape` as in `gamma`.
-            gamma: γ(0..K) of yours, private or not; None for γ_opt.
-            epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
-            points: how many, where ``epsilons`` is None.
+            problem: with `objective` and `shape` as in `gamma`.
+            gamma: γ(0..K), private or not; None: γ_opt.
+            epsilons: values of ε′ [nats]; None: ``points`` values, evenly spaced from 0.
+            points: number of values if ``epsilons`` is None.
         """
         from darrm_opt.questions.profile import Profile
 
@@ -315,14 +306,14 @@ class DarrmClient:
         """Return the certificate of any γ, proved by this process as well as by the other side.
 
         Args:
-            problem: what must hold.
+            problem: the guarantee to prove.
             gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-            arithmetic: of both proofs, "float" or "ball", as in `darrm_opt.verify`; "ball" needs python-flint here.
+            arithmetic: of both proofs, "float" or "ball", as in `darrm_opt.verify`; "ball" needs python-flint.
 
         Raises:
             BackendUnavailable: python-flint is not installed.
             NotPrivate: γ is not private for the problem.
-            VerificationFailed: the other side says that it is not, and this process can prove that it is.
+            VerificationFailed: the other side denies what this process can prove.
         """
         from darrm_opt.questions.verify import Verify
 
@@ -345,20 +336,20 @@ class DarrmClient:
         sampling: Sampling | None = None,
         timeout: float | None = None,
     ) -> Comparison:
-        """Return every mechanism within one budget, as `darrm_opt.planning.compare` does.
+        """Return every mechanism within one budget, as `darrm_opt.planning.compare`.
 
-        It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one
-        for what a single release may cost, or account for it (`darrm_opt.accounting`).
+        It informs a choice: its totals are the other side's. Before using a γ from it, design one with `gamma` for
+        the budget of a single release, or account for it (`darrm_opt.accounting`).
 
         Args:
-            problem: gives K, the voters and how many are affected; its target does not count.
-            queries: as for `darrm_opt.planning.compare.compare`, like all that follow.
-            total: (ε, δ) of all releases together.
-            objective: what γ_opt maximises.
-            prior: how votes fall, for the accuracy; None for the objective's own.
+            problem: K, the voters and the number affected; its target is ignored.
+            queries: as in `darrm_opt.planning.compare.compare`, like all that follow.
+            total: (ε, δ) of all releases.
+            objective: objective of γ_opt.
+            prior: distribution of votes, for the accuracy; None: the objective's.
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
-            bags: how subsamples are drawn, where each voter is trained on one of its own; None where none are.
-            sampling: how each voter, private itself and fresh, draws its own records for every query.
+            bags: random subsamples on which voters are trained; None: no subsampling.
+            sampling: records drawn anew by each private, fresh voter for every query.
         """
         from darrm_opt.planning.compare import amplified
         from darrm_opt.questions.compare import Compare
@@ -383,31 +374,30 @@ class DarrmClient:
         time_limit: float | None = None,
         timeout: float | None = None,
     ) -> Plan:
-        """Return what to release within a budget, as `darrm_opt.plan` does: advice, options, suggestions.
+        """Return what to release within a budget, as `darrm_opt.plan`: advice, options, suggestions.
 
-        Every γ in it was proved private, by this process, for the target that its option names; the totals over all
-        queries are the other side's (`darrm_opt.planning.plan` is the same, here). With a ``sampling`` of voters that
-        are not private, among more classes and for groups of voters, it is the best option's mechanism of which this
-        process proved that all queries fit; shares, and the ε of other options, are the other side's word.
+        This process proved every γ in it private for the target that its option states; the totals over all queries
+        are the other side's (`darrm_opt.planning.plan` computes them locally). With a ``sampling`` of voters that are
+        not private, among more classes and for groups of voters, this process proved that all queries of the best
+        option's mechanism fit; shares, and the ε of other options, are unverified.
 
         Args:
-            problem: gives K, the voters, the classes and how many are affected; its target does not count. Votes among
-                more classes take no draw; groups of voters, which take no ``sampling`` either, have the ranking of
-                `darrm_opt.planning.group_plan.plan_groups`.
-            queries: as for `darrm_opt.plan`, like all that follow.
-            total: (ε, δ) of all answers together.
-            prior: how votes fall, as text; of classes and groups also with ties, price and weights of votes. None:
-                rectangular, of classes and groups dirichlet(1).
+            problem: K, the voters, the classes and the number affected; its target is ignored. Votes among more
+                classes do not support ``bags``; groups of voters, which also do not support ``sampling``, use the
+                ranking of `darrm_opt.planning.group_plan.plan_groups`.
+            queries: as in `darrm_opt.plan`, like all that follow.
+            total: (ε, δ) of all answers.
+            prior: distribution of votes, as text; for classes and groups also with ties, price and weights. None:
+                rectangular; for classes and groups dirichlet(1).
             fresh: whether every voter draws new randomness for every query (`darrm_opt.problem.FRESH`).
-            least_accuracy: below this an answer is of no use; None: a fifth of the way from a guess to certainty.
-            bags: as for `compare`.
-            sampling: how records are drawn anew for every query, by a number of them; say ``affected=1`` in the problem
-                where a record reaches one voter. None: every record is in every query.
-            time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit
-                of its own.
+            least_accuracy: lowest useful accuracy; None: a fifth of the way from a guess to certainty.
+            bags: as in `compare`.
+            sampling: records drawn anew for every query, a fixed number of them; use ``affected=1`` if a record
+                reaches one voter. None: every record is in every query.
+            time_limit: approximate search time of the other side [s], after which the best plan so far is returned.
 
         Raises:
-            InvalidInput: groups of voters with a draw; or numbers out of range.
+            InvalidInput: a draw for groups of voters, or numbers out of range.
         """
         from darrm_opt.questions.plan import ReleasePlan
         from darrm_opt.tables.objective import PluralityObjective, objective_for
@@ -417,14 +407,14 @@ class DarrmClient:
         asked |= draw_body(bags) | sampling_body(sampling)
         if problem.is_binary and getattr(prior, "weights", None) is None:
             if not isinstance(prior, str | None):
-                raise InvalidInput("prior", prior, "a text, for voters that are alike")
+                raise InvalidInput("prior", prior, "text, for voters that are alike")
             asked |= budget_body(problem, queries, total) | {"prior": prior}
         else:
             goal = objective_for(problem, prior or "dirichlet(1)")
             if not isinstance(goal, PluralityObjective):
                 raise InvalidInput("prior", str(prior), "a prior of the votes")
             voters: dict[str, Any] = {"K": problem.K, "epsilon": "inf"}
-            # A plan is for a total: it stands where the target of one answer was.
+            # a plan's target is its total
             if not replace(problem, target=total).is_public:
                 weights = goal.weights or [1.0] * len(problem.groups)
                 groups = zip(group_records(problem.groups), weights, strict=True)
@@ -448,16 +438,15 @@ class DarrmClient:
 
         Args:
             problem: voters, classes and the target of one release.
-            objective: what is maximised, as text (`darrm_opt.tables.objective.as_table_objective`), or with ties, price
-                and weights of votes.
-            ties: "excluded" or "any", where the objective is a text.
-            price: cost of a wrong label, where the objective is a text.
+            objective: as text (`darrm_opt.tables.objective.as_table_objective`), or with ties, price and weights.
+            ties: "excluded" or "any", for an objective as text.
+            price: cost of a wrong label, for an objective as text.
 
         Returns:
-            The solution, as of `darrm_opt.tables.solver.solve_table`; `darrm_opt.release.PrivateVote` releases by it.
+            The solution, as from `darrm_opt.tables.solver.solve_table`, for use with `darrm_opt.release.PrivateVote`.
 
         Raises:
-            AnswerNotFound: the client reads a table file, which has no table for these voters.
+            AnswerNotFound: the client reads a table file without a table for these voters.
         """
         from darrm_opt.questions.table import Plurality, TableQuestion
         from darrm_opt.tables.objective import as_table_objective
@@ -486,24 +475,22 @@ class DarrmClient:
         sampling: Sampling | None = None,
         timeout: float | None = None,
     ) -> CostAnswer:
-        """Return what releases of a mechanism cost together, or which parameter fits in a total; proved here again.
+        """Return the total privacy of releases of a mechanism, or the parameter that fits a total; proved again here.
 
         Args:
-            mechanism: its name, such as "laplace".
+            mechanism: name, such as "laplace".
             K: voters, which are not private.
             queries: releases, ≥ 1.
             classes: C ≥ 2.
-            affected: votes that one record can move.
-            parameter: of the mechanism; with ``delta``.
-            delta: of all releases together, with ``parameter`` [probability].
-            total: (ε, δ) of all releases together, in the place of a parameter.
-            sampling: how records are drawn anew for every query, by a number of them; None: every record is in every
+            affected: votes that one record can change.
+            parameter: parameter of the mechanism; with ``delta``.
+            delta: δ of all releases, with ``parameter`` [probability].
+            total: (ε, δ) of all releases, instead of a parameter.
+            sampling: records drawn anew for every query, a fixed number of them; None: every record is in every
                 query.
 
         Raises:
-            InvalidInput: a number is out of its range, or neither a parameter nor a total is given.
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
+            InvalidInput: a number is out of range, or neither a parameter nor a total is given.
         """
         from darrm_opt.questions.cost import Cost
 
@@ -523,18 +510,10 @@ class DarrmClient:
         return found
 
     def ask(self, question: Question, *, timeout: float | None = None) -> Any:
-        """Return the answer to a question of `darrm_opt.questions`, proved by this process.
-
-        Args:
-            question: what is asked.
-
-        Returns:
-            An object of the question's `answers`.
+        """Return the answer to a question of `darrm_opt.questions`, an object of its `answers`, proved by this process.
 
         Raises:
-            InvalidInput: fields contradict each other.
-            ClientError: the service refused or did not answer.
-            VerificationFailed: its answer does not hold.
+            InvalidInput: the fields of ``question`` contradict each other.
         """
         question.check()
         answered = question.canonical()
@@ -548,10 +527,10 @@ class DarrmClient:
         *,
         method: Method = "auto",
     ) -> DesignEstimate:
-        """Return what a design would cost; nothing is solved.
+        """Return the expected cost of a design; nothing is solved.
 
         Args:
-            problem: what is asked, with `objective`, `shape` and `method` as in `gamma`.
+            problem: with `objective`, `shape` and `method` as in `gamma`.
         """
         from darrm_opt.answers.decode import estimate_of
 
@@ -559,7 +538,7 @@ class DarrmClient:
         return estimate_of(self._ask("estimate", {**design(spec), "method": method}, None), spec)
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -569,7 +548,7 @@ class DarrmClient:
         self.close()
 
     def _result_of_item(self, item: Any, spec: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
-        """Return one result of a batch, having waited for it if need be."""
+        """Return one result of a batch, waiting for it if necessary."""
         try:
             status, details = member(item, "status"), item.get("problem")
             if details is not None:

@@ -1,4 +1,4 @@
-"""Connecting: the URL of a service or of a table file, and the backend that answers for it."""
+"""Connecting: from the URL of a service or table file to its backend."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ def connect(
     proxy: str | None,
     fallback: str | None = None,
 ) -> ClientBackend:
-    """Return the backend for a URL; nothing is sent yet. ``fallback``: the file URL of a table."""
+    """Return the backend for a URL, without sending anything; ``fallback`` is the file URL of a table."""
     if not url:
         raise InvalidInput("url", url, _ACCEPTED, "Set DARRM_URL, or give the URL.")
     if fallback is not None and (url.startswith("file:") or not fallback.startswith("file:")):
-        raise InvalidInput(
-            "fallback", _without_password(fallback), "file:///PATH of a table, behind the URL of a service"
-        )
+        raise InvalidInput("fallback", _without_password(fallback), "file:///PATH of a table, for the URL of a service")
     key = None if key is None else header_key(key)
     if url.startswith("file:"):
-        # Imported here: who asks a service needs nothing that reads tables.
+        # a client of a service does not need to read tables
         from darrm_client.table_backend import TableBackend, open_table
 
         return TableBackend(open_table(table_path(url)))
@@ -50,21 +48,19 @@ def connect(
 
 
 def header_key(key: str) -> str:
-    r"""Return an API key as a header can carry it: without the line end of the file that it was read from.
+    r"""Return an API key for a header, without surrounding white space such as the line end of a file.
 
     >>> header_key("darrm_1_secret\n")
     'darrm_1_secret'
     """
     text = key.strip()
     if not text or not all("!" <= character <= "~" for character in text):
-        raise InvalidInput(
-            "key", _HIDDEN, "an API key: visible ASCII characters, without spaces or line ends in between"
-        )
+        raise InvalidInput("key", _HIDDEN, "an API key: visible ASCII characters without white space")
     return text
 
 
 def check_proxy(proxy: str) -> None:
-    """Refuse an invalid URL of a proxy, before anything is sent and without its password."""
+    """Raise InvalidInput, without the password, for an invalid URL of a proxy."""
     try:
         parts = urlsplit(proxy)
         valid = parts.scheme in {"http", "https", "socks5", "socks5h"} and bool(parts.hostname) and parts.port != 0
@@ -75,7 +71,7 @@ def check_proxy(proxy: str) -> None:
 
 
 def service_url(url: str) -> str:
-    """Return the root of a service.
+    """Return the root URL of a service.
 
     >>> service_url("http://localhost:8000/"), service_url("https://host/darrm")
     ('http://localhost:8000', 'https://host/darrm')
@@ -88,12 +84,12 @@ def service_url(url: str) -> str:
     if not valid or parts.query or parts.fragment or not url.isprintable():
         raise InvalidInput("url", _without_password(url), _ACCEPTED)
     if "@" in parts.netloc:
-        raise InvalidInput("url", _without_password(url), _ACCEPTED, "A key is given as key=, not in the URL.")
+        raise InvalidInput("url", _without_password(url), _ACCEPTED, "Pass the key as key=, not in the URL.")
     return url.rstrip("/")
 
 
 def table_path(url: str, argument: str = "url") -> Path:
-    """Return the path that a file URL names.
+    """Return the path in a file URL.
 
     >>> str(table_path("file:///data/a%20table.jsonl")), str(table_path("file:table.sqlite"))
     ('/data/a table.jsonl', 'table.sqlite')
@@ -107,11 +103,11 @@ def table_path(url: str, argument: str = "url") -> Path:
 
 
 _HIDDEN = "…"
-"""Shown in the place of a value that may be a secret."""
+"""Placeholder for a possible secret."""
 
 
 def _without_password(url: str) -> str:
-    """Return what may be shown of a URL that was refused: nothing before the host, nothing behind the path.
+    """Return the part of an invalid URL that may be shown: without user information and query.
 
     >>> _without_password("me:secret@host/?key=secret"), _without_password("htp://host/darrm")
     ('…@host/', 'htp://host/darrm')

@@ -1,7 +1,7 @@
 """Errors of the client, named for what the caller can do about them; and the deadline of a call.
 
-Where the core has a name for it (a field out of range, a γ that is not private, a solver that is not installed), the
-core's own error is raised, with the service's words. The rest is here.
+An error that the core defines (a field out of range, a γ that is not private, a missing solver) is raised as such,
+with the service's text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class ClientError(DarrmError):
     """No usable answer came back.
 
     Attributes:
-        status: HTTP status of the refusal; None where there was no answer at all.
-        details: its problem details (RFC 9457); empty where there are none.
+        status: HTTP status of the error; None without a response.
+        details: its problem details (RFC 9457); empty if there are none.
     """
 
     def __init__(self, message: str, status: int | None = None, details: dict[str, Any] | None = None) -> None:
@@ -29,60 +29,56 @@ class ClientError(DarrmError):
 
 
 class ServiceUnreachable(ClientError):
-    """The service cannot be reached: check the URL, the network, and that it runs."""
+    """The service cannot be reached: check the URL, the network, and that the service is running."""
 
 
 class DeadlineExceeded(ClientError):
-    """The time given to the call is over: give it more, or submit a job and wait for it."""
+    """The call exceeded its time limit: allow more time, or submit a job and wait for it."""
 
 
 @dataclass(frozen=True)
 class Deadline:
     """Deadline of a call."""
 
-    at: float  # by the monotonic clock [s]; inf for never
+    at: float  # monotonic clock [s]; inf: never
     seconds: float  # time limit of the call [s]
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
-        """Return the point ``seconds`` [s] from now; None for never."""
+        """Return the deadline ``seconds`` [s] from now; None: never."""
         limit = math.inf if seconds is None else seconds
         return cls(time.monotonic() + limit, limit)
 
     @property
     def remaining(self) -> float:
-        """Time left [s], 0 when it is over."""
+        """Remaining time [s]."""
         return max(0.0, self.at - time.monotonic())
 
     def check(self) -> None:
-        """Refuse to go on when it is over."""
+        """Raise DeadlineExceeded if no time remains."""
         if self.remaining == 0:
-            raise DeadlineExceeded(f"The service did not answer within {self.seconds:g} s.")
+            raise DeadlineExceeded(f"The service did not respond within {self.seconds:g} s.")
 
 
 class AccessDenied(ClientError):
-    """The service wants a valid key, or is not called by that name."""
+    """The service requires a valid key, or does not have the host name of the URL."""
 
 
 class RequestTooLarge(ClientError):
-    """The service does not give so much work to one request; asking again does not help.
-
-    Attributes:
-        seconds: what the solve was expected to take [s]; None where the service did not say.
-    """
+    """The request exceeds the service's limits; a retry does not help."""
 
     @property
     def seconds(self) -> float | None:
-        """The service's estimate of the solve [s]."""
+        """Expected time of the solve [s]; None if the service did not estimate it."""
         value = self.details.get("estimated_seconds")
         return float(value) if isinstance(value, int | float) else None
 
 
 class ServiceBusy(ClientError):
-    """The service is overloaded, shutting down, or asked too often; retries did not outlast it.
+    """The service is overloaded, shutting down, or limits this client's rate, even after all retries.
 
     Attributes:
-        retry_after: when to ask again [s]; None where the service did not say.
+        retry_after: time until the next attempt [s]; None if the service did not specify it.
     """
 
     def __init__(
@@ -97,19 +93,19 @@ class ServiceBusy(ClientError):
 
 
 class AnswerNotFound(ClientError):
-    """There is no such answer or job, and none is computed here."""
+    """The answer or job does not exist, and is not computed here."""
 
 
 class JobFailed(ClientError):
-    """The job ended without an answer: it failed or was cancelled; the message says why."""
+    """The job failed or was cancelled; the message says why."""
 
 
 class ServiceFailed(ClientError):
-    """The service met something unforeseen; its log has the details."""
+    """The service met an unexpected error; its log has the details."""
 
 
 class InvalidRequest(InvalidInput):
-    """The service refused a field of the request; the text is the service's.
+    """The service rejected a field of the request; the text is the service's.
 
     Attributes:
         argument: the field, as in JSON.
@@ -123,11 +119,11 @@ class InvalidRequest(InvalidInput):
 
 
 RETRIED = frozenset({429, 502, 503, 504})
-"""Statuses that may go away by themselves."""
+"""Statuses of failures that may pass."""
 
 
 def error_of(status: int, details: dict[str, Any], retry_after: float | None = None) -> DarrmError:
-    """Return the error for a refusal; anything in the problem details may be missing or of another type.
+    """Return the error for a response; its problem details are untrusted.
 
     >>> error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "K = 0 is not valid.", "field": "K"})
     InvalidRequest('K = 0 is not valid.')
@@ -135,7 +131,7 @@ def error_of(status: int, details: dict[str, Any], retry_after: float | None = N
     3.0
     """
     kind = str(details.get("type", "")).rpartition(":")[2]
-    text = str(details.get("detail") or details.get("title") or f"The service answered with status {status}.")
+    text = str(details.get("detail") or details.get("title") or f"The service responded with status {status}.")
     if kind in {"not-private", "not-proven"}:
         return (NotPrivate if kind == "not-private" else NotProven)(
             text, _corners(details.get("worst_corners")), _number(details.get("excess"))

@@ -1,9 +1,8 @@
-"""HTTP backend: the REST interface of a service, with retries, a deadline and a limit on the size of answers.
+"""HTTP backend: the REST interface of a service, with retries, a deadline and a size limit.
 
-What the service answers is the same however often it is asked (the same problem has the same id), so every request may
-be sent again: after a connection that failed or broke, and after 429, 502, 503 and 504. Between tries the client waits
-twice as long each time, a random part of it, so that many clients that failed together do not come back together; and
-at least as long as the service's Retry-After says. Where the service names a job, the backend waits for it.
+Requests are idempotent (the same problem has the same id), so each can be retried: after a failed connection, and
+after 429, 502, 503 and 504. The client backs off exponentially with jitter, so that clients that failed together do
+not return together, and waits at least for Retry-After. If the service returns a job, the backend waits for it.
 """
 
 from __future__ import annotations
@@ -34,22 +33,20 @@ if TYPE_CHECKING:
     import httpx
 
 FIRST_BACK_OFF = 0.1
-"""Longest wait before the second try [s]; it doubles with each try."""
+"""Longest pause before the first retry; doubled for each further one."""
 
 MAX_BACK_OFF = 10.0
-"""Longest wait between two tries [s] that the client chooses by itself."""
+"""Longest pause without Retry-After."""
 
 CONNECT_SECONDS = 5.0
-"""Time limit for connecting [s]."""
-
 TRY_SECONDS = 75.0
-"""Time limit of one try [s]: a service is told at most 60 s to be patient before it names a job instead."""
+"""Time limit of one attempt: a service waits at most 60 s before it returns a job."""
 
 MAX_ANSWER_BYTES = 2**28
-"""Most bytes of one answer: a batch of 1000 problems of 1001 voters has a tenth of it."""
+"""Maximum size of an answer: ten times a batch of 1000 problems of 1001 voters."""
 
 ACCEPTED = 202
-"""The status of an answer that is not there yet."""
+"""Status of a pending answer."""
 
 
 class HttpBackend:
@@ -59,10 +56,10 @@ class HttpBackend:
         self._transport = transport
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Return the answer to ``POST /v1/<verb>``; if the service names a job instead, wait for it.
+        """Return the answer to ``POST /v1/<verb>``; if the service returns a job, wait for it.
 
-        The job may be that of the answer, or of the γ that the answer is about: then the question is asked again. A γ
-        that is not there in time is replaced by the nearest kept one, if the service offered it with the job.
+        The job may be that of the answer, or of a γ that the answer needs, after which the request is repeated. At
+        the deadline a pending γ is replaced by the nearest stored one, if the service offered one.
         """
         fields = {name: value for name, value in body.items() if value is not None}
         while True:
@@ -72,10 +69,10 @@ class HttpBackend:
             job = parse_job(reply.content)
             try:
                 wait_for_job(self, job, deadline, reply.retry_after)
-                # Else the job is that of the γ in question: once it is there, the question itself can be answered.
+                # else the job was that of a γ that the answer needs
                 if reply.content.get("kind", "gamma") == verb:
                     return self.result(job.id, deadline)
-            # The nearest stored answer holds for the question, and is proved as every answer is.
+            # The nearest stored answer is valid for the question, and is proved like any other.
             except DeadlineExceeded:
                 if verb != "gamma" or reply.content.get("nearest") is None:
                     raise
@@ -92,7 +89,7 @@ class HttpBackend:
         return self._transport.call("GET", f"/v1/jobs?{urlencode(query)}", None, deadline).content
 
     def result(self, id: str, deadline: Deadline) -> Any:
-        """Return the answer of a job that was done; should it be gone, wait for it to be made again."""
+        """Return the answer of a finished job; if it is gone, wait until it is computed again."""
         while True:
             reply = self._transport.call("GET", f"{_job_path(id)}/result", None, deadline)
             if reply.status != ACCEPTED:
@@ -106,15 +103,15 @@ class HttpBackend:
         return self._transport.call("POST", f"{_job_path(id)}/webhooks", {"url": url}, deadline).content
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
-        """Yield a job's events; a stream that breaks is opened again behind the last one that came."""
+        """Yield a job's events; reopen a broken stream after its last event."""
         last_id, attempt = "", 0
         while True:
             try:
-                # Every event is the whole state, so a stream that is opened again misses nothing that counts.
+                # Every event has the whole state, so reopening a stream loses nothing.
                 headers = {"Last-Event-ID": last_id} if last_id else {}
                 with self._transport.lines(f"{_job_path(id)}/events", deadline, headers) as lines:
                     for event in _events(lines):
-                        # Progress: failures count anew, as a long job outlives many a proxy's patience.
+                        # Progress resets the attempts: a long job outlasts the timeouts of proxies.
                         last_id, attempt = event.get("id", last_id), 0
                         content = _content(event.get("data", ""))
                         yield event.get("event", "message"), content
@@ -123,7 +120,7 @@ class HttpBackend:
             except TransientFailure as failure:
                 error, retry_after = failure.error, failure.retry_after
             else:
-                # A stream that ends without a final state broke, even if it was closed in order.
+                # A stream without a final state is broken, even if it was closed regularly.
                 error, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
             delay = retry_delay(attempt, retry_after, 1.0)
             if attempt == self._transport.retries or delay >= deadline.remaining:
@@ -143,7 +140,7 @@ def _job_path(id: str) -> str:
 
 
 def _events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
-    """Yield server-sent events (WHATWG, "Server-sent events") as their fields."""
+    """Yield server-sent events (WHATWG) as their fields."""
     event: dict[str, str] = {}
     for line in lines:
         if not line:
@@ -168,15 +165,15 @@ def _content(data: str) -> Any:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer of the service."""
+    """Response of the service."""
 
-    status: int  # of HTTP, 200, 201 or 202
-    content: Any  # what its JSON says
-    retry_after: float | None = None  # when to ask again [s], if the service said
+    status: int  # 200, 201 or 202
+    content: Any  # its JSON
+    retry_after: float | None = None  # Retry-After [s], if given
 
 
 class Transport:
-    """Sends requests to one service. Safe to use from several threads, and in a process forked from this one."""
+    """Sends requests to one service. Safe to use from several threads, and in a forked process."""
 
     def __init__(
         self,
@@ -192,27 +189,27 @@ class Transport:
         headers = {"User-Agent": f"darrm-opt/{__version__}", "Accept": "application/json"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        # Else reading the system's certificates would be the slowest step.
+        # reading the system's certificates is slow
         secure = url.startswith("https:") or proxy is not None
         self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
             base_url=url, headers=headers, proxy=proxy, trust_env=False, verify=secure if tls is None else tls
         )
-        self.url = url  # where the service is, without a path of ``/v1``
-        self.retries = retries  # how often a request is sent again
+        self.url = url  # root of the service, without ``/v1``
+        self.retries = retries  # retries per request
         self._lock = threading.Lock()
         self._http: httpx.Client | None = None
         self._process = 0
         self._closed = False
 
     def call(self, method: str, path: str, body: Any, deadline: Deadline) -> Reply:
-        """Send a request until there is an answer."""
+        """Send a request, with retries; return the response."""
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         for attempt in range(self.retries + 1):
             deadline.check()
             try:
                 return self._send(method, path, content, deadline)
             except TransientFailure as failure:
-                # Spread at random: clients that were refused together must not come back together.
+                # Jitter: clients that failed together must not return together.
                 delay = retry_delay(attempt, failure.retry_after, random.SystemRandom().uniform(0.5, 1.0))
                 if attempt == self.retries or delay >= deadline.remaining:
                     raise failure.error from failure
@@ -221,13 +218,13 @@ class Transport:
 
     @contextmanager
     def lines(self, path: str, deadline: Deadline, headers: dict[str, str]) -> Iterator[Iterator[str]]:
-        """Open a stream of text lines; it ends by itself or when the caller leaves."""
+        """Open a stream of text lines, until it ends or the caller leaves."""
         accepted = {"Accept": "text/event-stream", **headers}
         with self._response("GET", path, deadline, (200,), headers=accepted) as response:
             yield _lines(self._bytes(response, deadline))
 
     def close(self) -> None:
-        """Close every connection; calls that come later are refused."""
+        """Close every connection; later calls raise."""
         with self._lock:
             self._closed = True
             if self._http is not None and self._process == os.getpid():
@@ -238,7 +235,7 @@ class Transport:
         with self._lock:
             if self._closed:
                 raise ClientError("This client is closed.")
-            if self._http is None or self._process != os.getpid():  # a fork must not share its parent's connections
+            if self._http is None or self._process != os.getpid():  # a forked process must not share connections
                 self._http, self._process = self._make(), os.getpid()
             return self._http
 
@@ -253,7 +250,7 @@ class Transport:
     def _response(
         self, method: str, path: str, deadline: Deadline, accepted: Sequence[int], **request: Any
     ) -> Iterator[httpx.Response]:
-        """Open the response to one try; raises where its status is not accepted."""
+        """Open the response to one attempt; raises unless its status is accepted."""
         import httpx
 
         seconds = min(TRY_SECONDS, max(deadline.remaining, 1e-3))
@@ -264,7 +261,7 @@ class Transport:
             yield response
 
     def _bytes(self, response: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
-        """Yield the body as it comes: one that drips for ever, or never ends, is cut off."""
+        """Yield the body in chunks, within the limits on size and time."""
         size = 0
         for chunk in response.iter_bytes():
             size += len(chunk)
@@ -278,7 +275,7 @@ class Transport:
         try:
             details = _json(body)
         except VerificationFailed:
-            details = {}  # a proxy's page
+            details = {}  # such as an error page of a proxy
         error = error_of(status, details if isinstance(details, dict) else {}, retry_after)
         if status in RETRIED:
             raise TransientFailure(error, retry_after)
@@ -286,14 +283,14 @@ class Transport:
 
     @contextmanager
     def _httpx_errors(self, deadline: Deadline) -> Iterator[None]:
-        """Turn httpx's errors into ours; all of them may pass."""
+        """Raise httpx's errors as ours; all of them are transient."""
         import httpx
 
         try:
             yield
         except httpx.TransportError as err:
             if deadline.remaining < 1e-3:
-                raise DeadlineExceeded(f"The service did not answer within {deadline.seconds:g} s.") from err
+                raise DeadlineExceeded(f"The service did not respond within {deadline.seconds:g} s.") from err
             reason = str(err) or type(err).__name__
             raise TransientFailure(
                 ServiceUnreachable(f"The service at {self.url} cannot be reached: {reason}.")
@@ -303,7 +300,7 @@ class Transport:
 
 
 class TransientFailure(Exception):
-    """A failure that may pass, with the error to raise if it does not. Never leaves the client."""
+    """Failure that may pass, with the error to raise if it does not. Never leaves the client."""
 
     def __init__(self, error: DarrmError, retry_after: float | None = None) -> None:
         self.error = error
@@ -312,7 +309,7 @@ class TransientFailure(Exception):
 
 
 def retry_delay(attempt: int, retry_after: float | None, share: float) -> float:
-    """Return how long to wait before the next try [s].
+    """Return the pause before the next attempt [s].
 
     >>> [retry_delay(tried, None, 1.0) for tried in (0, 1, 2, 20)], retry_delay(0, 7.0, 0.5)
     ([0.1, 0.2, 0.4, 10.0], 7.05)
@@ -322,7 +319,7 @@ def retry_delay(attempt: int, retry_after: float | None, share: float) -> float:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Return what Retry-After says, as seconds from now; None where it says nothing that can be read."""
+    """Return Retry-After in seconds from now; None if it is missing or invalid."""
     header = response.headers.get("Retry-After", "")
     if header.isascii() and header.isdigit():
         return float(header[:9])

@@ -1,4 +1,4 @@
-"""Clients of what a service keeps: its designs, listed, tagged and compared; its jobs, watched, and fetched later."""
+"""Jobs and stored designs of a service: submit, watch and fetch; list, tag and compare."""
 
 from __future__ import annotations
 
@@ -20,13 +20,10 @@ from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
 
 FINAL_STATES = ("done", "failed", "cancelled")
-"""States in which nothing happens any more."""
-
 FIRST_POLL_INTERVAL = 0.1
-"""First interval between two polls of a job [s]; each is half as long again as the one before."""
+"""First interval between polls of a job; each is 1.5 times the one before."""
 
 MAX_POLL_INTERVAL = 5.0
-"""Longest interval between two polls [s]."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +31,9 @@ class JobStatus:
     """Status of a job.
 
     Attributes:
-        id: of the job, and content key of the γ to come.
+        id: id of the job, and content key of its γ.
         state: "queued", "running", "done", "failed" or "cancelled".
-        progress: how far the solve is, as the service tells it; None before anything is known.
+        progress: progress of the solve, as the service reports it; None if unknown.
         reason: why it failed, in words; else empty.
     """
 
@@ -47,20 +44,20 @@ class JobStatus:
 
     @property
     def over(self) -> bool:
-        """Whether nothing happens to it any more, unless it is submitted again."""
+        """Whether it is done, failed or cancelled."""
         return self.state in FINAL_STATES
 
 
 @dataclass(frozen=True)
 class JobWebhook:
-    """A webhook of a job.
+    """Webhook of a job.
 
     Attributes:
-        id: header ``webhook-id`` of every attempt to deliver it.
-        job: id of the job whose end it tells.
-        url: where.
+        id: header ``webhook-id`` of every delivery.
+        job: id of the job.
+        url: destination.
         state: "pending", "delivered" or "failed".
-        secret: what its signatures are verified with (`darrm_client.verify_webhook`).
+        secret: secret for verifying its signatures (`darrm_client.verify_webhook`).
     """
 
     id: str
@@ -71,7 +68,7 @@ class JobWebhook:
 
 
 class JobsClient:
-    """The jobs of a service. Submitting is idempotent: the same problem is the same job."""
+    """Jobs of a service. Submitting is idempotent: the same problem is the same job."""
 
     def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
         self._backend, self._timeout = backend, timeout
@@ -79,7 +76,7 @@ class JobsClient:
     def submit(
         self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free"
     ) -> JobStatus:
-        """Queue a design, unless it is there already; return its job at once."""
+        """Queue a design, unless it exists; return its job at once."""
         return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline()))
 
     def get(self, id: str) -> JobStatus:
@@ -87,7 +84,7 @@ class JobsClient:
         return parse_job(self._backend.job(id, self._deadline()))
 
     def list(self, state: str | None = None) -> Iterator[JobStatus]:
-        """Yield the jobs, the newest first; only those in a state, if one is given."""
+        """Yield the jobs, newest first, optionally only those in one state."""
         after: str | None = None
         while True:
             page = self._backend.jobs(state, after, self._deadline())
@@ -105,9 +102,10 @@ class JobsClient:
         *,
         timeout: float | None = None,
     ) -> VerifiedAnswer:
-        """Submit a design as `submit` does and wait until it is done; return it, proved for the problem asked.
+        """Submit a design and wait until it is done; return it, proved for the problem asked.
 
-        After ``timeout`` [s], or the client's, `DeadlineExceeded`: the job goes on, and waiting again continues.
+        After ``timeout`` [s], or the client's, raises `DeadlineExceeded`; the job continues, and waiting again
+        resumes.
         """
         deadline = self._deadline(timeout)
         request = DesignSpec(problem, objective, shape)
@@ -116,13 +114,13 @@ class JobsClient:
         return verify_answer(self._backend.result(job.id, deadline), request)
 
     def cancel(self, id: str) -> JobStatus:
-        """Stop a job that is not over; return it as it then stands."""
+        """Cancel a job that is not over; return its current state."""
         return parse_job(self._backend.cancel(id, self._deadline()))
 
     def add_webhook(self, id: str, url: str) -> JobWebhook:
         """Have the service send a signed POST to ``url`` when a job ends, or at once if it has ended.
 
-        The receiver verifies it with `darrm_client.verify_webhook`. The service must reach ``https://…``.
+        The receiver verifies it with `darrm_client.verify_webhook`. ``https://…`` must be reachable for the service.
         """
         answer = self._backend.add_webhook(id, url, self._deadline())
         values = [member(answer, name) for name in ("id", "job", "url", "state", "secret")]
@@ -131,7 +129,7 @@ class JobsClient:
         return JobWebhook(*values)
 
     def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:
-        """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again."""
+        """Yield the events of a job as (name, content) until it is over, reconnecting if necessary."""
         return self._backend.events(id, self._deadline(timeout))
 
     def _deadline(self, timeout: float | None = None) -> Deadline:
@@ -147,11 +145,11 @@ def parse_job(record: Any) -> JobStatus:
 
 
 def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, retry_after: float | None = None) -> None:
-    """Wait until a job is done, looking less and less often, first after ``retry_after`` [s] if that is told."""
+    """Poll a job at growing intervals until it is done, first after ``retry_after`` [s] if given."""
     interval = FIRST_POLL_INTERVAL
     while not job.over:
         delay = interval if retry_after is None else max(interval, min(retry_after, MAX_POLL_INTERVAL))
-        message = f"The job {job.id} is {job.state} after {deadline.seconds:g} s; wait for it again."
+        message = f"The job {job.id} is {job.state} after {deadline.seconds:g} s; wait again to continue."
         if delay >= deadline.remaining:
             raise DeadlineExceeded(message)
         time.sleep(delay)
@@ -161,14 +159,14 @@ def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, ret
         except DeadlineExceeded as err:
             raise DeadlineExceeded(message) from err
     if job.state != "done":
-        failed = f"failed: {job.reason or 'the service did not say why'}"
+        failed = f"failed: {job.reason or 'no reason given'}"
         raise JobFailed(f"The job {job.id} {'was cancelled.' if job.state == 'cancelled' else failed}")
 
 
 class DesignsClient:
     """Stored designs, as `DarrmClient.designs`.
 
-    Tags are shared by all who use the service, unless its designs are private.
+    All users of a service share tags, unless its designs are private.
     """
 
     def __init__(self, backend: ClientBackend, timeout: float | None) -> None:
@@ -177,9 +175,9 @@ class DesignsClient:
     def list(
         self, *, K: int | None = None, epsilon: float | None = None, m: float | None = None, tag: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield stored designs, the newest first, as the REST interface has them: their numbers and tags, and no γ.
+        """Yield stored designs, newest first, as in the REST interface: numbers and tags, without γ.
 
-        A number or a tag that is given leaves the others out. A table file has no tags: `AnswerNotFound`.
+        Each argument is a filter. A table file has no tags: raises `AnswerNotFound`.
         """
         parameters: dict[str, Any] = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
         while True:
@@ -192,15 +190,15 @@ class DesignsClient:
                 return
 
     def tag(self, id: str, tag: str) -> dict[str, Any]:
-        """Give a stored design a tag, unless it has it; return its numbers and tags; raises as `list`."""
+        """Add a tag to a stored design; return its numbers and tags; raises as `list`."""
         return dict(self._call("PUT", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
     def untag(self, id: str, tag: str) -> dict[str, Any]:
-        """Take a tag from a stored design, if it has it; return its numbers and tags; raises as `list`."""
+        """Remove a tag from a stored design; return its numbers and tags; raises as `list`."""
         return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
     def compare(self, id: str, other: str) -> dict[str, Any]:
-        """Return two stored designs side by side; this process proved each γ for the problem stated beside it."""
+        """Return two stored designs side by side, each γ proved by this process for its stated problem."""
         answer = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
         for name in ("first", "second"):
             design = member(member(answer, name), "design")

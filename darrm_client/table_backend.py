@@ -1,7 +1,6 @@
-"""Table backend: a service's answers from a table file; nothing is solved.
+"""Table backend: a service's answers from a table file, without solving.
 
-What only needs a γ that is there (curves, profiles, proofs) is computed here, by the very functions that the service
-uses.
+What needs only stored designs (curves, profiles, proofs) is computed here, by the functions that the service uses.
 """
 
 from __future__ import annotations
@@ -50,11 +49,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("darrm_client")
 
-Reader = Callable[[Path], Store]
-
 
 class TableRows(NoStore):
-    """Rows of a file, in memory; for reading only, and without a database, which a training job need not have."""
+    """Rows of a file, in memory; read-only, and without a database, which a training job need not have."""
 
     def __init__(self, path: Path, rows: Iterable[Row]) -> None:
         super().__init__()
@@ -76,7 +73,7 @@ class TableRows(NoStore):
 
     @cached_property
     def _questions(self) -> dict[tuple[int, str], list[tuple[SearchColumns, Row]]]:
-        """Rows of this version and what they answer, by voters and objective."""
+        """Rows of this version and their questions, by voters and objective."""
         found = defaultdict(list)
         for row in self._rows.values():
             if row.core == CORE and (columns := row.columns or search_columns(row.record)) is not None:
@@ -85,11 +82,11 @@ class TableRows(NoStore):
 
 
 MAX_LOOKED_AT = 10_000
-"""Most rows among which the one nearest to a question is sought, for an error."""
+"""Rows searched for the nearest one, for an error message."""
 
 
 def _near(spec: DesignSpec, store: Store) -> str:
-    """Return what a table has for as many voters that differs least from what was asked, in words."""
+    """Return, in words, the row of a table for as many voters that differs least from the question."""
     asked = {
         "epsilon": spec.problem.voter.epsilon,
         "Delta": spec.problem.voter.delta,
@@ -104,24 +101,24 @@ def _near(spec: DesignSpec, store: Store) -> str:
 
     def differences(one: SearchColumns) -> tuple[int, float]:
         pairs = [(asked[name], value) for name, value in numbers(one).items() if asked[name] != value]
-        # Numbers of very different scale: what counts is by which factor they differ; 0 is taken for 1e-12.
+        # Scales differ, so the ratio counts; 0 counts as 1e-12.
         ratios = [abs(math.log(max(value, 1e-12) / max(number, 1e-12))) for number, value in pairs]
         return len(pairs) + (one.objective != str(spec.objective)) + (one.shape != spec.shape), sum(ratios)
 
-    # A large table is not read to its end for the sake of a message.
+    # bounds the time for a large table
     rows = (row.columns or search_columns(row.record) for row in islice(store.rows(), MAX_LOOKED_AT))
     designs = [one for one in rows if one is not None and one.shape in SHAPES]
     alike = [one for one in designs if one.voters == spec.problem.K]
     if not alike:
         voters = sorted({one.voters for one in designs})
-        return f"It has answers for K = {', '.join(map(str, voters[:10]))}{', …' * (len(voters) > 10)}."
+        return f"The table has answers for K = {', '.join(map(str, voters[:10]))}{', …' * (len(voters) > 10)}."
     nearest_one = min(alike, key=differences)
     text = ", ".join(f"{name} = {value:g}" for name, value in numbers(nearest_one).items())
-    return f"The nearest that it has: K = {spec.problem.K}, {text}, {nearest_one.objective}, {nearest_one.shape}."
+    return f"The nearest in the table: K = {spec.problem.K}, {text}, {nearest_one.objective}, {nearest_one.shape}."
 
 
 class TableBackend:
-    """The answers that a store holds, as a `ClientBackend`. It never waits: a job is done, or there is none."""
+    """Answers of a store, as a `ClientBackend`. It never waits: a job is done or does not exist."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -138,41 +135,37 @@ class TableBackend:
         return self._answer(QUESTIONS[verb].of(body)) if verb in QUESTIONS else self._answers[verb](body)
 
     def _answer(self, asked: Question) -> dict[str, Any]:
-        """Return the answer to a question, computed here of the designs that the table has."""
+        """Return the answer to a question, computed here from the designs in the table."""
         from darrm_opt.questions.design import FOUND, Design
 
         if asked.solves and not asked.designs():
-            raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
+            raise AnswerNotFound("A table cannot solve: use darrm_opt.least_parameter to search locally.")
         if isinstance(needed := asked.needs(), Design):
             answer = self._look_up(needed.spec())
             asked = replace(asked, found={name: answer[name] for name in FOUND})
         elif specs := asked.designs():
             asked = replace(asked, found=[self._look_up(spec) for spec in specs])
-        record = asked.record_of(asked.answer(_no_report))
+        record = asked.record_of(asked.answer(lambda _: None))
         for spec, part in asked.parts(record):
             part |= {"id": spec.key, "cached": True}
         return record
 
     def designs(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: a table has no tags."""
-        raise AnswerNotFound("A table has no tags, and no list of designs: ask a service for them.")
+        raise AnswerNotFound("A table has neither tags nor a list of designs: use a service.")
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Return the job of a design, which is done; raises AnswerNotFound where it is not."""
         return self._job_record(self.ask("gamma", body, deadline)["id"])
 
     def job(self, id: str, deadline: Deadline) -> Any:
-        """Return the job of a stored answer."""
         return self._job_record(self.result(id, deadline)["id"])
 
     def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
-        """Return the stored answers as jobs, all on one page."""
+        """Return the stored answers as finished jobs, on one page."""
         deadline.check()
         listed = state in {None, "done"} and after is None
         return {"jobs": [self._job_record(row.key) for row in self._store.rows()] if listed else [], "next": None}
 
     def result(self, id: str, deadline: Deadline) -> Any:
-        """Return a stored answer by its id."""
         deadline.check()
         row = self._store.get(id)
         solution = None if row is None else validate_row(row).solution
@@ -183,15 +176,12 @@ class TableBackend:
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
 
     def cancel(self, id: str, deadline: Deadline) -> Any:
-        """Return the job as it is: it is over."""
         return self.job(id, deadline)
 
     def add_webhook(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: a file tells nobody anything."""
         raise ClientError("A table has no webhooks: every job in it is done.")
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
-        """Yield the only thing that there is to tell."""
         yield "done", self.job(id, deadline)
 
     def close(self) -> None:
@@ -201,14 +191,14 @@ class TableBackend:
         return self._look_up(_spec(body))
 
     def _look_up(self, spec: DesignSpec | TableSpec) -> dict[str, Any]:
-        """Return the answer to a request, or the nearest one that is valid for it, labelled; of a table its record."""
+        """Return the stored answer to a question, or the nearest one that implies it, labelled."""
         solution = recall(spec, self._store)
         if isinstance(solution, TableSolution):
             return table_solution_record(solution)
         if isinstance(spec, TableSpec):
             asked = "this problem" if spec.kind == KIND else "these groups"
             raise AnswerNotFound(
-                f"The file {self._store.url} has no table for {asked}: darrm_opt.tables.solver designs it here."
+                f"The file {self._store.url} has no table for {asked}: design it locally with darrm_opt.tables.solver."
             )
         if solution is not None:
             return {"id": spec.key, "cached": True, "nearest": None, **solution_record(solution)}
@@ -240,16 +230,12 @@ class TableBackend:
         return {"id": id, "state": "done", "progress": None, "reason": ""}
 
 
-def _no_report(_: Any) -> None:
-    """Take a progress report, for which nobody waits."""
-
-
 def _spec(body: dict[str, Any]) -> DesignSpec:
     return DesignSpec(problem_from_record(body), body["objective"], body["shape"])
 
 
 def open_table(path: Path, argument: str = "url") -> Store:
-    """Return what a table file holds, which ``argument`` named."""
+    """Return the rows of a table file, which ``argument`` named."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InvalidInput(argument, path.name, "a file whose name ends in " + ", ".join(READERS))
@@ -259,29 +245,29 @@ def open_table(path: Path, argument: str = "url") -> Store:
 
 
 def _database(path: Path) -> Store:
-    """Return a SQLite file as the cache makes it, opened for reading only."""
+    """Return a SQLite cache, opened for reading only."""
     return open_store(f"sqlite:///{path.absolute()}?mode=ro")
 
 
 def _export(path: Path) -> Store:
-    """Return a table that ``darrm export`` wrote; rows that do not say the same throughout are left out."""
+    """Return a table written by ``darrm export``, without inconsistent rows."""
     from solver_cache.table_files import read_table
 
     def rows() -> Iterator[Row]:
         for entry in read_table(path):
             if entry.row is None:
-                _LOG.warning("%s, row %d is left out: %s", path, entry.number, entry.trouble)
+                _LOG.warning("%s, row %d is skipped: %s", path, entry.number, entry.trouble)
             else:
                 yield entry.row
 
     try:
         return TableRows(path, rows())
     except TableError as err:
-        raise InvalidInput("url", str(path), "a table as darrm export writes it", str(err)) from err
+        raise InvalidInput("url", str(path), "a table written by darrm export", str(err)) from err
 
 
 def _lines(path: Path) -> Store:
-    """Return a table in JSON Lines, or else records."""
+    """Return a table in JSON Lines, or a file of records."""
     try:
         with path.open("rb") as file:
             head = json.loads(file.readline())
@@ -291,7 +277,7 @@ def _lines(path: Path) -> Store:
 
 
 def _records(path: Path) -> Store:
-    """Return records as ``darrm solve --json`` prints them, one after another, on a line each or on several."""
+    """Return records printed by ``darrm solve --json``, one after another, each on one or several lines."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as err:
@@ -302,13 +288,13 @@ def _records(path: Path) -> Store:
             try:
                 yield row_of(solution_from_record(record))
             except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-                _LOG.warning("%s, line %d: this is no record of a solution and is left out: %s", path, line, err)
+                _LOG.warning("%s, line %d: skipped, because it is not a record of a solution: %s", path, line, err)
 
     return TableRows(path, rows())
 
 
 def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the JSON documents of a text, each with the line that it begins at."""
+    """Yield the JSON documents of a text, with their first line numbers."""
     decoder, position, line, line_position = json.JSONDecoder(), 0, 1, 0
     while True:
         position = next((i for i in range(position, len(text)) if not text[i].isspace()), len(text))
@@ -319,12 +305,12 @@ def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
             document, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as err:
             raise InvalidInput(
-                "url", str(path), "JSON records as darrm solve --json prints them", f"Line {line}: {err}."
+                "url", str(path), "JSON records printed by darrm solve --json", f"Line {line}: {err}."
             ) from err
         yield line, document
 
 
-READERS: dict[str, Reader] = {
+READERS: dict[str, Callable[[Path], Store]] = {
     ".sqlite": _database,
     ".sqlite3": _database,
     ".db": _database,
@@ -335,29 +321,28 @@ READERS: dict[str, Reader] = {
     ".ndjson": _lines,
     ".json": _records,
 }
-"""By the end of a file's name."""
+"""Readers by file name extension."""
 
 
 class FallbackBackend(HttpBackend):
-    """A service, and a table that answers where the service does not: a client proves both alike."""
+    """A service, with a table for when the service fails; the client proves both alike."""
 
     def __init__(self, transport: Transport, store: Store) -> None:
         super().__init__(transport)
         self._table = TableBackend(store)
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Return the service's answer, or the table's where the service is away, busy, late or at fault."""
+        """Return the service's answer, or the table's if the service is unreachable, busy, late or failing."""
         try:
             return super().ask(verb, body, deadline)
         except (ServiceUnreachable, ServiceBusy, ServiceFailed, DeadlineExceeded) as err:
             try:
                 answer = self._table.ask(verb, body, deadline)
             except ClientError as missing:
-                raise err from missing  # what the service said is what the caller can do something about
-            _LOG.warning("%s The answer to %s is that of the table.", err, verb)
+                raise err from missing  # the caller can act on the service's error
+            _LOG.warning("%s The answer to %s comes from the table.", err, verb)
             return answer
 
     def close(self) -> None:
-        """Let go of both."""
         super().close()
         self._table.close()

@@ -1,7 +1,7 @@
-"""Webhooks: signatures after the Standard Webhooks specification, for the service that sends and for whoever receives.
+"""Webhooks: signatures of the Standard Webhooks specification, for the service and for receivers.
 
-A message is signed with HMAC-SHA256 over its id, its time and its body, so nobody else can send one, change one, or
-send an old one again later. Receivers that have a library of https://www.standardwebhooks.com may use that instead.
+A message is signed with HMAC-SHA256 over id, time and body, so nobody else can send, change or replay one. Receivers
+can also use a library of https://www.standardwebhooks.com.
 """
 
 from __future__ import annotations
@@ -19,26 +19,22 @@ from typing import Any
 from darrm_opt.errors import InvalidInput, VerificationFailed
 
 _PREFIX = "whsec_"
-"""Beginning of a signing secret; the rest is base64."""
-
 SECRET_BYTES = range(24, 65)
-"""Lengths that a secret may have [bytes]."""
-
 TOLERANCE_SECONDS = 300.0
-"""How far the time of a message may be from now [s]: a recorded one cannot be sent again later."""
+"""Largest difference between a message's time and the clock, which prevents replay."""
 
 _SIGNATURE = "v1,"
 
 
 @dataclass(frozen=True)
 class WebhookEvent:
-    """The end of a job, as a service told it.
+    """End of a job, as reported by a service.
 
     Attributes:
-        id: of the message: the same when it comes twice, so handle each id once.
+        id: id of the message, the same in repeated deliveries, so handle each id once.
         kind: "job.done", "job.failed" or "job.cancelled".
-        timestamp: when the job ended (UTC, ISO 8601).
-        data: the job: "id", "kind", "state", "reason", and where its "result" is.
+        timestamp: end of the job (UTC, ISO 8601).
+        data: the job: "id", "kind", "state", "reason", and the location of its "result".
     """
 
     id: str
@@ -63,7 +59,7 @@ def read_webhook_secret(text: str) -> bytes:
 
 
 def webhook_secret_text(secret: bytes) -> str:
-    """Return a signing secret as text, which `read_webhook_secret` reads.
+    """Return a signing secret as text for `read_webhook_secret`.
 
     >>> webhook_secret_text(bytes(24))
     'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
@@ -72,23 +68,23 @@ def webhook_secret_text(secret: bytes) -> str:
 
 
 def sign_webhook(secret: bytes, message_id: str, timestamp: int, body: bytes) -> str:
-    """Return the signature of a message, as its header ``webhook-signature`` has it."""
+    """Return the signature of a message for its header ``webhook-signature``."""
     message = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
     return _SIGNATURE + base64.b64encode(hmac.digest(secret, message, hashlib.sha256)).decode()
 
 
 def verify_webhook(secret: str, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> WebhookEvent:
-    """Return the event that a webhook tells, once its signature and its time are verified.
+    """Return the event of a webhook after verifying its signature and time.
 
     Args:
-        secret: ``whsec_…``, as the service gave it when the webhook was asked for.
-        headers: of the request; names in any case.
-        body: of the request, exactly as it came: not parsed and written again.
-        now: the present time [s since 1970-01-01 UTC]; None for the clock's.
+        secret: ``whsec_…``, as returned when the webhook was added.
+        headers: headers of the request, names in any case.
+        body: body of the request, byte for byte.
+        now: current time [s since 1970-01-01 UTC]; None: the clock's.
 
     Raises:
-        InvalidInput: ``secret`` is none.
-        VerificationFailed: it was not sent by who has the secret, or not within `TOLERANCE_SECONDS`. Answer 400.
+        InvalidInput: ``secret`` is malformed.
+        VerificationFailed: the signature or time is invalid; respond with status 400.
     """
     key = read_webhook_secret(secret)
     fields = {name.lower(): value for name, value in headers.items()}
@@ -97,11 +93,11 @@ def verify_webhook(secret: str, headers: Mapping[str, str], body: bytes, *, now:
         raise VerificationFailed("The webhook has no id, time or signature.")
     expected = sign_webhook(key, message_id, int(timestamp), body).encode()
     candidates = [signature.encode() for signature in signatures.split() if signature.startswith(_SIGNATURE)]
-    matches = [hmac.compare_digest(expected, signature) for signature in candidates]  # all of them, whichever is right
+    matches = [hmac.compare_digest(expected, signature) for signature in candidates]  # constant time
     if not any(matches):
-        raise VerificationFailed("The webhook's signature is not the service's.")
+        raise VerificationFailed("The webhook's signature is invalid.")
     if abs((time.time() if now is None else now) - int(timestamp)) > TOLERANCE_SECONDS:
-        raise VerificationFailed(f"The webhook was sent more than {TOLERANCE_SECONDS:g} s from now.")
+        raise VerificationFailed(f"The webhook's time differs from the clock by more than {TOLERANCE_SECONDS:g} s.")
     try:
         content = json.loads(body)
         return WebhookEvent(message_id, str(content["type"]), str(content["timestamp"]), dict(content["data"]))

@@ -1,17 +1,17 @@
-"""Is this γ private? The certificate of `darrm solve` again, in exact fractions and nothing else.
+"""Is this γ private? The certificate of `darrm solve`, verified in exact fractions.
 
     python check_gamma.py answer.json
 
-One file for reading, and for copying beside a paper: no code of darrm-opt, no search but trying every multiset of
-corners (two seconds for K = 15 with Delta > 0, one for K = 35 with Delta = 0). Exit status: 0 private, 1 not proved.
+One file to read, or to copy beside a paper: no code of darrm-opt, and no search but trying every multiset of corners
+(two seconds for K = 15 with Delta > 0, one for K = 35 with Delta = 0). Exit status: 0 private, 1 not proved.
 
 K voters answer 0 or 1 independently; voter i says 1 with probability p_i on a dataset and p'_i on its neighbour, and
 each pair lies in F = {p <= e^epsilon p' + Delta, p' <= e^epsilon p + Delta, the same for 1-p, 1-p'}. With l ones the
-release is their majority with probability gamma(l), else a fair coin. With g(l) = sign(l - K/2) gamma(l), H(p) = E g(L)
-and c = e^target it is (target, delta)-DP if f = H(p) + c H(1 - p') <= c - 1 + 2 delta for all pairs. f is affine in
-each pair, so it is largest where every voter sits at a corner of F: (0,0), (1,1), (x,y), (y,x), (0,Delta), (Delta,0),
-(1-Delta,1), (1,1-Delta), with x = (e^epsilon + Delta)/(e^epsilon + 1), y = 1 - x; voters that the record does not reach
-sit at (0,0) or (1,1).
+release is their majority with probability gamma(l), else a fair coin. With g(l) = sign(l - K/2) gamma(l), H(p) = E
+g(L) and c = e^target it is (target, delta)-DP if f = H(p) + c H(1 - p') <= c - 1 + 2 delta for all pairs. f is affine
+in each pair, so it is largest where every voter is at a corner of F: (0,0), (1,1), (x,y), (y,x), (0,Delta),
+(Delta,0), (1-Delta,1), (1,1-Delta), with x = (e^epsilon + Delta)/(e^epsilon + 1), y = 1 - x; voters that the record
+does not influence are at (0,0) or (1,1).
 """
 
 import json

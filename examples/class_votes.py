@@ -1,8 +1,8 @@
-"""Ten language-model prompts vote among six classes; their plurality is labelled privately, from a file of votes.
+"""Ten language-model prompts vote among six classes; their plurality is released privately, from a file of votes.
 
-Each voter is the same model prompted with another private example (or few of them), so one record changes one vote of
-ten. The votes of some public questions tell how votes fall, the optimal table is designed for that, and `ReleaseLog`
-keeps the budget on a file. The same on the command line:
+Each voter is the same model prompted with other private examples, so one record changes one vote of ten. Votes on
+some public questions estimate the distribution of votes, for which the optimal table is designed; `ReleaseLog` keeps
+the budget in a file. The same on the command line:
 
     darrm plan --K 10 --classes 6 --affected 1 --total-epsilon 8 --total-delta 1e-6 --queries 6 --output rule.json
     darrm label votes.csv --solution rule.json --release-log releases.log --queries 6 --output labels.csv

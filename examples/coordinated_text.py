@@ -1,8 +1,8 @@
-"""Private text from an ensemble of language models whose voters share the randomness by which they draw words.
+"""Private text from an ensemble of language models that sample words with shared randomness.
 
-Each of 100 voters has records of its own and a law of the next word, which it takes from them. A voter that draws by
-itself picks one of 20 plausible words, so that votes scatter and the noise decides; with shared randomness
-(`coordinated_votes`) voters of like laws pick the same one. The model is a stub: put yours in place of `next_word_law`.
+Each of 100 voters derives a distribution of the next word from its own records. Voters that sample independently pick
+one of 20 plausible words, so votes scatter and the noise decides; with shared randomness (`coordinated_votes`) voters
+with similar distributions pick the same word. The model is a stub: replace `next_word_law`.
 
     python examples/coordinated_text.py        # no network, no model
 """

@@ -1,9 +1,9 @@
-"""Federated clients with contracts of their own vote among three classes; not all of them answer every time.
+"""Federated clients with different privacy vote among three classes, and do not all attend every time.
 
-Phones answer with ε = 0.8, hospitals with ε = 0.2: that is the privacy of one answer for one of the client's records,
-each answer with new randomness. A record is at one client. Each released class is 0.4-DP for everybody, and the release
-uses what each group knows. Who attends is decided by coins that do not depend on the data: clients that stay away when
-they are unsure would tell so, and no table covers that. A table for every attendance is made beforehand, as by
+Phones answer with ε = 0.8, hospitals with ε = 0.2: the privacy of one answer for one of the client's records, with
+new randomness for each answer. A record is at one client. Each released class is 0.4-DP for everybody, and the
+release weighs what each group knows. Attendance must not depend on the data, as no table covers clients that stay
+away when they are unsure; here coins decide it. A table for every attendance is made in advance, as by
 
     darrm precompute attendance.toml --url sqlite:///tables.sqlite
 

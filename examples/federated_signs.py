@@ -1,10 +1,9 @@
-"""Federated learning by signs: 51 clients, and every client sees the same users.
+"""Federated learning by signs: 51 clients that all hold the same users' records.
 
-Each round, each client says for every coordinate in which direction its gradient points, and randomises that one bit
-with fresh coins (randomised response), so each answer is ε-DP by itself. The server releases only majorities. One
-user's record is at all 51 clients (affected = K), so nothing is parallel, and a plain majority would cost up to 26
-times one answer: this is where γ pays. One γ is made for all bits of the training within the total; what older ways
-would give is shown beside it.
+Each round, each client reports for every coordinate the sign of its gradient, and randomises that bit with fresh
+coins (randomised response), so each answer is ε-DP by itself. The server releases only majorities. One user's record
+is at all 51 clients (affected = K), so a plain majority would cost up to 26 times one answer: this is where γ pays.
+One γ is designed for all bits of the training within the total, and compared with the alternatives.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Signs: a server that learns from nothing but private majorities of its clients' signs, as with Flower.
+"""Signs: a server that learns only from private majorities of its clients' signs, as with Flower.
 
-Each round, each client answers for every coordinate whether its weight should grow, and randomises that sign with fresh
-coins, so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each coordinate through
-one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every client.
+Each round, each client reports for every coordinate whether its weight should grow, and randomises that sign with
+fresh coins, so each answer is ε-DP by itself. The server keeps no answer: it releases the majority of each coordinate
+through one proved γ, charges it to a budget, and moves every weight by one step. One record may be at every client.
 
-With Flower, the server's part is a strategy, `darrm_opt.release.signs.private_signs`; run as a program this file
-trains the same way without it.
+With Flower, the server's part is a strategy, `darrm_opt.release.signs.private_signs`; as a program this file trains
+the same way without Flower.
 """
 
 from __future__ import annotations

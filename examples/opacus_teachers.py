@@ -3,11 +3,10 @@
     pip install 'darrm-opt[sklearn]' torch opacus
     python examples/opacus_teachers.py FOLDER      # with the IDX files of MNIST or Fashion-MNIST; default: here
 
-`OpacusTeacher` is a scikit-learn classifier, so it goes wherever one does. Its privacy is stated for the *replacement*
-of one record. Opacus counts for a record added or removed, and a replacement is one of each: a teacher that is to be
-(ε, δ)-DP is trained to (ε/2, δ/(1 + e^(ε/2))). Noise is from PyTorch's generator; real secrets need Opacus's
-``secure_mode``. The parts are disjoint, so all models together are as private as one, and so is their plain majority,
-however often.
+`OpacusTeacher` is a scikit-learn classifier. Its privacy is stated for *replacing* one record. Opacus counts for
+adding or removing a record, and a replacement does both: an (ε, δ)-DP teacher is trained to (ε/2, δ/(1 + e^(ε/2))).
+Noise comes from PyTorch's generator; real secrets need Opacus's ``secure_mode``. The parts are disjoint, so all
+models together are as private as one, and so is their plain majority, however often it is released.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""A mechanism of your own, in one file: what it costs, its calibration to a total, a release, an audit.
+"""A mechanism of your own, in one file: total, calibration, release, audit.
 
-The vote of a voter drawn at random is released with probability `share`, else a class drawn uniformly. With n of K
-votes a class is released with probability share·n/K + (1 − share)/C. A record that moves `affected` votes to a class
-that had none raises its chance from (1 − share)/C by share·affected/K, so the privacy loss is at most
+The vote of a random voter is released with probability `share`, else a uniform class. With n of K votes a class is
+released with probability share·n/K + (1 − share)/C. A record that moves `affected` votes to a class without votes
+raises its probability from (1 − share)/C by share·affected/K, so the privacy loss is at most
 
     ln(1 + share·affected·C / (K·(1 − share))).
 
-That proof is the author's: accounts compose what `bounds` and `class_chances` claim, and an audit may refute it.
+The author is responsible for that proof: accounts compose the claims `bounds` and `class_chances`, and an audit may
+refute them.
 """
 
 from __future__ import annotations

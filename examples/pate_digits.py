@@ -1,8 +1,7 @@
 """PATE with ten classes: teachers that are not private label digits for a student, within one budget.
 
-The records of scikit-learn's digits are split among disjoint teachers, so one record changes one vote. The question is
-what the labels cost: the transcript of GNMax is the label, not the counts, and it is charged as that. A student then
-learns from the labels alone.
+The records of scikit-learn's digits are split among disjoint teachers, so one record changes one vote. GNMax is
+charged for what it releases, the label, not the counts. A student then learns from the labels alone.
 
     python examples/pate_digits.py
 """

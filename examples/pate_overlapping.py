@@ -1,8 +1,8 @@
-"""PATE with overlapping parts: 51 teachers on three partitions of the digits, so that a record reaches 3 of them.
+"""PATE with overlapping parts: 51 teachers on three partitions of the digits, so that a record influences 3 of them.
 
 The teachers are not private (ε = inf). A record is in one part of each of three partitions, hence affected = 3,
-whatever the teachers do with it. The planner finds the γ of which all labels together fit the total, and says what
-GNMax would give in its place; then the labels are released, and charged to a release log that would survive a crash.
+whatever the teachers do with it. The planner finds a γ with which all labels fit the total, and compares GNMax; then
+the labels are released, and charged to a release log that survives a crash.
 """
 
 from __future__ import annotations

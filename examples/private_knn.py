@@ -1,12 +1,12 @@
 """Private k nearest neighbours: labels for public digits from private ones, each from a fresh sample of the records.
 
-For every query each of 1,500 private digits is drawn by a coin of its own, and the K nearest of those that were drawn
-vote. A digit more or less moves at most one vote, and is in a query with chance q only: so little noise hides it over
-all queries together. Without sampling, as if every digit were in every query, the same total needs far more.
+For every query a coin decides for each of 1,500 private digits whether it is sampled, and the K nearest sampled ones
+vote. Adding or removing a digit moves at most one vote, and the digit is in a query only with probability q, so
+little noise suffices. Without sampling the same total needs far more.
 
     python examples/private_knn.py            # needs scikit-learn, no network
 
-Only the labels may leave: never the sample, the distances or the votes.
+Release only the labels: never the sample, the distances or the votes.
 """
 
 from __future__ import annotations

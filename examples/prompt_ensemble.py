@@ -1,8 +1,8 @@
 """Private in-context learning: an ensemble of prompts, each query with a fresh and secret sample of the examples.
 
-For every query each private example is drawn by a coin of its own and given to one of K prompts by another coin. Each
-prompt is answered by ``predict(texts, query)``, any callable: here a stub that looks for common words; below it, the
-loop that would ask a language model. Only the labels leave: never the sample, the prompts or the answers.
+For every query a coin decides for each private example whether it is sampled, and another assigns it to one of K
+prompts. ``predict(texts, query)`` answers each prompt: here a stub that looks for common words; below it, the loop
+that would call a language model. Release only the labels: never the sample, the prompts or the answers.
 
     python examples/prompt_ensemble.py        # no network, no model
 """

@@ -1,8 +1,8 @@
 """More private than any voter: m < 1.
 
-Eleven private voters answer with fresh randomness, each answer 1-DP, and one bit is to be released that is more private
-than any of them: m = 0.2, 0.5, 0.8. Asking one voter and adding noise wastes the other ten; γ uses them all, more so
-where a record reaches only one of them. What a plan says about many such releases comes last.
+Eleven private voters answer with fresh randomness, each answer 1-DP; the released bit should be more private than any
+of them: m = 0.2, 0.5, 0.8. One voter with added noise wastes the other ten; γ uses them all, with more effect if a
+record influences only one of them. At the end, a plan for many such releases.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A training job that fetches its γ when it starts: from the service, or from a table file if the service is not there.
+"""A training job that fetches its γ at startup: from the service, or from a table file if the service is unreachable.
 
     DARRM_URL=http://darrm:8000 python training_job.py --table gammas.jsonl
 
-``DARRM_URL`` names the service (``DARRM_KEY`` its API key, if it asks for one). The table is what ``darrm solve
---json`` prints, a line each, or a SQLite file of the cache, shipped with the job. Whatever comes back is proved private
-here, before it is used: neither the service nor the file has to be trusted. A job that gets no γ stops; it never goes
-on without noise.
+``DARRM_URL`` is the service (``DARRM_KEY`` its API key, if required). The table, shipped with the job, is a file of
+records printed by ``darrm solve --json``, or a SQLite file of the cache. Every γ is proved private here before use,
+so neither the service nor the file is trusted. A job without a γ stops; it never continues without noise.
 """
 
 from __future__ import annotations

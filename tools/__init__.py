@@ -1,14 +1,14 @@
-"""What is done with the repository rather than by the program: pages that are made, the site, releases.
+"""Tools for the repository: generated pages, the site, releases.
 
-pages       the pages of the site that are made when it is built
-reference   the pages about commands and routes, made from the commands and from the service's description
-openapi     the service's description, as a file
-locked      what a lock file pins, and the licences of what is installed
+pages       pages of the site that are generated
+reference   pages about commands, routes, settings and metrics
+openapi     the description of the API
+locked      pinned packages, and licences of installed ones
 licences    the page about licences
 sbom        the bill of materials (CycloneDX)
-audit       known vulnerabilities, where the list of them can be reached
-site        how the pages become a site that needs nothing from elsewhere
-first_run   what `make run` does: two settings of the paper, solved, drawn and served
-walk        the files of the product that a request goes through, and the moves between them
-release     a version, made and checked in a local folder
+audit       known vulnerabilities, if their list is reachable
+site        the MkDocs hook
+first_run   `make run`: two settings of the paper, solved, drawn and served
+walk        the files that a request passes through
+release     a release, built and checked in a local folder
 """

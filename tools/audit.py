@@ -1,7 +1,7 @@
-"""``make audit``: are there known vulnerabilities in what the lock files pin?
+"""``make audit``: known vulnerabilities of the pinned packages.
 
-pip-audit knows where to ask. It is no dependency of this project: where it is not installed, or the list cannot be
-reached, this says so and is no success: exit status 77, "skipped", which the caller may accept.
+Uses pip-audit, which is not a dependency. Without it, or if its list is unreachable, the exit status is 77
+("skipped"), which the caller may accept.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Any
 from tools.locked import ROOT, RUNTIME
 
 SKIPPED = 77
-"""What test harnesses take for "could not be done here"."""
+"""Exit status for "skipped" in test harnesses."""
 
 MINUTES = 5
-"""Longest wait for an answer."""
 
 
 def main() -> int:
-    """Return 0 if nothing is known against what is pinned, 1 if something is, `SKIPPED` if nobody could be asked."""
+    """Return 0 without known vulnerabilities, 1 with some, `SKIPPED` if the list is unavailable."""
     lock = str(ROOT / RUNTIME)
     program = shutil.which("pip-audit")
     if program is None:
@@ -31,11 +30,11 @@ def main() -> int:
     try:
         process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * MINUTES)  # noqa: S603 - a fixed command
     except subprocess.TimeoutExpired:
-        return _skip(f"no answer within {MINUTES} minutes")
+        return _skip(f"no response within {MINUTES} minutes")
     try:
         report: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        return _skip(f"pip-audit could not ask: {(process.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        return _skip(f"pip-audit failed: {(process.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     vulnerabilities = [
         (package["name"], package["version"], vulnerability)
         for package in report["dependencies"]
@@ -43,13 +42,13 @@ def main() -> int:
     ]
     for name, version, vulnerability in vulnerabilities:
         fixes = ", ".join(vulnerability["fix_versions"]) or "no version yet"
-        _say(f"{name} {version}: {vulnerability['id']}, mended in {fixes}")
-    _say(f"{len(report['dependencies'])} packages asked for, {len(vulnerabilities)} known vulnerabilities")
+        _say(f"{name} {version}: {vulnerability['id']}, fixed in {fixes}")
+    _say(f"{len(report['dependencies'])} packages checked, {len(vulnerabilities)} known vulnerabilities")
     return 1 if vulnerabilities else 0
 
 
 def _skip(reason: str) -> int:
-    _say(f"SKIPPED, so nothing is known about vulnerabilities: {reason}")
+    _say(f"SKIPPED, vulnerabilities were not checked: {reason}")
     return SKIPPED
 
 

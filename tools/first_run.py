@@ -1,7 +1,7 @@
 """``make run``: the paper's two real settings, solved, proved, drawn and served.
 
 MNIST and Fashion-MNIST: K = 11 teachers, m = 3, Δ = 1e-4, δ = 1 − (1−Δ)^m; ε = 0.0892 and 0.0852 (Section 5 of the
-paper). The answers are stored in the cache, so the API that is then served has them at once.
+paper). The answers are stored in the cache, so the API responds at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS = {"MNIST": 0.0892, "Fashion-MNIST": 0.0852}
 
 
 def solve_settings() -> dict[str, Solution]:
-    """Solve the two settings, or look them up where the cache has them already."""
+    """Solve the two settings, or read them from the cache."""
     from darrm_opt import Problem
     from solver_cache import cache_url, cached_solve, open_store
 
@@ -59,7 +59,7 @@ def first_run(
 ) -> None:
     """Solve the paper's two real settings, draw them, and serve them."""
     with report_errors():
-        listening = listen(host, number(port)) if serving else None  # what cannot work is found before the work
+        listening = listen(host, number(port)) if serving else None  # fail before the work, not after
         settings = None if listening is None else prepare(listening)
         for name, solution in solve_settings().items():
             answer(f"{name}: {solution}")

@@ -1,4 +1,4 @@
-"""The page about licences, from the lock files and what the installed packages say of themselves."""
+"""The page about licences, from the lock files and the metadata of installed packages."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from tools.locked import DEV, RUNTIME, Pinned, direct, licence, pinned
 HEAD = """\
 # Licences
 
-darrm-opt is Apache-2.0 ([LICENSE](../LICENSE)). It is installed beside the packages below, and neither copies
-nor bundles any of them; the container image does carry them. What each licence asks of you is between you and
-its text: this page says what the packages state in their own metadata, at the versions of the lock files.
+darrm-opt is Apache-2.0 ([LICENSE](../LICENSE)). It is installed together with the packages below, and neither copies
+nor bundles any of them; the container image contains them. This page lists what the packages state in their own
+metadata, at the versions of the lock files; the text of each licence is authoritative.
 
-What deserves a second look before you redistribute an image:
+Check these before you redistribute an image:
 
-- `gurobipy` is proprietary; it is optional (extra `gurobi`), and the image does not have it.
-- `psycopg` and `psycopg-binary` (extra `postgres`) and a part of `python-flint` (extra `exact`) are LGPL: use
-  them as they are, replaceable, which a Python installation is. The image has the first two.
-- `certifi` is MPL-2.0: a change of *its files* must be offered.
+- `gurobipy` is proprietary; it is optional (extra `gurobi`), and not in the image. - `psycopg` and `psycopg-binary`
+(extra `postgres`) and a part of `python-flint` (extra `exact`) are LGPL: use them as they are, replaceable, which a
+Python installation is. The image has the first two. - `certifi` is MPL-2.0: a change of *its files* must be offered.
 """
 
 ABSENT = "(not installed here)"
-"""Where a marker of the lock leaves a package out."""
+"""For a package that a marker of the lock excludes."""
 
 
 def page() -> str:
-    """Return the page's text."""
+    """Return the page."""
     runtime = pinned(RUNTIME)
     names = {package.name for package in runtime}
     tools = [package for package in pinned(DEV) if package.name not in names]
@@ -35,11 +34,11 @@ def page() -> str:
             HEAD,
             "## What a user installs",
             "",
-            f"All extras included. {_count(runtime)}",
+            f"With all extras. {_count(runtime)}",
             "",
             *_table(runtime, direct(RUNTIME)),
             "",
-            "## Tools of those who work on it",
+            "## Development tools",
             "",
             *_table(tools, direct(DEV)),
             "",
@@ -48,7 +47,7 @@ def page() -> str:
 
 
 def row(package: Pinned, asked_for: set[str]) -> str:
-    """Return a package's line of the table."""
+    """Return a package's row of the table."""
     requesters = "darrm-opt" if package.name in asked_for else ", ".join(package.wanted_by)
     marker = f" ({package.marker})" if package.marker else ""
     return f"| `{package.name}` | {package.version} | {licence(package.name) or ABSENT} | {requesters}{marker} |"

@@ -1,4 +1,4 @@
-"""What a lock file pins, and what the installed packages say of their licences."""
+"""Pinned packages of a lock file, and licences of installed packages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
-"""What a user of every extra installs; the same and the tools."""
+"""Packages of all extras; the same and the development tools."""
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """One line of a lock file.
+    """Entry of a lock file.
 
     Attributes:
-        name: as the lock spells it, normalised.
-        version: exact.
+        name: normalised name.
+        version: exact version.
         hashes: SHA-256 of each file that may be installed, in order.
-        marker: where it is needed; empty for everywhere.
-        wanted_by: what asks for it; the project itself is "darrm-opt".
+        marker: environment marker; empty for all environments.
+        wanted_by: packages that require it; the project itself is "darrm-opt".
     """
 
     name: str
@@ -33,13 +33,13 @@ class Pinned:
 
 
 def pinned(lock: str = RUNTIME) -> list[Pinned]:
-    """Return what a lock file pins, by name."""
+    """Return the packages that a lock file pins, by name."""
     text = (ROOT / lock).read_text(encoding="utf-8")
     packages = []
     for entry in re.split(r"\n(?=[a-z0-9])", text):
         head = re.match(r"([a-z0-9.-]+)==(\S+)(?: ; (.+?))? \\\n", entry)
         if head is None:
-            continue  # the file's first lines
+            continue  # header of the file
         via = re.sub(r"\(.*?\)|via|#", " ", entry[entry.find("# via") :]).split()
         hashes = tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
         packages.append(Pinned(head[1], head[2], hashes, head[3] or "", tuple(via)))
@@ -47,7 +47,7 @@ def pinned(lock: str = RUNTIME) -> list[Pinned]:
 
 
 def direct(lock: str = RUNTIME) -> set[str]:
-    """Return the names of the packages that pyproject.toml asks for itself."""
+    """Return the names of the direct dependencies."""
     return {package.name for package in pinned(lock) if "darrm-opt" in package.wanted_by}
 
 
@@ -63,16 +63,16 @@ SPDX = {
     "Proprietary": "proprietary",
     "Python Software Foundation License": "PSF-2.0",
 }
-"""How else a licence is written, and what it is called here."""
+"""SPDX names of licences."""
 
 LONGEST = 60
-"""A licence field that is longer is the licence's text, not its name."""
+"""Length of a licence field; a longer one is the licence's text."""
 
 
 def licence(name: str) -> str | None:
-    """Return the licence that an installed package states, or None where it is not installed.
+    """Return the licence that an installed package states, or None if it is not installed.
 
-    Its licence expression (SPDX) if it has one, else a short licence field, else its classifiers.
+    This is its SPDX expression, else a short licence field, else its classifiers.
     """
     try:
         metadata = importlib.metadata.metadata(name)

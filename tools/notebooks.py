@@ -1,6 +1,6 @@
-"""``python -m tools.notebooks``: run the notebooks of the journeys, and store what their cells print and return.
+"""``python -m tools.notebooks``: run the notebooks of the journeys, and store their outputs.
 
-Outputs are text: standard output, and the repr of a cell's last expression. No kernel and no package is needed.
+Outputs are text: standard output, and the repr of a cell's last expression. No kernel or package is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JOURNEYS = (
     "auditor",
     "platform_engineer",
 )
-"""Notebooks with stored outputs; the others show pictures and times, and are committed without."""
+"""Notebooks with stored outputs; the others show pictures and times."""
 
 Notebook = dict[str, Any]
 
@@ -34,12 +34,12 @@ def read(path: Path) -> Notebook:
 
 
 def code_cells(notebook: Notebook) -> list[dict[str, Any]]:
-    """Return the cells with code, in order."""
+    """Return the code cells, in order."""
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
 def run_cell(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell as a notebook does: its statements, then its last expression, which is its value."""
+    """Run the statements of a cell; return the value of its last expression."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - the notebooks are ours
@@ -49,7 +49,7 @@ def run_cell(source: str, names: dict[str, Any]) -> Any:
 
 
 def store_outputs(notebook: Notebook) -> None:
-    """Run the cells in order, and replace their outputs by what comes out now."""
+    """Run the cells in order, and replace their outputs."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(code_cells(notebook), 1):
         with contextlib.redirect_stdout(io.StringIO()) as printed:

@@ -10,7 +10,7 @@ from api.settings import Settings
 
 
 def openapi_text() -> str:
-    """Return the description as JSON text; it depends on no setting and on no stored answer."""
+    """Return the description as JSON text, independent of settings and stored answers."""
     document = create_app(Settings(cache_url="memory")).openapi()
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 

@@ -1,4 +1,4 @@
-"""Pages of the site that are made when it is built: nobody edits them, and git does not keep them."""
+"""Generated pages of the site, which git ignores."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ PAGES = {
     "licences.md": licences.page,
     "openapi.json": openapi.openapi_text,
 }
-"""Pages by their place below docs/, and what makes each."""
+"""Pages by their path below docs/, with their generators."""

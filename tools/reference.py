@@ -1,4 +1,4 @@
-"""Reference pages, made from the declared verbs, the description of the API, the settings and the metrics."""
+"""Reference pages, generated from verbs, the description of the API, settings and metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def commands() -> str:
         "# The command line",
         "",
         "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts,",
-        "`darrm help COMMAND` says all of it, `darrm --version` prints the version, and",
+        "`darrm help COMMAND` prints all of it, `darrm --version` prints the version, and",
         "`darrm --print-completion SHELL` a script for completion in bash, zsh, tcsh, fish or powershell. With",
         "`--json`, which every command has but `mcp`, the answer is JSON on stdout, and all else goes to stderr.",
         "",
@@ -66,7 +66,7 @@ def routes() -> str:
     lines = [
         "# HTTP routes",
         "",
-        "Made from [openapi.json](../openapi.json), which is the service's own `/openapi.json`. How to use them:",
+        "Generated from [openapi.json](../openapi.json), the service's `/openapi.json`. How to use them:",
         "[the HTTP API](../api.md). Errors are problem details (RFC 9457), media type `application/problem+json`.",
     ]
     for path, methods in document["paths"].items():
@@ -188,7 +188,7 @@ def _text(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text for a table's cell: on one line, no column of its own."""
+    """Return text for a table cell: on one line, with escaped bars and brackets."""
     text = re.sub(r"\](?= \[)", "\\]", _text(text))  # "[a, b] [unit]" would be a link
     return text.replace("|", "\\|").replace("<", "&lt;")
 

@@ -1,14 +1,13 @@
-"""``make release``: a version, made in a local folder from what is committed, and checked. Nothing is uploaded.
+"""``make release``: build and check a release of the commit in a local folder. Nothing is uploaded.
 
-    wheels, source archive    built twice from the commit, and equal both times; the second wheel is the papers'
-    sbom.cdx.json             what a user installs (`tools.sbom`)
+    wheels, source archive    built twice and compared; the second wheel is that of papers
+    sbom.cdx.json             packages that a user installs (`tools.sbom`)
     SHA256SUMS                of all of these
 
 The addresses in pyproject.toml and CITATION.cff are placeholders: ``--repository`` gives the real one, without which
 the archives name none.
 
-A rehearsal (``--rehearsal``) does the same for a version that has no heading in the changelog yet, from a tree with
-changes: those are not in it.
+``--rehearsal`` accepts a version without a heading in the changelog, and a tree with changes, which it ignores.
 """
 
 from __future__ import annotations
@@ -32,78 +31,54 @@ PACKAGES = {
     "darrm_opt": {"darrm", "darrm_client", "darrm_opt", "solver_cache"},
     "darrm_papers": {"darrm_papers"},
 }
-"""Packages that the wheel of each distribution holds, beside its metadata; `api` is inside `darrm`."""
+"""Packages in the wheel of each distribution; `api` is inside `darrm`."""
 
 PLACEHOLDER = "https://repository.invalid"
-"""The repository's address, as long as nobody says where it is published; `.invalid` is reserved and leads nowhere."""
+"""Placeholder for the repository's address; `.invalid` is a reserved domain."""
 
 ADDRESSED = ("pyproject.toml", "CITATION.cff")
-"""Files that have the placeholder."""
+"""Files with the placeholder."""
 
 NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
-"""What a version looks like."""
+"""Format of a version."""
 
 
 class Refused(Exception):
-    """There is no release, and this is why."""
+    """The release was refused, with the reason."""
 
 
 def version_of(source: Path) -> str:
-    """Return the version that the source states.
-
-    Raises:
-        Refused: it is no version.
-    """
+    """Return the version that the source states; raises Refused if it is invalid."""
     text = (source / "darrm_opt" / "_version.py").read_text(encoding="utf-8")
     match = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     if match is None or not NUMBER.fullmatch(match[1]):
-        raise Refused("darrm_opt/_version.py states no version like 1.2.3 or 1.2.3rc1")
+        raise Refused("darrm_opt/_version.py has no version like 1.2.3 or 1.2.3rc1")
     return match[1]
 
 
 def check_changelog(text: str, version: str) -> None:
-    """Refuse a changelog whose newest heading is not this version, with a date, or that has more to tell.
-
-    Args:
-        text: CHANGELOG.md.
-        version: what is to be released.
-
-    Raises:
-        Refused: with what to write.
-    """
+    """Raise Refused unless the newest heading of CHANGELOG.md is this version, dated, with nothing unreleased."""
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     heading_pattern = rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d"
     newest = next((heading for heading in headings if heading != "[Unreleased]"), None)
     if newest is None or not re.fullmatch(heading_pattern, newest):
-        raise Refused(f"the newest heading of CHANGELOG.md should be '## [{version}] - YYYY-MM-DD', and is {newest!r}")
+        raise Refused(f"the newest heading of CHANGELOG.md is {newest!r}; it should be '## [{version}] - YYYY-MM-DD'")
     unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
     if unreleased and unreleased[1].strip():
         raise Refused(f"CHANGELOG.md still has lines under Unreleased: put them under [{version}]")
 
 
 def check_citation(text: str, version: str) -> None:
-    """Refuse a CITATION.cff of another version.
-
-    Raises:
-        Refused: with what to write.
-    """
+    """Raise Refused unless CITATION.cff states this version."""
     version_line = re.search(r"^version: (.+)$", text, re.MULTILINE)
     if version_line is None or version_line[1] != version:
         raise Refused(f"CITATION.cff should say 'version: {version}'")
 
 
 def fill_addresses(source: Path, repository: str | None) -> None:
-    """Put the repository's address in place of the placeholder, or leave out every line that has it.
-
-    Args:
-        source: folder with the files `ADDRESSED`.
-        repository: the address, ``https://…``; None: none is published.
-
-    Raises:
-        Refused: it is no address of that kind.
-    """
+    """Replace the placeholder by the repository's address, or without one remove the lines that contain it."""
     if repository is not None and not re.fullmatch(r"https://[a-z0-9.-]+\.[a-z]+(/[\w.~-]+)*/?", repository):
-        raise Refused(f"--repository should be an address like https://host/owner/name, and is {repository!r}")
+        raise Refused(f"--repository is {repository!r}; it should be a URL like https://host/owner/name")
     for name in ADDRESSED:
         path = source / name
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -115,25 +90,16 @@ def fill_addresses(source: Path, repository: str | None) -> None:
 
 
 def make(output: Path, *, rehearsal: bool, repository: str | None = None) -> list[Path]:
-    """Make a release of the commit that is checked out.
+    """Build a release of the current commit in an empty folder; return its files.
 
-    Args:
-        output: folder for the files; made, and empty so far.
-        rehearsal: whether the changelog and uncommitted changes are let pass.
-        repository: address for the metadata; None: it names none.
-
-    Returns:
-        The files.
-
-    Raises:
-        Refused: something does not fit; nothing is left in ``output``.
+    Raises Refused if something is wrong; then ``output`` stays empty.
     """
     if output.exists() and any(output.iterdir()):
         raise Refused(f"{output} is not empty")
     changes = _git("status", "--porcelain", "--untracked-files=no").strip()
     if changes and not rehearsal:
-        raise Refused(f"there are changes that are not committed:\n{changes}")
-    commit = _git("rev-parse", "HEAD").strip()  # once: somebody may commit meanwhile
+        raise Refused(f"there are uncommitted changes:\n{changes}")
+    commit = _git("rev-parse", "HEAD").strip()  # read once: it may change
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "source"
         _unpack(commit, source)
@@ -157,15 +123,7 @@ def make(output: Path, *, rehearsal: bool, repository: str | None = None) -> lis
 
 
 def check_archive(path: Path, version: str) -> None:
-    """Refuse a wheel or source archive of another version, or with files that do not belong there.
-
-    Args:
-        path: the archive.
-        version: what it should be.
-
-    Raises:
-        Refused: with what is wrong.
-    """
+    """Raise Refused for a wheel or source archive of another version, or with foreign packages."""
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -173,7 +131,7 @@ def check_archive(path: Path, version: str) -> None:
         ours = PACKAGES[path.name.partition("-")[0]]
         foreign = {name.split("/")[0] for name in names if ".dist-info/" not in name} - ours
         if foreign:
-            raise Refused(f"{path.name} holds {', '.join(sorted(foreign))}, which is no package of ours")
+            raise Refused(f"{path.name} holds {', '.join(sorted(foreign))}, which do not belong to it")
     else:
         with tarfile.open(path) as archive:
             (inner,) = [name for name in archive.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", name)]
@@ -181,7 +139,7 @@ def check_archive(path: Path, version: str) -> None:
             metadata = member.read().decode() if member else ""
     stated_version = email.message_from_string(metadata)["Version"]
     if stated_version != version:
-        raise Refused(f"{path.name} says version {stated_version}, not {version}")
+        raise Refused(f"{path.name} has version {stated_version}, not {version}")
 
 
 def _unpack(commit: str, source: Path) -> None:
@@ -216,7 +174,7 @@ def _write(path: Path, content: bytes) -> Path:
 
 
 def main() -> int:
-    """Read the command line, make the release, and say what is there."""
+    """Parse the command line, build the release, and list its files."""
     parser = argparse.ArgumentParser(prog="make release", description="Make a release in a local folder.")
     parser.add_argument("--output", type=Path, default=ROOT / "dist" / "release", help="an empty folder")
     parser.add_argument("--repository", help="address of the repository, for the metadata: https://host/owner/name")
@@ -228,7 +186,7 @@ def main() -> int:
         sys.stderr.write(f"release: refused: {err}\n")
         return 1
     if options.repository is None:
-        sys.stderr.write("release: no --repository was given: the metadata names no address\n")
+        sys.stderr.write("release: without --repository the metadata has no address\n")
     for path in files:
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
     return 0

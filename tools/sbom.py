@@ -1,7 +1,7 @@
-"""The bill of materials, as CycloneDX 1.6 in JSON: what a user installs, with versions, hashes and licences.
+"""The bill of materials, as CycloneDX 1.6 in JSON: packages that a user installs, with versions, hashes and licences.
 
-``python -m tools.sbom FILE`` writes it. It is made from the lock file and the installed packages' metadata alone, with
-no time and no serial number in it, so that the same lock gives the same file.
+``python -m tools.sbom FILE`` writes it from the lock file and the metadata of installed packages, without time or
+serial number, so that the same lock gives the same file.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ from typing import Any
 from tools.locked import RUNTIME, Pinned, licence, pinned
 
 EXPRESSION = {"AND", "OR", "WITH"}
-"""Words that make a licence an expression of several."""
+"""Operators of a licence expression."""
 
 
 def bill(version: str) -> dict[str, Any]:
-    """Return the bill of materials for a version of darrm-opt.
-
-    Args:
-        version: of darrm-opt.
-    """
+    """Return the bill of materials for a version of darrm-opt."""
     packages = pinned(RUNTIME)
     ours = f"pkg:pypi/darrm-opt@{version}"
     urls = {package.name: f"pkg:pypi/{package.name}@{package.version}" for package in packages}
@@ -58,7 +54,7 @@ def _component(package: Pinned, url: str) -> dict[str, Any]:
         "name": package.name,
         "version": package.version,
         "purl": url,
-        # one hash a file that the lock allows; CycloneDX' "hashes" would be of one and the same file
+        # one hash per permitted file; CycloneDX's "hashes" are of a single file
         "properties": [{"name": "darrm-opt:sha256", "value": digest} for digest in package.hashes],
     }
     if package.marker:
@@ -70,7 +66,7 @@ def _component(package: Pinned, url: str) -> dict[str, Any]:
 
 
 def text(version: str) -> str:
-    """Return it as it is written to a file."""
+    """Return the bill of materials as JSON text."""
     return json.dumps(bill(version), indent=1, ensure_ascii=False) + "\n"
 
 

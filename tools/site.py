@@ -1,7 +1,7 @@
-"""How the pages become a site (MkDocs reads this file as a hook).
+"""The site, built by MkDocs with this file as a hook.
 
-Pages link to each other and to files of the repository as they do on disk. A few of those files become pages of the
-site; a link to any other becomes the file's name, since the site does not carry it.
+Pages link to each other and to files of the repository as on disk. Some of those files become pages; a link to any
+other is replaced by the file's name.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CARRIED = {
     "papers/results.md": "results.md",
     "api/page/llms.txt": "llms.txt",
 }
-"""Files outside docs/ that are pages of the site, by their path in the repository."""
+"""Files outside docs/ that become pages, by their path in the repository."""
 
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the files that are carried, and those that are made."""
+    """Add the carried and the generated files."""
     for path, page in CARRIED.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
     for page, make in PAGES.items():
@@ -41,16 +41,16 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return a page with its links leading where the site has them."""
+    """Return a page with links adapted to the site."""
     page_path = {page: path for path, page in CARRIED.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return LINK.sub(lambda link: relinked(link, page_path), markdown)
 
 
 def relinked(link: re.Match[str], page_path: str) -> str:
-    """Return a link as the site needs it.
+    """Return a link adapted to the site.
 
     Args:
-        link: a match of `LINK`; an image is one too.
+        link: match of `LINK`.
         page_path: path of the page in the repository.
     """
     target, anchor = link["target"], link["anchor"] or ""

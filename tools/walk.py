@@ -1,10 +1,10 @@
-"""Walk of a request: the files of the product that it goes through, and how often it moves from one to another.
+"""Walk of a request: the files of the product that it passes through, and the number of moves between them.
 
     python -m tools.walk                                                  POST /v1/gamma, nothing stored
     python -m tools.walk solve --K 11 --m 3 --epsilon 0.1 --no-cache      a verb of `darrm`
 
-What happens while modules are imported does not count, nor does what another process does: the solve of a request is
-done by one, and is the walk of `darrm solve` from the solver on.
+Imports do not count, nor do other processes: the solve of a request runs in one, and is the walk of `darrm solve`
+from the solver on.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ PACKAGES = tuple(f"{ROOT / name}/" for name in ("darrm", "darrm_opt", "api", "da
 
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""Flags of code that can go on where it stopped."""
+"""Flags of code that can be resumed."""
 
 FIRST_INSTRUCTIONS = 6
-"""Offset of the last instruction of such code when it is called and not resumed, at most [bytes]."""
+"""Largest offset of the last instruction of such code when it is called rather than resumed [bytes]."""
 
 
 class Walk:
-    """Files in the order in which they were first entered, and the calls from a file of the product into another.
+    """Files in order of entry, and calls from one file of the product into another.
 
-    A generator or coroutine that goes on is no call.
+    Resuming a generator or coroutine is not a call.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
         self.moves = 0
-        self._importing: Counter[int] = Counter()  # modules that are being imported, by thread
+        self._importing: Counter[int] = Counter()  # modules being imported, by thread
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        """Count what `sys.setprofile` reports."""
+        """Handle an event of `sys.setprofile`."""
         thread = threading.get_ident()
         if frame.f_code.co_name == "<module>":
             self._importing[thread] += {"call": 1, "return": -1}.get(event, 0)
@@ -66,7 +66,7 @@ def _goes_on(frame: FrameType) -> bool:
 
 @contextlib.contextmanager
 def walking() -> Iterator[Walk]:
-    """Count in this thread, and in those that begin within the block."""
+    """Record in this thread, and in threads started in the block."""
     walk = Walk()
     set_profile: Callable[..., None] = getattr(threading, "setprofile_all_threads", threading.setprofile)  # from 3.12
     set_profile(walk)
@@ -79,7 +79,7 @@ def walking() -> Iterator[Walk]:
 
 
 def walk_of_verb(words: list[str]) -> Walk:
-    """Return the walk of a verb of `darrm`, run in this process; what it prints is dropped."""
+    """Return the walk of a verb of `darrm`, run in this process without output."""
     from darrm.cli import _run
 
     with walking() as walk, contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
@@ -88,9 +88,9 @@ def walk_of_verb(words: list[str]) -> Walk:
 
 
 def walk_of_gamma(requests: int = 8) -> Walk:
-    """Return the shortest walk of a γ by REST that nobody stored, from the application on.
+    """Return the shortest walk of a new γ by REST, from the application on.
 
-    What the service does beside a request, each second or each tenth of one, adds to it: so the shortest of a few.
+    Background work of the service adds to a walk, hence the shortest of several.
     """
     from fastapi.testclient import TestClient
 
@@ -107,7 +107,7 @@ def walk_of_gamma(requests: int = 8) -> Walk:
             found = Walk()
             found.files, found.moves = going.files, going.moves
             walks.append(found)
-    walks = walks[1:]  # the first one imports, and starts the pool's process
+    walks = walks[1:]  # the first one imports, and starts the process
     shortest = min(walks, key=lambda walk: len(walk.files))
     shortest.moves = min(walk.moves for walk in walks)
     return shortest

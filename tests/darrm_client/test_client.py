@@ -765,9 +765,9 @@ def test_a_job_without_an_answer_says_why(end: str, text: str) -> None:
 
 def test_waiting_for_a_job_ends_in_time() -> None:
     with client_of(Office("running"), timeout=2) as client:
-        with pytest.raises(DeadlineExceeded, match="is running after 2 s; wait for it again"):
+        with pytest.raises(DeadlineExceeded, match="is running after 2 s; wait again to continue"):
             client.gamma(PROBLEM)
-        with pytest.raises(DeadlineExceeded, match="is running after 2 s; wait for it again"):
+        with pytest.raises(DeadlineExceeded, match="is running after 2 s; wait again to continue"):
             client.jobs.wait(PROBLEM)
 
 
@@ -778,7 +778,7 @@ def test_a_look_at_a_job_that_takes_too_long_says_that_the_job_can_be_waited_for
             time.sleep(2)
         return 202 if method == "POST" else 200, job
 
-    with client_of(Ruled(rule), timeout=1) as client, pytest.raises(DeadlineExceeded, match="wait for it again"):
+    with client_of(Ruled(rule), timeout=1) as client, pytest.raises(DeadlineExceeded, match="wait again to continue"):
         client.gamma(PROBLEM)
 
 

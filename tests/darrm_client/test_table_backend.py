@@ -70,10 +70,10 @@ def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.Monke
 
 def test_what_the_table_lacks_is_told_with_its_name_and_what_is_near(table: str) -> None:
     with DarrmClient(table) as client:
-        with pytest.raises(AnswerNotFound, match=r"a table\.[a-z?=]+ has no answer .* It has answers for K = 11\.$"):
+        with pytest.raises(AnswerNotFound, match=r"a table\.[a-z?=]+ has no answer .* The table has answers for K = 11\.$"):
             client.gamma(MISSING)
         near = (
-            "The nearest that it has: K = 11, epsilon = 0.0892, Delta = 0.0001, affected = 11, target_epsilon = 0.2676"
+            "The nearest in the table: K = 11, epsilon = 0.0892, Delta = 0.0001, affected = 11, target_epsilon = 0.2676"
         )
         with pytest.raises(AnswerNotFound, match=near):
             client.gamma(Problem.from_allowance(K=11, m=2.9, epsilon=0.0895, Delta=1e-4))
@@ -197,7 +197,7 @@ def test_invalid_lines_are_skipped_with_a_warning(tmp_path: Path, caplog: pytest
     path.write_text(f'{{"votes": 3}}\n\n{good}\n[]\n{json.dumps(other)}\n')
     with caplog.at_level(logging.WARNING), DarrmClient(path.as_uri()) as client:
         assert client.gamma(PROBLEM).exact
-    assert [line for line in (1, 4, 5) if f"line {line}: this is no record" not in caplog.text] == []
+    assert [line for line in (1, 4, 5) if f"line {line}: skipped, because it is not a record" not in caplog.text] == []
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
     place = tmp_path / "table.jsonl"
     place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
     with DarrmClient(place.as_uri()) as client:
-        with pytest.raises(AnswerNotFound, match="least_parameter searches here"):
+        with pytest.raises(AnswerNotFound, match="least_parameter to search locally"):
             client.least(3, epsilon=0.1, utility=0.5)
         with pytest.raises(AnswerNotFound, match="A table has no tags"):
             list(client.designs.list())
@@ -273,7 +273,7 @@ def test_a_table_answers_where_the_service_does_not(tmp_path: Path, caplog: pyte
     with DarrmClient(away, retries=0, fallback=table) as client, caplog.at_level(logging.WARNING, "darrm_client"):
         answer = client.gamma(PROBLEM)
         assert (answer.exact, answer.gamma.tolist()) == (True, SOLUTIONS[PROBLEM].gamma.tolist())
-        assert "The answer to gamma is that of the table" in caplog.text
+        assert "The answer to gamma comes from the table" in caplog.text
         with pytest.raises(ServiceUnreachable):
             client.gamma(MISSING)
         with pytest.raises(ServiceUnreachable):

@@ -70,7 +70,9 @@ def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.Monke
 
 def test_what_the_table_lacks_is_told_with_its_name_and_what_is_near(table: str) -> None:
     with DarrmClient(table) as client:
-        with pytest.raises(AnswerNotFound, match=r"a table\.[a-z?=]+ has no answer .* The table has answers for K = 11\.$"):
+        with pytest.raises(
+            AnswerNotFound, match=r"a table\.[a-z?=]+ has no answer .* The table has answers for K = 11\.$"
+        ):
             client.gamma(MISSING)
         near = (
             "The nearest in the table: K = 11, epsilon = 0.0892, Delta = 0.0001, affected = 11, target_epsilon = 0.2676"

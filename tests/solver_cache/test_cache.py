@@ -87,7 +87,7 @@ def test_an_answer_that_changes_needs_another_core_version(case: dict[str, Any])
 
 
 @pytest.mark.parametrize("case", ANSWERS["answers"], ids=lambda case: str(case["objective"]))
-def test_keys_stay_what_they_are(case: dict[str, Any]) -> None:
+def test_keys_are_stable(case: dict[str, Any]) -> None:
     assert DesignSpec(problem_of(case), case["objective"], case["shape"]).key == case["key"]
 
 
@@ -153,7 +153,7 @@ def test_a_key_draws_no_scenarios() -> None:
         ((PROBLEM, "uniform", ["free"]), r"shape = \['free'\] is not valid"),
     ],
 )
-def test_what_cannot_be_asked_has_no_key(arguments: tuple[Any, ...], text: str) -> None:
+def test_invalid_questions_have_no_key(arguments: tuple[Any, ...], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         DesignSpec(*arguments)
 
@@ -323,7 +323,7 @@ VALUES = st.recursive(
 
 
 @given(st.sampled_from(PATHS), VALUES)
-def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], value: Any) -> None:
+def test_any_hit_is_private(path: tuple[Any, ...], value: Any) -> None:
     record = json.loads(GOOD.record)
     node = record
     for name in path[:-1]:
@@ -338,7 +338,7 @@ def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], val
 
 
 @given(st.integers(0, len(GOOD.record) - 1), st.characters(codec="utf-8"))
-def test_any_changed_letter_is_found(place: int, letter: str) -> None:
+def test_any_changed_letter_is_detected(place: int, letter: str) -> None:
     record = GOOD.record[:place] + letter + GOOD.record[place + 1 :]
     assert validate_row(replace(GOOD, record=record), REQUEST).decision == (
         "hit" if record == GOOD.record else "damaged"
@@ -368,7 +368,7 @@ def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:
         Problem(1, Privacy(1.0), Privacy(1e-300)),
     ],
 )
-def test_extreme_problems_are_kept_too(problem: Problem, store: Store) -> None:
+def test_extreme_problems_are_stored(problem: Problem, store: Store) -> None:
     first, second = (cached_solve(problem, "shared(0.5,0.5)", "monotone", store=store) for _ in range(2))
     assert (first.decision, second.decision) == ("miss", "hit")
     assert second.solution.gamma.tobytes() == first.solution.gamma.tobytes()
@@ -396,7 +396,7 @@ def test_a_bad_row_is_reported_and_replaced(
 
 
 @pytest.mark.parametrize("status", [Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT])
-def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(
+def test_an_answer_at_the_provable_limit_is_stored(
     store: Store, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Solving again would end there again, however long it takes."""
@@ -408,9 +408,7 @@ def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(
     assert (second.decision, solution_record(second.solution)) == ("hit", solution_record(first.solution))
 
 
-def test_what_a_time_limit_cut_short_is_not_kept_where_only_a_monotone_answer_is_sought(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_monotone_answer_cut_short_is_not_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """K > 120 and more than 64 voters off their ends in the mean: no other stage would notice that time ran out."""
     problem = Problem.from_allowance(121, 3, 0.1, 0.55)
     with monkeypatch.context() as patched:
@@ -420,7 +418,7 @@ def test_what_a_time_limit_cut_short_is_not_kept_where_only_a_monotone_answer_is
     assert store.get(DesignSpec(problem, "rectangular", "free").key) is None
 
 
-def test_an_answer_cut_short_is_given_but_not_kept(store: Store) -> None:
+def test_an_answer_cut_short_is_returned_but_not_stored(store: Store) -> None:
     answer = cached_solve(PROBLEM, store=store, time_limit=1e-9)
     assert answer.solution.status.value == "time limit"
     assert (answer.decision, answer.stored) == ("miss", False)
@@ -460,9 +458,7 @@ def test_recall_solves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 @pytest.mark.parametrize("kept", [False, True])
-def test_bad_choices_are_refused_whether_or_not_the_answer_is_kept(
-    choice: dict[str, Any], text: str, kept: bool
-) -> None:
+def test_invalid_choices_are_refused_even_for_stored_answers(choice: dict[str, Any], text: str, kept: bool) -> None:
     store = open_store("memory")
     if kept:
         store.put(GOOD)
@@ -484,7 +480,7 @@ class FullStore(DatabaseStore):
         raise CacheError(self.url, "database or disk is full", "Make room there.")
 
 
-def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_cannot_be_stored_is_returned(caplog: pytest.LogCaptureFixture) -> None:
     answer = cached_solve(PROBLEM, store=FullStore("memory"))
     assert not answer.stored
     assert answer.trouble == "The cache at memory cannot be used: database or disk is full. Make room there."
@@ -506,19 +502,19 @@ class CrowdedStore(DatabaseStore):
         return self.theirs
 
 
-def test_of_two_who_solve_at_once_both_give_the_first_answer() -> None:
+def test_concurrent_solves_return_the_first_answer() -> None:
     theirs = edited(setter("backend", to="gurobi"))
     answer = cached_solve(PROBLEM, store=CrowdedStore(theirs))
     assert (answer.solution.backend, answer.decision, answer.stored) == ("gurobi", "miss", True)
 
 
-def test_a_bad_row_that_another_put_first_is_not_given() -> None:
+def test_an_invalid_row_stored_first_is_not_returned() -> None:
     answer = cached_solve(PROBLEM, store=CrowdedStore(edited(scaled_gamma)))
     assert not answer.stored
     assert verify(PROBLEM, answer.solution.gamma).margin >= 0
 
 
-def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_fails_validation_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     def boastful(*arguments: Any, **options: Any) -> Any:
         return replace(solve(*arguments, **options), utility=0.99)
 
@@ -530,7 +526,7 @@ def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.Mo
     assert list(store.rows()) == []
 
 
-def test_check_lists_what_is_wrong_row_by_row() -> None:
+def test_check_lists_every_defect() -> None:
     store = open_store("memory")
     store.put(GOOD)
     other = DesignSpec(PROBLEM, "uniform")
@@ -545,14 +541,14 @@ def test_check_lists_what_is_wrong_row_by_row() -> None:
     )
 
 
-def test_the_place_is_the_users_cache_unless_it_is_set() -> None:
+def test_the_default_location_is_the_users_cache() -> None:
     assert cache_url({"DARRM_CACHE_URL": "postgresql+psycopg://host/name"}) == "postgresql+psycopg://host/name"
     assert cache_url({}) == cache_url({"DARRM_CACHE_URL": "  "})
     assert cache_url({}).startswith("sqlite:////")
     assert cache_url({}).endswith("/darrm-opt/cache.sqlite")
 
 
-def test_what_was_solved_elsewhere_is_kept(store: Store) -> None:
+def test_answers_solved_elsewhere_are_stored(store: Store) -> None:
     mine = solve(PROBLEM)
     answer = keep(mine, store)
     assert (answer.decision, answer.stored, answer.trouble) == ("miss", True, "")
@@ -563,20 +559,20 @@ def test_what_was_solved_elsewhere_is_kept(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("bad", "decision"), [(edited(scaled_gamma), "damaged"), (replace(GOOD, core=0), "stale")])
-def test_what_was_solved_elsewhere_takes_the_place_of_a_bad_row(store: Store, bad: Row, decision: str) -> None:
+def test_answers_solved_elsewhere_replace_invalid_rows(store: Store, bad: Row, decision: str) -> None:
     store.put(bad)
     answer = keep(solve(PROBLEM), store)
     assert (answer.decision, answer.stored) == (decision, True)
     assert cached_solve(PROBLEM, store=store).hit
 
 
-def test_what_was_cut_short_elsewhere_is_not_kept(store: Store) -> None:
+def test_answers_cut_short_elsewhere_are_not_stored(store: Store) -> None:
     answer = keep(solve(PROBLEM, time_limit=1e-9), store)
     assert (answer.decision, answer.stored) == ("miss", False)
     assert list(store.rows()) == []
 
 
-def test_what_cannot_be_kept_is_given_back() -> None:
+def test_unstorable_answers_are_returned() -> None:
     answer = keep(solve(PROBLEM), FullStore("memory"))
     assert not answer.stored
     assert "database or disk is full" in answer.trouble

@@ -69,7 +69,7 @@ def go(*processes: subprocess.Popen[str]) -> list[str]:
         ("postgresql+nodriver://host/name", "cannot be used"),
     ],
 )
-def test_a_url_that_names_no_store(url: str, text: str) -> None:
+def test_invalid_urls_are_refused(url: str, text: str) -> None:
     with pytest.raises(CacheError, match=text) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
@@ -83,7 +83,7 @@ def test_a_database_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store("postgresql+psycopg://someone:secret@host/name")
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_location(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     before = sorted(tmp_path.rglob("*"))
     url = f"sqlite:///{tmp_path / 'file' / 'cache.sqlite'}"
@@ -106,9 +106,7 @@ def test_invalid_databases_are_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == b"these are my notes\n" * 500
 
 
-def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_database_fails_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
     open_store(url).close()
 
@@ -122,7 +120,7 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
         open_store(url)
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_a_full_disk(tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         store.put(Row("a", 1, "small", digest("small")))
         with store._database.reading() as statements:  # type: ignore[attr-defined]
@@ -132,7 +130,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         assert [row.key for row in store.rows()] == ["a"]
 
 
-def test_a_relative_place_and_a_home_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_and_home_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for url, path in (("sqlite:///here.sqlite", "here.sqlite"), ("sqlite:///~/there.sqlite", "home/there.sqlite")):
@@ -153,12 +151,12 @@ def test_a_new_file_has_the_schema_and_wal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["?timeout=9", "?mode=ro&timeout=9"])
-def test_a_file_takes_no_option_but_its_mode(options: str, tmp_path: Path) -> None:
+def test_a_file_url_accepts_only_mode(options: str, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="a SQLite URL accepts only the option mode"):
         open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}{options}")
 
 
-def test_a_making_that_was_cut_short_is_completed(tmp_path: Path) -> None:
+def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
     empty, without_tables = tmp_path / "empty.sqlite", tmp_path / "cache.sqlite"
     empty.touch()
     with closing(sqlite3.connect(without_tables)) as plain:
@@ -181,7 +179,7 @@ def test_a_file_needs_no_sqlalchemy(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ many processes
 
 
-def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_at_a_time_creates_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cache.sqlite"
     opened: list[Store] = []
     waiting = threading.Thread(target=lambda: opened.append(open_store(f"sqlite:///{path}")))
@@ -216,7 +214,7 @@ for number in range(20):
 """
 
 
-def test_processes_that_make_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
+def test_concurrent_creation_succeeds(tmp_path: Path) -> None:
     with ExitStack() as stack:
         go(*(stack.enter_context(python(OPENER, str(tmp_path), key)) for key in "abc"))
     for number in range(20):
@@ -274,7 +272,7 @@ def test_a_column_of_any_type_is_a_bad_row_and_is_replaced(tmp_path: Path, colum
         assert cached_solve(PROBLEM, store=store).hit
 
 
-def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_file_is_private(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'cache.sqlite3'}")
     store.jobs.submit("1", "gamma", "{}")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("cache.sqlite3*")}
@@ -293,9 +291,7 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         ("darrm_design_tags", lambda store: store.designs.tag("a", "b")),
     ],
 )
-def test_a_table_that_is_lost_is_an_error_that_names_it(
-    table: str, use: Callable[[Store], object], tmp_path: Path
-) -> None:
+def test_a_missing_table_is_named(table: str, use: Callable[[Store], object], tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     with closing(open_store(f"sqlite:///{path}")) as store:
         store.put(Row("a", CORE, "{}", digest("{}")))

@@ -72,7 +72,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.parametrize("how", ["limit", "disk"])
-def test_a_disk_that_is_full_costs_what_is_not_kept_and_nothing_else(how: str, tmp_path: Path) -> None:
+def test_a_full_disk_loses_only_unstored_answers(how: str, tmp_path: Path) -> None:
     """With the system's limit on the size of files, and on a real file system with no room left."""
     command = [sys.executable, "-c", FILLING, str(tmp_path), how]
     if how == "disk":
@@ -119,7 +119,7 @@ print(json.dumps(told))
 """
 
 
-def test_a_file_system_that_has_failed_is_not_healthy_though_reads_go_on(tmp_path: Path) -> None:
+def test_a_failed_file_system_is_unhealthy(tmp_path: Path) -> None:
     """With an ext4 whose journal is aborted, as after an error of the disk: caches take writes, nothing is stored."""
     image, place = tmp_path / "image", tmp_path / "disk"
     place.mkdir()
@@ -206,7 +206,7 @@ def test_a_file_cut_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path
     assert seen[f"refused: {DAMAGED}"] > 5
 
 
-def test_a_connection_that_knows_the_file_takes_no_job_on_once_it_is_overwritten(tmp_path: Path) -> None:
+def test_an_open_connection_takes_no_job_from_an_overwritten_file(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with closing(open_store(f"sqlite:///{path}")) as store:
         store.jobs.submit("a", "gamma", "{}")

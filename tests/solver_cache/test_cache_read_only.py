@@ -50,7 +50,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{place}&mode=ro"
 
 
-def test_what_is_kept_is_read_and_what_is_solved_is_not_kept(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_only_store_reads_and_never_writes(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with closing(open_store(url)) as store:
         assert store.url.endswith("mode=ro")
         assert cached_solve(KEPT, store=store).hit
@@ -67,13 +67,13 @@ def test_what_is_kept_is_read_and_what_is_solved_is_not_kept(url: str, caplog: p
         assert len(list(store.rows())) == 1
 
 
-def test_its_jobs_are_kept_in_memory(url: str) -> None:
+def test_jobs_of_a_read_only_store_are_in_memory(url: str) -> None:
     with closing(open_store(url)) as store:
         assert store.jobs.database.in_memory
         assert store.jobs.submit("a", "gamma", "{}").state == "queued"
 
 
-def test_a_bad_row_is_a_miss_and_stays(tmp_path: Path) -> None:
+def test_an_invalid_row_of_a_read_only_store_is_a_miss(tmp_path: Path) -> None:
     url = tight(tmp_path / "tables" / "cache.sqlite")
     with closing(sqlite3.connect(tmp_path / "tables" / "cache.sqlite")) as plain, plain:
         plain.execute("UPDATE darrm_solutions SET digest = 'x'")
@@ -95,7 +95,7 @@ def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:
     assert snapshot(folder) == before
 
 
-def test_a_file_that_is_being_written_is_read_as_it_grows(tmp_path: Path) -> None:
+def test_a_growing_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "tables" / "cache.sqlite"
     url = tight(path)
     with closing(open_store(f"sqlite:///{path}")) as writer:
@@ -120,7 +120,7 @@ def test_invalid_modes_are_refused(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=rw").close()
 
 
-def test_a_file_without_a_schema_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_without_a_schema_gives_advice(tmp_path: Path) -> None:
     path = tmp_path / "empty.sqlite"
     path.touch()
     with pytest.raises(CacheError, match="its schema has version 0"):
@@ -128,7 +128,7 @@ def test_a_file_without_a_schema_says_what_to_do(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_role_that_may_only_read_is_told_how(tmp_path: Path) -> None:  # noqa: ARG001 — its own surroundings
+def test_a_read_only_role_gets_advice(tmp_path: Path) -> None:  # noqa: ARG001 — its own surroundings
     server = postgres.server()
     name = server.new()
     with closing(open_store(server.url(name))) as store:

@@ -48,7 +48,7 @@ def keys(store: Store, **which: float | str) -> set[str]:
     return {design.key for design in store.designs.list(DesignFilter(**which))}  # type: ignore[arg-type]  # by name
 
 
-def test_a_list_says_what_the_records_say(filled: Store) -> None:
+def test_a_list_matches_its_records(filled: Store) -> None:
     found = {design.key: design for design in filled.designs.list()}
     assert set(found) == {row.key for row in ROWS}
     for problem, row in zip(PROBLEMS, ROWS, strict=True):
@@ -65,7 +65,7 @@ def test_a_list_says_what_the_records_say(filled: Store) -> None:
         assert design.tags == ()
 
 
-def test_pages_follow_one_another_and_miss_nothing(filled: Store) -> None:
+def test_pages_are_consecutive_and_complete(filled: Store) -> None:
     whole = filled.designs.list()
     assert [(design.created, design.key) for design in whole] == sorted(
         ((design.created, design.key) for design in whole), reverse=True
@@ -100,7 +100,7 @@ def test_tags_of_other_versions_are_not_found(filled: Store) -> None:
     assert "odd" not in keys(filled, K=5)
 
 
-def test_tags_come_and_go_and_choose(filled: Store) -> None:
+def test_tags_are_added_removed_and_filtered(filled: Store) -> None:
     first, second = ROWS[0].key, ROWS[1].key
     for tag in ("b", "a", "a"):
         filled.designs.tag(first, tag)
@@ -127,7 +127,7 @@ def test_a_tag_touches_no_row_and_no_proof(filled: Store) -> None:
     assert recall(spec, filled) is proved  # the proof that this process remembers
 
 
-def test_tags_last_as_long_as_the_row_and_outlive_its_repair(store: Store) -> None:
+def test_tags_live_as_long_as_the_row(store: Store) -> None:
     spec = DesignSpec(PROBLEMS[0])
     bad = store.put(Row(spec.key, CORE, "[]", digest("[]")))
     store.designs.tag(spec.key, "mine")
@@ -144,7 +144,7 @@ def test_tags_last_as_long_as_the_row_and_outlive_its_repair(store: Store) -> No
     assert keys(store, tag="mine") == set()
 
 
-def test_a_design_has_so_many_tags_and_no_more(filled: Store) -> None:
+def test_tags_of_a_design_are_limited(filled: Store) -> None:
     key = ROWS[0].key
     for number in range(MAX_TAGS):
         filled.designs.tag(key, f"t{number}")
@@ -153,7 +153,7 @@ def test_a_design_has_so_many_tags_and_no_more(filled: Store) -> None:
         filled.designs.tag(key, "more")
 
 
-def test_threads_that_tag_at_once_all_succeed(filled: Store) -> None:
+def test_concurrent_tagging_succeeds(filled: Store) -> None:
     together(*(lambda n=n: filled.designs.tag(ROWS[0].key, f"t{n % 4}") for n in range(8)))
     design = filled.designs.get(ROWS[0].key)
     assert design is not None
@@ -177,7 +177,7 @@ def test_invalid_pages_are_refused(filled: Store, limit: int, after: str | None,
         filled.designs.list(limit=limit, after=after)
 
 
-def test_a_store_for_reading_lists_and_does_not_tag(lasting_url: str) -> None:
+def test_a_read_only_store_lists_but_does_not_tag(lasting_url: str) -> None:
     with closing(open_store(lasting_url)) as store:
         store.put(ROWS[0])
         store.designs.tag(ROWS[0].key, "kept")

@@ -55,7 +55,9 @@ def read(store: Store, *names: str) -> None:
     store.save_reads()
 
 
-def test_the_least_recently_read_leave_first(store: Store, clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_read_are_removed_first(
+    store: Store, clock: type[Clock], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("solver_cache.database.designs.MAX_EVICTED_AT_ONCE", 1)  # several transactions
     for key in "abcdef":
         store.put(row(key))
@@ -75,7 +77,7 @@ def test_the_least_recently_read_leave_first(store: Store, clock: type[Clock], m
     assert keys(store) == "d"
 
 
-def test_what_was_not_read_for_long_leaves(store: Store, clock: type[Clock]) -> None:
+def test_answers_not_read_for_long_are_removed(store: Store, clock: type[Clock]) -> None:
     clock.now_ = datetime.now(UTC) - timedelta(days=40)
     for key in "abc":
         store.put(row(key))
@@ -95,7 +97,7 @@ def test_a_store_can_be_evicted_down_to_nothing(store: Store) -> None:
     assert store.designs.evict(max_bytes=SIZE, down_to=0) == 2
 
 
-def test_an_answer_that_leaves_takes_its_marks_and_clients_along(store: Store) -> None:
+def test_a_removed_answer_takes_its_dependents(store: Store) -> None:
     store.put(row("a"), clients=["one"])
     read(store, "a")
     store.designs.evict(max_bytes=0)
@@ -117,7 +119,7 @@ def test_reads_of_every_kind_count(store: Store) -> None:
         assert store.reads.take() == [key]
 
 
-def test_a_store_notes_its_reads_when_it_is_closed(tmp_path: Path) -> None:
+def test_reads_are_recorded_on_close(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with closing(open_store(url)) as opened:
         for key in "ab":
@@ -130,7 +132,7 @@ def test_a_store_notes_its_reads_when_it_is_closed(tmp_path: Path) -> None:
         assert keys(opened) == "a"
 
 
-def test_a_client_gives_up_its_least_recently_read_and_its_tagged_ones_last(store: Store, clock: type[Clock]) -> None:
+def test_a_client_loses_its_least_recently_read_first_and_tagged_last(store: Store, clock: type[Clock]) -> None:
     for key in "abcd":
         store.put(row(key), clients=["one"])
         clock.now_ += timedelta(minutes=1)
@@ -149,7 +151,7 @@ def test_a_client_gives_up_its_least_recently_read_and_its_tagged_ones_last(stor
     assert keys(store) == "f"
 
 
-def test_one_of_all_servers_keeps_a_store_within_its_limits(store: Store) -> None:
+def test_one_server_at_a_time_evicts(store: Store) -> None:
     size = 2**18
     limits = Settings(max_stored_bytes=2**20, max_stored_bytes_per_client=2**19)
     first, second = (Upkeep(store, limits, upkeep_run) for _ in range(2))
@@ -167,9 +169,7 @@ def test_one_of_all_servers_keeps_a_store_within_its_limits(store: Store) -> Non
     assert store.reads.take() == []
 
 
-def test_a_round_takes_little_at_a_time_until_its_share_is_reached(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_evicts_in_small_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "MAX_REMOVED", 2)
     size = 2**18
     for key in "abcdefgh":

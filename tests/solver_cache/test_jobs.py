@@ -40,7 +40,7 @@ def claimed(jobs: Jobs, owner: str = "me", lease: float = LONG) -> str | None:
 # -------------------------------------------------------------------------------------------------- submitting
 
 
-def test_where_no_answer_is_kept_jobs_are_those_of_a_store_in_memory() -> None:
+def test_the_null_store_has_jobs_in_memory() -> None:
     store = open_store("off")
     assert (store.jobs.submit("a", "gamma", "{}").state, store.jobs.database.url) == ("queued", "memory")
     assert (claimed(store.jobs), store.jobs.counts()["running"]) == ("a", 1)
@@ -56,7 +56,7 @@ def test_a_submitted_job_waits(jobs: Jobs) -> None:
     assert jobs.get("A") is None
 
 
-def test_text_comes_back_to_the_letter(jobs: Jobs) -> None:
+def test_text_is_returned_verbatim(jobs: Jobs) -> None:
     text = "γ = ½ · '\"; --\n\t\u2028 😀" + "0.1" * 100_000
     assert jobs.submit("a", "gamma", text).request == text
     jobs.take("me", LONG)
@@ -78,7 +78,7 @@ def test_a_job_is_submitted_once(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("ending", ["failed", "cancelled"])
-def test_what_came_to_nothing_can_be_submitted_again(jobs: Jobs, ending: str) -> None:
+def test_failed_jobs_can_be_submitted_again(jobs: Jobs, ending: str) -> None:
     jobs.submit("a", "gamma", "first")
     jobs.take("me", LONG)
     jobs.renew("a", "me", LONG, "half")
@@ -92,7 +92,7 @@ def test_what_came_to_nothing_can_be_submitted_again(jobs: Jobs, ending: str) ->
     assert claimed(jobs) == "a"
 
 
-def test_a_result_that_is_of_no_use_any_more_can_be_asked_for_afresh(jobs: Jobs) -> None:
+def test_a_job_with_an_obsolete_result_can_be_submitted_afresh(jobs: Jobs) -> None:
     jobs.submit("a", "gamma", "first")
     assert jobs.submit("a", "gamma", "second", afresh=True).request == "first"
     running = jobs.take("me", LONG)
@@ -105,12 +105,12 @@ def test_a_result_that_is_of_no_use_any_more_can_be_asked_for_afresh(jobs: Jobs)
 # ---------------------------------------------------------------------------------------------------- claiming
 
 
-def test_a_claim_takes_what_has_waited_longest(jobs: Jobs) -> None:
+def test_the_oldest_job_is_taken_first(jobs: Jobs) -> None:
     submitted(jobs, "b", "a", "c")
     assert [claimed(jobs) for _ in range(4)] == ["b", "a", "c", None]
 
 
-def test_a_claimed_job_runs_until_its_lease_ends(jobs: Jobs) -> None:
+def test_a_taken_job_runs_until_its_lease_expires(jobs: Jobs) -> None:
     submitted(jobs, "a")
     job = jobs.take("me", LONG)
     assert job == jobs.get("a")
@@ -120,7 +120,7 @@ def test_a_claimed_job_runs_until_its_lease_ends(jobs: Jobs) -> None:
     assert jobs.take("you", LONG) is None
 
 
-def test_a_lease_that_ran_out_is_taken_over(jobs: Jobs) -> None:
+def test_an_expired_lease_is_taken_over(jobs: Jobs) -> None:
     submitted(jobs, "new")
     submitted(jobs, "old", kind="grid")
     assert jobs.take("me", SHORT, kinds=["grid"])
@@ -136,7 +136,7 @@ def test_a_lease_that_ran_out_is_taken_over(jobs: Jobs) -> None:
     assert jobs.finish("old", "you", "yours")
 
 
-def test_a_lease_that_ran_out_is_renewed_if_nobody_took_the_job(jobs: Jobs) -> None:
+def test_an_expired_lease_can_be_renewed(jobs: Jobs) -> None:
     submitted(jobs, "a")
     jobs.take("me", SHORT)
     time.sleep(0.05)
@@ -149,7 +149,7 @@ def test_a_lease_that_ran_out_is_renewed_if_nobody_took_the_job(jobs: Jobs) -> N
     assert jobs.get("a").progress == "half"  # type: ignore[union-attr]  # it was there a moment ago
 
 
-def test_a_claim_can_be_for_some_kinds_only(jobs: Jobs) -> None:
+def test_jobs_of_some_kinds_can_be_taken(jobs: Jobs) -> None:
     submitted(jobs, "a", "b", "c")
     submitted(jobs, "table", kind="grid")
     assert jobs.take("me", LONG, kinds=[]) is None
@@ -158,7 +158,7 @@ def test_a_claim_can_be_for_some_kinds_only(jobs: Jobs) -> None:
     assert jobs.take("me", LONG, kinds=["grid"]) is None
 
 
-def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
+def test_a_released_job_keeps_its_place_in_the_queue(jobs: Jobs) -> None:
     submitted(jobs, "a", "b")
     jobs.take("me", LONG)
     assert jobs.release("a", "me")
@@ -170,7 +170,7 @@ def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("lease", [0, -1.0, float("nan"), float("inf"), MAX_LEASE_SECONDS + 1])
-def test_a_lease_has_a_length(jobs: Jobs, lease: float) -> None:
+def test_invalid_leases_are_refused(jobs: Jobs, lease: float) -> None:
     submitted(jobs, "a")
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid: expected seconds above 0, at most 3600"):
         jobs.take("me", lease)
@@ -181,7 +181,7 @@ def test_a_lease_has_a_length(jobs: Jobs, lease: float) -> None:
     assert claimed(jobs) == "a"
 
 
-def test_threads_never_get_one_job_twice(jobs: Jobs) -> None:
+def test_threads_never_take_a_job_twice(jobs: Jobs) -> None:
     names = {f"{number:02}" for number in range(40)}
     for name in names:
         jobs.submit(name, "gamma", "{}")
@@ -222,7 +222,7 @@ def test_unfinished_jobs_can_be_cancelled(jobs: Jobs, state: str) -> None:
     assert jobs.get("a") == job
 
 
-def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
+def test_finished_jobs_do_not_change(jobs: Jobs) -> None:
     submitted(jobs, "a", "b")
     for _ in range(2):
         jobs.take("me", LONG)
@@ -265,7 +265,7 @@ def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
     assert jobs.counts() == {"queued": 4, "running": 0, "done": 1, "failed": 0, "cancelled": 0}
 
 
-def test_a_page_does_not_begin_behind_the_job_of_another_client(jobs: Jobs) -> None:
+def test_a_page_cannot_start_after_another_clients_job(jobs: Jobs) -> None:
     for id, client in (("a", "one"), ("b", "two"), ("c", "one"), ("d", "")):
         jobs.submit(id, "gamma", "{}", client=client)
     assert {job.id for job in jobs.list(client="one", after="d")} == {"a", "c"}  # d is nobody's
@@ -278,7 +278,7 @@ def test_a_page_does_not_begin_behind_the_job_of_another_client(jobs: Jobs) -> N
     assert refusals[0] == refusals[1]
 
 
-def test_a_list_that_cannot_be(jobs: Jobs) -> None:
+def test_invalid_lists_are_refused(jobs: Jobs) -> None:
     with refused("after", "'gone'"):
         jobs.list(after="gone")
     with refused("state", "'lost'"):
@@ -287,7 +287,7 @@ def test_a_list_that_cannot_be(jobs: Jobs) -> None:
         jobs.list(limit=0)
 
 
-def test_pruning_forgets_what_was_over_by_then(jobs: Jobs) -> None:
+def test_pruning_deletes_old_finished_jobs(jobs: Jobs) -> None:
     submitted(jobs, "done", "failed", "running", "cancelled", "queued")
     for _ in range(3):
         jobs.take("me", LONG)
@@ -299,7 +299,7 @@ def test_pruning_forgets_what_was_over_by_then(jobs: Jobs) -> None:
     assert sorted(job.id for job in jobs.list()) == ["queued", "running"]
 
 
-def test_pruning_goes_through_however_many(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_handles_any_number(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver_cache.database.jobs.MAX_PRUNED_AT_ONCE", 3)
     for number in range(10):
         jobs.submit(f"{number}", "gamma", "{}")
@@ -329,7 +329,7 @@ def jumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[J
 
 
 @pytest.mark.parametrize("jump", [LONG + 1, 1e9])
-def test_a_clock_that_jumps_ahead_costs_one_solve_too_many(jumping: tuple[Jobs, Clock], jump: float) -> None:
+def test_a_clock_that_jumps_ahead_costs_one_extra_solve(jumping: tuple[Jobs, Clock], jump: float) -> None:
     jobs, clock = jumping
     submitted(jobs, "a")
     jobs.take("me", LONG)
@@ -361,9 +361,7 @@ def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, 
     assert claimed(jobs, "you") == "a"
 
 
-def test_a_lease_that_is_renewed_while_a_taker_waits_for_the_lock_stands(
-    jumping: tuple[Jobs, Clock], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_renewed_during_a_take_stands(jumping: tuple[Jobs, Clock], monkeypatch: pytest.MonkeyPatch) -> None:
     jobs, clock = jumping
     submitted(jobs, "a", "b")
     assert claimed(jobs, "me", MAX_LEASE_SECONDS) == "a"
@@ -394,7 +392,7 @@ def test_jobs_outlive_the_store_and_are_shared(lasting_url: str) -> None:
         assert not one.renew("a", "me", LONG)
 
 
-def test_stores_that_claim_at_once_never_get_one_job_twice(lasting_url: str) -> None:
+def test_concurrent_stores_never_take_a_job_twice(lasting_url: str) -> None:
     names = [f"{number:02}" for number in range(40)]
     taken: list[str] = []
     with ExitStack() as stack:
@@ -415,7 +413,7 @@ def test_stores_that_claim_at_once_never_get_one_job_twice(lasting_url: str) -> 
     assert sorted(taken) == names
 
 
-def test_a_claim_looks_up_an_index(lasting_url: str) -> None:
+def test_taking_a_job_uses_an_index(lasting_url: str) -> None:
     """However many jobs there are: no scan, no sort."""
     with closing(open_store(lasting_url)) as store:
         database = store._database  # type: ignore[attr-defined]
@@ -473,7 +471,7 @@ def test_clients_share_the_queue(jobs: Jobs) -> None:
     assert order == ["greedy 01", "polite 2", "greedy 02", "greedy 03"]
 
 
-def test_short_work_can_be_claimed_by_itself(jobs: Jobs) -> None:
+def test_short_jobs_can_be_taken_alone(jobs: Jobs) -> None:
     jobs.submit("long", "gamma", "{}", seconds=100.0)
     time.sleep(SHORT)
     jobs.submit("short", "gamma", "{}", seconds=0.05)
@@ -511,7 +509,7 @@ def test_a_job_belongs_to_those_who_submitted_it(jobs: Jobs) -> None:
     assert jobs.cancel("no such job", client="me") is None
 
 
-def test_a_running_job_can_be_settled_with_what_it_has(jobs: Jobs) -> None:
+def test_a_running_job_can_be_settled(jobs: Jobs) -> None:
     jobs.submit("a", "gamma", "{}")
     assert jobs.settle("a", "early").state == "queued"  # type: ignore[union-attr]
     assert claimed(jobs) == "a"
@@ -559,7 +557,7 @@ def test_the_age_of_the_queue(jobs: Jobs) -> None:
     ],
 )
 @pytest.mark.parametrize("state", STATES)
-def test_a_damaged_row_is_a_failed_job_and_is_mended_by_submitting_it(
+def test_a_damaged_row_is_a_failed_job_until_submitted_again(
     tmp_path: Path, column: str, value: str, state: str
 ) -> None:
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:

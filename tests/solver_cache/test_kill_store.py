@@ -22,7 +22,7 @@ from solver_cache import DesignSpec, Row, cached_solve, open_store
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_killed_writers_lose_nothing_that_was_acknowledged(kind: str) -> None:
+def test_killed_writers_lose_nothing_acknowledged(kind: str) -> None:
     command = [sys.executable, "-m", "campaigns.kill_store", "--kills", "8", "--kind", kind, "--json"]
     environment = {**os.environ, "PYTHONPATH": SEARCH_PATH}  # in a process of its own: it forks, and pytest has threads
     told = subprocess.run(command, cwd=ROOT, env=environment, timeout=300, capture_output=True, text=True, check=False)
@@ -32,7 +32,7 @@ def test_killed_writers_lose_nothing_that_was_acknowledged(kind: str) -> None:
     assert tally["kills"] == 8
 
 
-def test_the_judge_sees_what_is_lost(tmp_path: Path) -> None:
+def test_the_campaign_detects_losses(tmp_path: Path) -> None:
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
     key = DesignSpec(problem).key
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:

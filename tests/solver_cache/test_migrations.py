@@ -34,7 +34,7 @@ def query(url: str, text: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in statements.rows(text)]
 
 
-def test_a_step_is_done_once_and_answers_stay(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_runs_once_and_keeps_answers(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
     for found in (PRESENT, NEXT):
         with closing(open_store(lasting_url)) as store:
@@ -47,7 +47,7 @@ def test_a_step_is_done_once_and_answers_stay(lasting_url: str, monkeypatch: pyt
     assert query(lasting_url, "SELECT version FROM darrm_schema") == [(NEXT,)]
 
 
-def test_a_program_that_has_the_store_open_goes_on(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_does_not_break_open_stores(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its statements name the columns that it knows."""
     with closing(open_store(lasting_url)) as earlier:
         with monkeypatch.context() as patched:
@@ -67,7 +67,7 @@ def test_a_store_of_a_newer_schema_is_refused(lasting_url: str, monkeypatch: pyt
         open_store(lasting_url)
 
 
-def test_a_store_for_reading_only_says_how_it_is_migrated(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_read_only_store_explains_migration(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STEPS, (*MIGRATIONS, STEP))
     reading = f"{lasting_url}{'&' if '?' in lasting_url else '?'}mode=ro"
     with pytest.raises(

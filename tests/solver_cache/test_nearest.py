@@ -99,7 +99,7 @@ def find_nearest(request: DesignSpec, store: Store) -> Nearest:
     return answer
 
 
-def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store) -> None:
+def test_the_best_valid_answer_is_found_and_proved(full: Store) -> None:
     exact = inexact = nothing = 0
     for request in ASKED:
         best = max((kept.utility for _, kept in grid_rows() if implies(kept, request)), default=None)
@@ -122,7 +122,7 @@ def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store
     assert min(inexact, nothing) >= 10, (exact, inexact, nothing)
 
 
-def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
+def test_an_exact_answer_is_preferred(full: Store) -> None:
     for row, kept in grid_rows()[::7]:
         request = DesignSpec(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
         answer = find_nearest(request, full)
@@ -134,7 +134,7 @@ def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
             assert answer.label == "This is the optimal answer to this question."
 
 
-def test_it_says_what_it_was_designed_for(store: Store) -> None:
+def test_the_label_names_the_design(store: Store) -> None:
     designed = Problem(11, Privacy(0.2, 1e-4), Privacy(0.5))
     kept = cached_solve(designed, shape="monotone", store=store).solution
     asked = Problem(11, Privacy(0.1), Privacy(0.6, 1e-3), affected=5)
@@ -160,7 +160,7 @@ def test_it_says_what_it_was_designed_for(store: Store) -> None:
     assert recall(DesignSpec(asked), store) is None  # it is not kept as the answer to what was asked
 
 
-def test_nothing_is_near_where_nothing_is_kept(store: Store) -> None:
+def test_an_empty_store_has_no_nearest_answer(store: Store) -> None:
     assert nearest(ASKED[0], store) is None
     assert nearest(ASKED[0], NoStore()) is None
     cached_solve(Problem(9, Privacy(0.2), Privacy(0.1)), store=store)
@@ -206,7 +206,7 @@ def edited(**values: Any) -> Row:
         (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is stored under the key of"),
     ],
 )
-def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_row_is_skipped(store: Store, bad: Row, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     store.put(bad)
     store.put(kept_row(WORSE))
     with caplog.at_level(logging.WARNING):
@@ -218,7 +218,7 @@ def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: p
         raise ValueError(message)
 
 
-def test_columns_that_lie_cost_an_answer_and_make_none_wrong(lasting_url: str) -> None:
+def test_false_columns_never_give_a_wrong_answer(lasting_url: str) -> None:
     with closing(open_store(lasting_url)) as store:
         for request in (DESIGNED, WORSE):
             store.put(kept_row(request))
@@ -229,7 +229,7 @@ def test_columns_that_lie_cost_an_answer_and_make_none_wrong(lasting_url: str) -
         assert nearest(DesignSpec(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
 
 
-def test_a_store_full_of_bad_rows_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_full_of_invalid_rows_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["solver_cache.nearest"], "MAX_CANDIDATES", 6)
     for number in range(10):
         store.put(replace(edited(), key=f"{number}"))
@@ -252,7 +252,7 @@ def test_a_store_full_of_bad_rows_is_given_up(store: Store, monkeypatch: pytest.
         edited(utility=10**400).record,
     ],
 )
-def test_a_record_that_does_not_say_what_was_asked_fills_no_column(record: str) -> None:
+def test_malformed_records_have_no_columns(record: str) -> None:
     assert search_columns(record) is None
     assert set(columns_of(record).values()) == {None}
 
@@ -336,7 +336,7 @@ def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
     assert np.all(np.diff(answer.solution.gamma[6:]) >= 0)
 
 
-def test_what_comes_and_goes_is_found_and_not_found(store: Store) -> None:
+def test_added_and_removed_rows_are_seen(store: Store) -> None:
     """Also where rows were looked for before: what is sorted then is sorted again."""
     rows = {shape: kept_row(DesignSpec(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}
     stale = replace(rows["free"], core=99)

@@ -84,7 +84,7 @@ def test_missing_databases_and_users_are_named(name: str, user: str, text: str) 
         open_store(postgres.server().url(name, user))
 
 
-def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_host_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver_cache.database.engine.CONNECTING_SECONDS", 2)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
@@ -96,7 +96,7 @@ def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch
 # --------------------------------------------------------------------------------------------------- the schema
 
 
-def test_stores_that_make_the_schema_at_once_all_succeed(database: str) -> None:
+def test_concurrent_schema_creation_succeeds(database: str) -> None:
     url, opened = postgres.server().url(database), list[str]()
 
     def make(number: int) -> None:
@@ -111,7 +111,7 @@ def test_stores_that_make_the_schema_at_once_all_succeed(database: str) -> None:
 # -------------------------------------------------------------------------------------------- transactions at once
 
 
-def test_a_client_that_shares_an_answer_keeps_it_though_the_other_gives_it_up_meanwhile(
+def test_a_shared_answer_survives_concurrent_eviction(
     database: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put(Row("a", CORE, "x" * 100, digest("x" * 100)), clients=["one"])
@@ -146,7 +146,7 @@ def test_the_size_of_a_store_counts_every_table(database: str, store: Store) -> 
 # ------------------------------------------------------------------------------------------ connections that end
 
 
-def test_a_connection_that_was_cut_is_replaced_unnoticed(database: str, store: Store) -> None:
+def test_a_cut_connection_is_replaced(database: str, store: Store) -> None:
     assert cached_solve(PROBLEM, store=store).stored
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     postgres.server().sql(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608
@@ -154,9 +154,7 @@ def test_a_connection_that_was_cut_is_replaced_unnoticed(database: str, store: S
     assert store.jobs.submit("a", "gamma", "{}").state == "queued"
 
 
-def test_a_server_that_is_away_is_a_cache_error_and_no_matter_once_it_is_back(
-    running: postgres.Postgres, store: Store
-) -> None:
+def test_an_absent_server_is_a_cache_error_until_it_is_back(running: postgres.Postgres, store: Store) -> None:
     assert cached_solve(PROBLEM, store=store).stored
     store.jobs.submit("a", "gamma", "{}")
     running.stop()
@@ -177,7 +175,7 @@ def test_a_server_that_is_away_is_a_cache_error_and_no_matter_once_it_is_back(
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_a_server_that_goes_and_comes_back_under_load_loses_nothing_it_acknowledged(
+def test_a_server_restarted_under_load_loses_nothing_acknowledged(
     running: postgres.Postgres, store: Store, ending: str
 ) -> None:
     acknowledged: list[str] = []

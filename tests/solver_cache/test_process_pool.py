@@ -51,7 +51,7 @@ def begun(path: Path) -> Callable[[], bool]:
 
 
 @in_loop
-async def test_tasks_are_done_in_other_processes_which_are_kept() -> None:
+async def test_tasks_run_in_reused_processes() -> None:
     async with pool(2) as solvers:
         assert await asyncio.gather(*(solvers.run(tasks.double, i) for i in range(20))) == [*range(0, 40, 2)]
         pids = {await solvers.run(tasks.who, None) for _ in range(5)}
@@ -96,7 +96,7 @@ def test_processes_compute_with_one_thread_each(monkeypatch: pytest.MonkeyPatch)
 
 
 @in_loop
-async def test_errors_arrive_as_they_were_raised() -> None:
+async def test_errors_are_raised_in_the_parent() -> None:
     async with pool() as solvers:
         with pytest.raises(InvalidInput, match=r"K = 0 is not valid: expected at least 1\. Ask for more\.") as err:
             await solvers.run(tasks.refuse, 0)
@@ -113,7 +113,7 @@ async def test_errors_arrive_as_they_were_raised() -> None:
         assert solvers.state.started == 1
 
 
-def test_errors_are_taken_apart_and_put_together() -> None:
+def test_errors_are_packed_and_unpacked() -> None:
     err = unpack_error(pack_error(NotPrivate("It is not.", {"x": 3}, 0.25)))
     assert isinstance(err, NotPrivate)
     assert (str(err), err.worst, err.excess) == ("It is not.", {"x": 3}, 0.25)
@@ -126,7 +126,7 @@ def test_errors_are_taken_apart_and_put_together() -> None:
 
 
 @in_loop
-async def test_progress_comes_while_the_loop_goes_on() -> None:
+async def test_progress_does_not_block_the_loop() -> None:
     async with pool() as solvers:
         told: list[int] = []
         await solvers.run(tasks.tell, 5, progress=told.append)
@@ -144,7 +144,7 @@ async def test_reports_are_thinned_out_unless_every_one_matters() -> None:
 
 @pytest.mark.parametrize(("task", "survives"), [(tasks.willing, True), (tasks.deaf, False)])
 @in_loop
-async def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> None:
+async def test_cancelled_tasks_stop(tmp_path: Path, task: Any, survives: bool) -> None:
     async with pool() as solvers:
         file = tmp_path / "pid"
         running = asyncio.create_task(solvers.run(task, str(file)))
@@ -160,7 +160,7 @@ async def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool
 
 
 @in_loop
-async def test_one_cancelled_before_its_process_is_there_costs_nothing() -> None:
+async def test_cancelling_before_the_start_costs_nothing() -> None:
     async with pool() as solvers:
         for _ in range(3):
             running = asyncio.create_task(solvers.run(tasks.double, 1))
@@ -174,7 +174,7 @@ async def test_one_cancelled_before_its_process_is_there_costs_nothing() -> None
 
 
 @in_loop
-async def test_a_killed_process_is_replaced_and_its_task_begun_once_more(tmp_path: Path) -> None:
+async def test_a_killed_process_is_replaced_and_its_task_retried(tmp_path: Path) -> None:
     async with pool() as solvers:
         assert await solvers.run(tasks.kill_itself, (str(tmp_path / "once"), 1)) == "done"
         assert (solvers.state.crashed, solvers.state.started) == (1, 2)
@@ -187,7 +187,7 @@ async def test_a_killed_process_is_replaced_and_its_task_begun_once_more(tmp_pat
 
 
 @in_loop
-async def test_a_process_killed_at_rest_is_replaced() -> None:
+async def test_an_idle_process_that_is_killed_is_replaced() -> None:
     async with pool() as solvers:
         first = await solvers.run(tasks.who, None)
         os.kill(first, signal.SIGKILL)
@@ -197,7 +197,7 @@ async def test_a_process_killed_at_rest_is_replaced() -> None:
 
 
 @in_loop
-async def test_a_task_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+async def test_a_task_beyond_its_time_limit_is_killed(tmp_path: Path) -> None:
     async with pool() as solvers:
         with pytest.raises(TaskTimeout, match=r"^The task exceeded its time limit of 0\.5 s and was stopped\.$"):
             await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.5)
@@ -205,7 +205,7 @@ async def test_a_task_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_killed_process_that_is_slow_to_go_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_killed_process_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver_cache.process_pool.WATCH_SECONDS", 0.0)
     async with pool() as solvers:
         with pytest.raises(TaskTimeout):
@@ -214,7 +214,7 @@ async def test_a_killed_process_that_is_slow_to_go_counts_once(tmp_path: Path, m
 
 
 @in_loop
-async def test_a_process_that_grows_is_ended_or_replaced() -> None:
+async def test_a_growing_process_is_killed_or_replaced() -> None:
     async with pool(memory=300) as solvers:
         with pytest.raises(MemoryExceeded, match=r"exceeded its memory limit of 300 MiB"):
             await solvers.run(tasks.grow, 400)
@@ -241,7 +241,7 @@ class DelayedStarts:
 
 
 @in_loop
-async def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(
+async def test_an_old_process_serves_until_its_successor_is_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     starts = DelayedStarts(monkeypatch)
@@ -276,7 +276,7 @@ async def test_a_process_is_warmed_up_before_it_takes_over() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 @in_loop
-async def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over(
+async def test_a_successor_replaces_a_dead_old_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
 ) -> None:
     starts, file = DelayedStarts(monkeypatch), tmp_path / "pid"
@@ -300,7 +300,7 @@ async def test_one_process_stays_where_an_old_one_dies_before_its_successor_take
 
 
 @in_loop
-async def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
+async def test_closing_ends_running_and_waiting_tasks(tmp_path: Path) -> None:
     solvers = ProcessPool(1)
     file = tmp_path / "pid"
     running = [asyncio.create_task(solvers.run(tasks.deaf, str(file))) for _ in range(3)]
@@ -316,7 +316,7 @@ async def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_closing_while_a_process_is_being_started_leaves_none() -> None:
+async def test_closing_during_a_start_leaves_no_process() -> None:
     solvers = ProcessPool(2)
     running = [asyncio.create_task(solvers.run(tasks.double, 1)) for _ in range(2)]
     for _ in range(4):

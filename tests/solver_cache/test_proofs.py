@@ -54,7 +54,7 @@ def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
     assert proofs == [SPEC]
 
 
-def test_a_text_that_was_changed_is_proved_anew_whatever_hash_stands_beside_it(proofs: list[DesignSpec]) -> None:
+def test_a_changed_text_is_proved_again(proofs: list[DesignSpec]) -> None:
     row = stored()
     assert validate_row(row, SPEC).decision == "hit"
     forged = row.record.replace('"K":7', '"K":7 ', 1)
@@ -70,7 +70,7 @@ def test_a_text_that_was_changed_is_proved_anew_whatever_hash_stands_beside_it(p
     assert len(proofs) == before + 1
 
 
-def test_a_proof_for_one_question_is_none_for_another(proofs: list[DesignSpec]) -> None:
+def test_a_proof_is_for_one_question(proofs: list[DesignSpec]) -> None:
     row = stored()
     assert validate_row(row, SPEC).decision == "hit"
     other = DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=1e-4))
@@ -80,7 +80,7 @@ def test_a_proof_for_one_question_is_none_for_another(proofs: list[DesignSpec]) 
     assert proofs.count(SPEC) == 1
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_remembered_proofs_are_bounded() -> None:
     proofs = Proofs(max_bytes=100)
     for number in range(10):
         proofs.add(f"text {number}", SPEC.key, SOLUTION, 30)

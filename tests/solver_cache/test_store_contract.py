@@ -26,7 +26,7 @@ def test_an_empty_store_has_nothing(store: Store) -> None:
     assert set(store.hits.counts.values()) == {0}
 
 
-def test_a_probe_leaves_everything_as_it_was(store: Store) -> None:
+def test_a_health_check_changes_nothing(store: Store) -> None:
     kept = store.put(row("a"))
     job = store.jobs.submit("a", "gamma", "{}")
     before = store.stats()
@@ -37,7 +37,7 @@ def test_a_probe_leaves_everything_as_it_was(store: Store) -> None:
 
 
 @pytest.mark.parametrize("record", ["{}", "γ = ½ · '\"; --\n\t\u2028 😀", "0.1" * 400_000, ""])
-def test_what_is_put_comes_back_to_the_letter(store: Store, record: str) -> None:
+def test_rows_are_returned_verbatim(store: Store, record: str) -> None:
     kept = row("a", record, core=7)
     assert store.put(kept) == kept
     assert store.get("a") == kept
@@ -50,31 +50,31 @@ def test_the_first_answer_stays(store: Store) -> None:
     assert store.get("a") == first
 
 
-def test_a_bad_row_is_replaced_by_one_who_saw_it(store: Store) -> None:
+def test_an_invalid_row_is_replaced_only_if_seen(store: Store) -> None:
     bad, good = store.put(row("a", "bad")), row("a", "good")
     assert store.put(good, replacing=bad) == good
     assert store.get("a") == good
 
 
-def test_a_good_row_that_came_in_between_is_safe(store: Store) -> None:
+def test_a_valid_row_stored_meanwhile_is_safe(store: Store) -> None:
     bad, good = store.put(row("a", "bad")), row("a", "good")
     store.put(good, replacing=bad)
     assert store.put(row("a", "late"), replacing=bad) == good
     assert store.get("a") == good
 
 
-def test_replacing_a_row_that_is_gone_keeps_the_new_one(store: Store) -> None:
+def test_replacing_a_removed_row_stores_the_new_one(store: Store) -> None:
     assert store.put(row("a"), replacing=row("a", "gone")) == row("a")
 
 
-def test_rows_come_in_the_order_of_keys_however_many(store: Store) -> None:
+def test_rows_are_ordered_by_key(store: Store) -> None:
     keys = [f"{number * 37 % 401:04}" for number in range(401)]  # three pages
     for key in keys:
         store.put(row(key))
     assert [kept.key for kept in store.rows()] == sorted(keys)
 
 
-def test_a_walk_through_the_rows_does_not_stop_a_writer(store: Store) -> None:
+def test_iterating_over_rows_does_not_block_writers(store: Store) -> None:
     for key in "ac":
         store.put(row(key))
     walk = iter(store.rows())
@@ -83,7 +83,7 @@ def test_a_walk_through_the_rows_does_not_stop_a_writer(store: Store) -> None:
     assert store.get("b") == row("b")
 
 
-def test_threads_that_put_one_key_agree_on_its_row(store: Store) -> None:
+def test_concurrent_puts_agree(store: Store) -> None:
     standing: list[Row] = []
     together(*(lambda n=n: standing.append(store.put(row("a", f"from {n}"))) for n in range(8)))
     assert len(standing) == 8
@@ -98,7 +98,7 @@ def test_rows_outlive_the_store(lasting_url: str) -> None:
         assert opened.get("a") == row("a")
 
 
-def test_many_are_put_at_once_and_those_that_stood_come_back(store: Store) -> None:
+def test_put_many_returns_existing_rows(store: Store) -> None:
     stood, other = row("b", "[1]"), row("d", "[2]")
     store.put(stood)
     store.put(other)
@@ -107,7 +107,7 @@ def test_many_are_put_at_once_and_those_that_stood_come_back(store: Store) -> No
     assert store.put_many([]) == {}
 
 
-def test_off_keeps_nothing() -> None:
+def test_off_stores_nothing() -> None:
     store = open_store("off")
     assert isinstance(store, NoStore)
     assert store.put(row("a"), replacing=row("a", "bad")) == row("a")
@@ -141,7 +141,7 @@ def claimed(store: Store, *keys: str, owner: str = "me", lease: float = LONG) ->
     return store.claim(owner, lease, keys)
 
 
-def test_a_claim_is_of_what_is_not_stored_and_not_held(store: Store) -> None:
+def test_only_free_keys_are_claimed(store: Store) -> None:
     assert claimed(store, "b", "a") == {"a": "taken", "b": "taken"}
     assert claimed(store, "died", owner="who died", lease=SHORT) == {"died": "taken"}
     store.put(row("stored"))
@@ -157,7 +157,7 @@ def test_a_claim_is_of_what_is_not_stored_and_not_held(store: Store) -> None:
     assert claimed(store, "stored") == {"stored": "taken"}
 
 
-def test_a_claim_ends_when_its_owner_hears_that_the_answer_is_stored(store: Store) -> None:
+def test_a_claim_ends_once_its_answer_is_stored(store: Store) -> None:
     assert claimed(store, "a") == {"a": "taken"}
     store.put(row("a"))  # by a service, which claims nothing
     assert claimed(store, "a") == {"a": "stored"}
@@ -165,7 +165,7 @@ def test_a_claim_ends_when_its_owner_hears_that_the_answer_is_stored(store: Stor
     assert claimed(store, "a", owner="you") == {"a": "taken"}
 
 
-def test_claims_are_renewed_by_who_holds_them(store: Store) -> None:
+def test_owners_renew_their_claims(store: Store) -> None:
     claimed(store, "mine", "lost", lease=SHORT)
     time.sleep(0.05)
     claimed(store, "lost", owner="you", lease=SHORT)
@@ -175,7 +175,7 @@ def test_claims_are_renewed_by_who_holds_them(store: Store) -> None:
     store.renew_claims("me", LONG, [])
 
 
-def test_claims_are_let_go_by_who_holds_them(store: Store) -> None:
+def test_owners_release_their_claims(store: Store) -> None:
     claimed(store, "mine", "too")
     claimed(store, "theirs", owner="you")
     store.release_claims("me", ["mine", "theirs", "none"])
@@ -185,7 +185,7 @@ def test_claims_are_let_go_by_who_holds_them(store: Store) -> None:
 
 
 @pytest.mark.parametrize("lease", [0, float("nan"), MAX_LEASE_SECONDS + 1])
-def test_a_claim_has_an_owner_and_a_lease(store: Store, lease: float) -> None:
+def test_invalid_claims_are_refused(store: Store, lease: float) -> None:
     with refused("lease_seconds"):
         store.claim("me", lease, ["a"])
     with refused("lease_seconds"):
@@ -195,7 +195,7 @@ def test_a_claim_has_an_owner_and_a_lease(store: Store, lease: float) -> None:
     assert claimed(store, "a", owner="you") == {"a": "taken"}
 
 
-def test_threads_that_claim_the_same_keys_in_other_orders_share_them(store: Store) -> None:
+def test_concurrent_claims_do_not_deadlock(store: Store) -> None:
     keys = [f"{number:02}" for number in range(60)]
     taken = dict[str, list[str]]()
 
@@ -213,7 +213,7 @@ def test_threads_that_claim_the_same_keys_in_other_orders_share_them(store: Stor
         assert claimed(store, *mine, owner=owner) == dict.fromkeys(mine, "taken")
 
 
-def test_claims_that_nobody_ends_are_forgotten_and_damaged_ones_void(lasting_url: str) -> None:
+def test_abandoned_and_damaged_claims_expire(lasting_url: str) -> None:
     with closing(open_store(lasting_url)) as opened:
         database: Database = opened._database  # type: ignore[attr-defined]
         now = time.time()
@@ -229,7 +229,7 @@ def test_claims_that_nobody_ends_are_forgotten_and_damaged_ones_void(lasting_url
         assert there == {"ahead", "text", "held"}
 
 
-def test_answers_are_stored_and_their_claims_end_at_one_stroke(store: Store) -> None:
+def test_storing_answers_ends_their_claims(store: Store) -> None:
     claimed(store, "a", "b", "known")
     assert store.complete("me", [row("b"), row("a")]) == {"a": row("a"), "b": row("b")}
     assert list(store.rows()) == [row("a"), row("b")]
@@ -238,7 +238,7 @@ def test_answers_are_stored_and_their_claims_end_at_one_stroke(store: Store) -> 
     assert store.complete("me", []) == {}
 
 
-def test_the_answer_to_what_another_holds_is_left_to_it(store: Store) -> None:
+def test_answers_to_foreign_claims_are_not_stored(store: Store) -> None:
     claimed(store, "mine", "lost", lease=SHORT)
     time.sleep(0.05)
     claimed(store, "lost", owner="you")
@@ -248,7 +248,7 @@ def test_the_answer_to_what_another_holds_is_left_to_it(store: Store) -> None:
     assert store.complete("you", answers) == {"lost": row("lost")}
 
 
-def test_an_answer_that_is_there_stays(store: Store) -> None:
+def test_a_stored_answer_stays(store: Store) -> None:
     claimed(store, "a", "b", "c")
     first, stale = store.put(row("a", "first")), store.put(row("b", core=99))  # by a service, which claims nothing
     second = {key: row(key, "second") for key in "abc"}
@@ -256,7 +256,7 @@ def test_an_answer_that_is_there_stays(store: Store) -> None:
     assert list(store.rows()) == [first, stale, second["c"]]
 
 
-def test_however_many_answers(store: Store) -> None:
+def test_any_number_of_answers(store: Store) -> None:
     keys = [f"{number:04}" for number in range(1201)]
     assert claimed(store, *keys) == dict.fromkeys(keys, "taken")
     store.renew_claims("me", LONG, keys)
@@ -264,7 +264,7 @@ def test_however_many_answers(store: Store) -> None:
     assert len([*store.rows()]) == 1201
 
 
-def test_all_of_it_stands_or_nothing(lasting_url: str) -> None:
+def test_completion_is_atomic(lasting_url: str) -> None:
     refuse = {
         "sqlite": "CREATE TRIGGER full BEFORE INSERT ON darrm_solutions WHEN NEW.key = 'b' "
         "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END",

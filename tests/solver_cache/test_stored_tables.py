@@ -160,7 +160,7 @@ def test_false_rows_are_not_answers() -> None:
     assert [validate_row(kind.row, kind.spec).decision for kind in KINDS.values()] == ["hit", "hit"]
 
 
-def test_columns_of_anything_are_none() -> None:
+def test_malformed_columns_are_none() -> None:
     for change in ({"problem": {"classes": 3}}, {"objective": "truth(2)"}):
         assert search_columns(VOTERS.changed(**change).record) is None
 
@@ -174,7 +174,7 @@ def test_tables_and_gammas_are_not_confused() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_files_bring_tables_to_another_store(name: str, tmp_path: Path) -> None:
+def test_tables_are_exported_and_imported(name: str, tmp_path: Path) -> None:
     if name == "parquet":
         pytest.importorskip("pyarrow")
     path = tmp_path / f"table.{name}"
@@ -272,7 +272,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_invalid_entries_are_refused_by_name() -> None:
     for grid, change, argument in REFUSED:
         with refused(argument):
             list(grid_of(grid | change).specs())

@@ -52,7 +52,7 @@ def imported(path: Path, name: str | None = None) -> tuple[Store, list[ImportRes
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_and_back_is_the_same_to_the_byte(tmp_path: Path, name: str, rows: list[Row]) -> None:
+def test_round_trips_are_byte_identical(tmp_path: Path, name: str, rows: list[Row]) -> None:
     first, second = tmp_path / f"first.{name}", tmp_path / f"second.{name}"
     assert write_table(first, rows) == len(rows) == 12
     store, became = imported(first)
@@ -105,7 +105,7 @@ def test_every_line_of_a_csv_table_is_a_row(tmp_path: Path, rows: list[Row]) -> 
         assert next(csv.reader(file)) == [*COLUMNS, "table"]
 
 
-def test_a_csv_table_that_was_cut_between_rows_is_known(tmp_path: Path, rows: list[Row]) -> None:
+def test_truncation_between_csv_rows_is_detected(tmp_path: Path, rows: list[Row]) -> None:
     path = tmp_path / "table.csv"
     write_table(path, rows[:3])
     lines = path.read_text().splitlines(keepends=True)
@@ -211,7 +211,7 @@ def test_a_column_that_differs_from_the_record_is_refused(tmp_path: Path, rows: 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
-def test_a_table_that_was_cut_is_known(tmp_path: Path, rows: list[Row], name: str, share: float) -> None:
+def test_truncation_is_detected(tmp_path: Path, rows: list[Row], name: str, share: float) -> None:
     path = tmp_path / f"table.{name}"
     write_table(path, rows)
     whole = path.read_bytes()
@@ -221,7 +221,7 @@ def test_a_table_that_was_cut_is_known(tmp_path: Path, rows: list[Row], name: st
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl"])
-def test_lines_that_are_missing_or_moved_are_known(tmp_path: Path, rows: list[Row], name: str) -> None:
+def test_missing_or_moved_lines_are_detected(tmp_path: Path, rows: list[Row], name: str) -> None:
     path = tmp_path / f"table.{name}"
     write_table(path, rows)
     lines = path.read_text().splitlines(keepends=True)
@@ -255,7 +255,7 @@ def test_formats_are_found_by_name() -> None:
         format_of("table.csv", "xml")
 
 
-def test_a_good_row_takes_the_place_of_a_damaged_one(rows: list[Row], tmp_path: Path) -> None:
+def test_a_valid_row_replaces_a_damaged_one(rows: list[Row], tmp_path: Path) -> None:
     write_table(tmp_path / "table.csv", rows)
     store = open_store("memory")
     store.put(replace(rows[0], digest="0" * 64))
@@ -291,7 +291,7 @@ def ends(_: object, __: object) -> None:
     os._exit(3)
 
 
-def test_a_process_that_ends_by_itself_is_named() -> None:
+def test_a_lost_process_is_named() -> None:
     with pytest.raises(ProcessLost, match="ended by itself with exit code 3"):
         list(map_in_processes(ends, [1, 2, 3], 2))
 
@@ -301,7 +301,7 @@ def test_an_error_of_a_task_is_raised_here() -> None:
         list(map_in_processes(None, [1], 1))  # type: ignore[arg-type]
 
 
-def test_what_is_of_another_version_is_not_exported(rows: list[Row]) -> None:
+def test_other_versions_are_not_exported(rows: list[Row]) -> None:
     assert [*ExportableRows([rows[0], replace(rows[1], core=99), replace(rows[2], digest="")])] == rows[:1]
 
 
@@ -326,7 +326,7 @@ def test_the_client_reads_a_table_offline(tmp_path: Path, rows: list[Row], name:
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl"])
-def test_the_client_leaves_out_what_was_changed(tmp_path: Path, rows: list[Row], name: str) -> None:
+def test_the_client_skips_changed_rows(tmp_path: Path, rows: list[Row], name: str) -> None:
     path = tmp_path / f"table.{name}"
     write_table(path, rows)
     told = '""K"":11' if name == "csv" else '"K":11'
@@ -354,7 +354,7 @@ def test_export_and_import_from_the_command_line(tmp_path: Path, rows: list[Row]
     assert path.read_bytes() == again.read_bytes()
 
 
-def test_export_counts_what_it_left_out_while_it_read(
+def test_export_counts_skipped_rows(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
@@ -375,7 +375,7 @@ def test_export_counts_what_it_left_out_while_it_read(
     assert told.stderr.startswith("Warning: 1 rows are of another version or damaged, and left out")
 
 
-def test_import_lists_what_it_refuses(tmp_path: Path, rows: list[Row]) -> None:
+def test_import_lists_refused_rows(tmp_path: Path, rows: list[Row]) -> None:
     path, url = tmp_path / "table.jsonl", f"sqlite:///{tmp_path / 'store.db'}"
     write_table(path, rows)
     path.write_text(path.read_text().replace('"affected":2', '"affected":1', 1))

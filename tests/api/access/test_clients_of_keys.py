@@ -98,7 +98,7 @@ def private(tmp_path: Path, url: str) -> Iterator[dict[str, Caller]]:
         yield {name: Caller(service, text) for name, text in texts.items()}
 
 
-def test_private_designs_are_listed_and_read_by_their_client_alone(private: dict[str, Caller]) -> None:
+def test_only_the_owner_lists_and_reads_private_designs(private: dict[str, Caller]) -> None:
     one, two, root, reader = (private[name] for name in ("one", "two", "root", "reader of one"))
     mine, common = one.design(FIRST), one.design(SECOND)
     asked = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
@@ -142,7 +142,7 @@ def test_the_nearest_answer_of_another_client_is_not_offered(private: dict[str, 
     assert readers["two"].ask("/v1/gamma", "POST", **weaker)[0] == 404
 
 
-def test_a_private_job_is_seen_by_its_client_alone(tmp_path: Path) -> None:
+def test_only_the_owner_sees_a_private_job(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     texts = [create_key(path, name)[1] for name in ("one", "two")]
     settings = {
@@ -169,7 +169,7 @@ def test_a_private_job_is_seen_by_its_client_alone(tmp_path: Path) -> None:
             )
 
 
-def test_private_designs_are_shared_from_a_store_for_reading_only_too(tmp_path: Path) -> None:
+def test_private_designs_of_a_read_only_store_are_shared(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     first, second = (create_key(path, name)[1] for name in ("one", "two"))
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
@@ -183,7 +183,7 @@ def test_private_designs_are_shared_from_a_store_for_reading_only_too(tmp_path: 
         assert seen == [200, 404]  # nobody could note that the second asked
 
 
-def test_a_design_that_eviction_took_from_a_client_is_its_own_again_once_it_asks_again(
+def test_an_evicted_design_is_visible_again_after_a_new_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.service.design_service.GRANTED_SECONDS", 0.0)
@@ -212,7 +212,7 @@ def test_private_designs_need_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         read_settings()
 
 
-def test_a_client_has_so_many_jobs_running(url: str) -> None:
+def test_running_jobs_of_a_client_are_limited(url: str) -> None:
     from solver_cache import open_store
 
     store = open_store(url)
@@ -236,7 +236,7 @@ def test_a_client_has_so_many_jobs_running(url: str) -> None:
     store.close()
 
 
-def test_a_designs_client_is_noted_without_private_designs_too(tmp_path: Path) -> None:
+def test_owners_are_recorded_without_private_designs(tmp_path: Path) -> None:
     """So that an operator who makes designs private later makes those of before private."""
     path = tmp_path / "keys.json"
     texts = [create_key(path, name)[1] for name in ("one", "two")]

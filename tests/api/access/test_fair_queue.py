@@ -40,7 +40,7 @@ def order_of(asked: list[str], size: int = 1) -> list[str]:
     return served
 
 
-def test_clients_take_turns_however_many_one_has_waiting() -> None:
+def test_clients_take_turns() -> None:
     assert order_of(["greedy"] * 5 + ["polite", "polite", "third"]) == [
         "greedy",
         "polite",
@@ -53,7 +53,7 @@ def test_clients_take_turns_however_many_one_has_waiting() -> None:
     ]
 
 
-def test_one_client_waits_in_order() -> None:
+def test_requests_of_one_client_keep_their_order() -> None:
     assert order_of(["me"] * 4, size=2) == ["me"] * 4
 
 
@@ -64,7 +64,7 @@ async def served(queue: FairQueue) -> str:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
+def test_a_cancelled_waiter_does_not_lose_a_slot(late: bool) -> None:
     async def test() -> None:
         queue = FairQueue(1)
         taken = asyncio.Event()
@@ -94,7 +94,7 @@ def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
     asyncio.run(test())
 
 
-def test_a_place_is_not_lost_with_one_who_gives_up_before_a_place_is_free() -> None:
+def test_a_waiter_cancelled_early_does_not_lose_a_slot() -> None:
     async def test() -> None:
         queue, taken = FairQueue(1), asyncio.Event()
 

@@ -31,7 +31,7 @@ class Clock:
         return self.now
 
 
-def test_a_bucket_holds_its_burst_and_fills_at_its_rate() -> None:
+def test_a_bucket_holds_its_burst_and_refills_at_its_rate() -> None:
     clock = Clock()
     rates = RateLimiter(clock=clock)
     assert [rates.take("a", rate=2, burst=3) for _ in range(4)] == pytest.approx([0, 0, 0, 0.5])
@@ -43,7 +43,7 @@ def test_a_bucket_holds_its_burst_and_fills_at_its_rate() -> None:
 
 
 @given(st.lists(st.floats(0, 2), max_size=60), st.floats(0.1, 100), st.integers(1, 20))
-def test_no_span_of_time_has_more_than_a_burst_and_what_flows_in(pauses: list[float], rate: float, burst: int) -> None:
+def test_no_interval_exceeds_burst_and_rate(pauses: list[float], rate: float, burst: int) -> None:
     clock = Clock()
     rates, taken = RateLimiter(clock=clock), []
     for pause in pauses:
@@ -91,14 +91,14 @@ LOOPBACK = ["localhost", "localhost:8000", "127.0.0.1:1", "127.0.0.5", "[::1]:80
 
 @pytest.mark.parametrize("name", LOOPBACK)
 @pytest.mark.parametrize("server", ["127.0.0.1", "::1"])
-def test_loopback_is_called_by_its_names(name: str, server: str) -> None:
+def test_loopback_names_are_accepted(name: str, server: str) -> None:
     assert check_host(host(name), server, ()) is None
 
 
 @pytest.mark.parametrize(
     "name", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "", "10.0.0.7"]
 )
-def test_a_name_that_was_made_to_point_at_loopback_is_refused(name: str) -> None:
+def test_dns_rebinding_to_loopback_is_refused(name: str) -> None:
     found = check_host(host(name), "127.0.0.1", ())
     assert found is not None
     assert (found.status, found.closing) == (421, True)
@@ -106,7 +106,7 @@ def test_a_name_that_was_made_to_point_at_loopback_is_refused(name: str) -> None
     assert check_host([], "127.0.0.1", ()) is not None
 
 
-def test_names_that_are_listed_are_ours_and_no_others() -> None:
+def test_only_listed_host_names_are_accepted() -> None:
     hosts = ("darrm.example", "*.inner.example")
     for server in ("127.0.0.1", "10.0.0.7"):
         for name in ("darrm.example", "darrm.example:8443", "a.inner.example", "DARRM.example"):
@@ -164,7 +164,7 @@ def test_with_keys_a_client_is_its_key(tmp_path: Path) -> None:
         assert text not in rejection.detail
 
 
-def test_everything_needs_a_key_but_what_is_listed() -> None:
+def test_only_listed_paths_need_no_key() -> None:
     free = ("/", "/healthz", "/readyz", "/openapi.json", "/page/main.js")
     bound = ("/v1/gamma", "/v1/jobs/x", "/metrics", "/docs", "/pages", "/page", "//", "/healthz/", "/v1/../healthz")
     assert not any(needs_key(path, "key") for path in free)
@@ -256,7 +256,7 @@ def test_a_body_within_its_limit_arrives_whole() -> None:
         {"query": "a&" * 64, "accept": "a/b," * 65},
     ],
 )
-def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, Any]) -> None:
+def test_long_lists_are_refused_before_parsing(long: dict[str, Any]) -> None:
     answer = passed(AdmissionMiddleware(echo, SETTINGS), **long)
     assert answer[0] == 431
     assert detail_of(answer) == "The limit for query, Accept, Accept-Encoding and If-None-Match is 128 parts in total."
@@ -264,35 +264,33 @@ def test_a_list_of_many_parts_is_refused_before_it_is_read(long: dict[str, Any])
 
 
 @pytest.mark.parametrize("how", [{"content_length": "2000"}, {"transfer_encoding": "chunked"}])
-def test_a_body_beyond_its_limit_is_read_into_nothing_and_refused(how: dict[str, str]) -> None:
+def test_a_body_beyond_its_limit_is_discarded_and_refused(how: dict[str, str]) -> None:
     answer = passed(AdmissionMiddleware(echo, SETTINGS), pieces=[b"x" * 500] * 4, **how)
     assert answer[0] == 413
     assert detail_of(answer) == "The limit for a request body is 1024 bytes."
     assert answer[1]["connection"] == "close"
 
 
-def test_a_body_that_never_ends_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_body_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.middleware.admission.LINGER_SECONDS", 0.05)  # the rest is discarded, for a limited time
     endless: list[bytes | float] = [b"x" * 1024] * (DRAIN_TIMES + 1) + [3600.0]
     assert passed(AdmissionMiddleware(echo, SETTINGS), pieces=endless, transfer_encoding="chunked")[0] == 413
 
 
 @pytest.mark.parametrize("how", [{"content_length": "9" * 30}, {"content_length": "1025", "expect": "100-continue"}])
-def test_a_body_that_is_announced_as_far_too_large_is_refused_before_it_is_read(
-    how: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_declared_huge_body_is_refused_unread(how: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.middleware.admission.LINGER_SECONDS", 0.05)
     assert passed(AdmissionMiddleware(echo, SETTINGS), pieces=[3600.0], **how)[0] == 413
 
 
-def test_a_slow_body_is_not_waited_for() -> None:
+def test_a_slow_body_times_out() -> None:
     middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"body_seconds": 0.05}))
     answer = passed(middleware, pieces=[b"x", 3600.0, b"x"], content_length="2")
     assert answer[0] == 408
     assert detail_of(answer) == "The body of a request must arrive within 0.05 s."
 
 
-def test_a_slow_body_takes_no_place_among_those_that_are_answered() -> None:
+def test_a_slow_body_does_not_count_as_concurrent() -> None:
     middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
     slow = threading.Thread(
         target=passed, args=(middleware, "/v1/gamma", [b"x", 0.5, b"x"]), kwargs={"content_length": "2"}
@@ -302,7 +300,7 @@ def test_a_slow_body_takes_no_place_among_those_that_are_answered() -> None:
     slow.join()
 
 
-def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
+def test_excess_concurrent_requests_get_retry_after() -> None:
     inner: list[tuple[int, dict[str, str], bytes]] = []
 
     async def nested(scope: Scope, receive: Receive, send: Send) -> None:
@@ -321,7 +319,7 @@ def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
     assert passed(middleware, "/v1/other")[0] == 200  # and the place is free again
 
 
-def test_a_place_is_free_again_after_a_failure() -> None:
+def test_a_failure_releases_its_slot() -> None:
     async def broken(_: Scope, __: Receive, ___: Send) -> None:
         raise ZeroDivisionError
 
@@ -340,7 +338,7 @@ def test_a_client_over_its_rate_gets_a_retry_after() -> None:
     assert passed(middleware, "/healthz")[0] == 200
 
 
-def test_keys_have_a_rate_each_and_wrong_ones_share_that_of_their_address(tmp_path: Path) -> None:
+def test_each_key_has_a_rate_and_invalid_ones_share_their_addresss(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     texts = [create_key(path, name)[1] for name in ("alice", "bob")]
     middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": 0.1, "burst": 1, "keys": path}))
@@ -348,7 +346,7 @@ def test_keys_have_a_rate_each_and_wrong_ones_share_that_of_their_address(tmp_pa
     assert [passed(middleware, x_api_key=f"guess {number}")[0] for number in range(3)] == [401, 429, 429]
 
 
-def test_a_rate_unless_set_is_for_others_than_this_machine() -> None:
+def test_the_default_rate_exempts_this_machine() -> None:
     middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": None, "burst": 1}))
     middleware._limiter = RateLimiter(clock=Clock())
     assert [passed(middleware)[0] for _ in range(2)] == [200, 429]

@@ -29,7 +29,7 @@ def fetch(client: TestClient, path: str, coding: str = "gzip", **headers: str) -
         return answer, b"".join(answer.iter_raw())
 
 
-def test_a_large_answer_is_compressed_for_who_accepts_it(client: TestClient) -> None:
+def test_a_large_answer_is_compressed_if_accepted(client: TestClient) -> None:
     fetch(client, LARGE)  # solved
     plain, whole = fetch(client, LARGE, "identity")
     packed, body = fetch(client, LARGE)
@@ -45,7 +45,7 @@ def test_a_large_answer_is_compressed_for_who_accepts_it(client: TestClient) -> 
     assert (head.headers["content-encoding"], head.headers["content-length"]) == ("gzip", str(len(body)))
 
 
-def test_the_entity_tag_of_other_bytes_is_weak_and_revalidates_either_copy(client: TestClient) -> None:
+def test_compressed_bytes_have_a_weak_entity_tag(client: TestClient) -> None:
     fetch(client, LARGE)
     strong, weak = (fetch(client, LARGE, coding)[0].headers["etag"] for coding in ("identity", "gzip"))
     assert weak == f"W/{strong}"
@@ -56,7 +56,7 @@ def test_the_entity_tag_of_other_bytes_is_weak_and_revalidates_either_copy(clien
         assert fetch(client, LARGE, coding, **{"If-None-Match": '"other"'})[0].status_code == 200
 
 
-def test_the_compressed_bytes_are_kept(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_bytes_are_cached(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch(client, LARGE)
 
     def compress(*_: Any, **__: Any) -> bytes:
@@ -68,7 +68,7 @@ def test_the_compressed_bytes_are_kept(client: TestClient, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("path", [SMALL, "/healthz", "/v1/nothing", "/page/main.js"])
-def test_what_is_small_or_packed_already_is_left_as_it_is(client: TestClient, path: str) -> None:
+def test_small_or_compressed_bodies_are_unchanged(client: TestClient, path: str) -> None:
     answer, body = fetch(client, path)
     if path.startswith("/page"):
         assert gzip.decompress(body).startswith(b"//")  # once
@@ -106,5 +106,5 @@ def test_an_event_stream_is_never_compressed(client: TestClient) -> None:
         ("", False),
     ],
 )
-def test_what_a_client_accepts(text: str, *, accepted: bool) -> None:
+def test_accept_encoding_is_parsed(text: str, *, accepted: bool) -> None:
     assert accepts_gzip([(b"accept-encoding", text.encode())]) == accepted

@@ -27,7 +27,7 @@ def expected(prefix: str, id: str) -> tuple[str, str, str, str]:
     return here, here, f"{here}/result", f"{here}/events"
 
 
-def test_links_begin_with_the_prefix_whether_or_not_the_proxy_removes_it(tmp_path: Path) -> None:
+def test_links_begin_with_the_prefix(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_PATH_PREFIX="/darrm/", DARRM_WAIT_SECONDS="0", DARRM_MAX_VOTERS="1001") as service:
         found = links(service)
         id = found[0].rpartition("/")[2]
@@ -51,7 +51,7 @@ def test_links_begin_with_the_prefix_whether_or_not_the_proxy_removes_it(tmp_pat
         service.ask(found[0], "DELETE")
 
 
-def test_a_trusted_proxy_says_the_prefix_and_nobody_else(tmp_path: Path) -> None:
+def test_only_a_trusted_proxy_sets_the_prefix(tmp_path: Path) -> None:
     more = {"DARRM_WAIT_SECONDS": "0", "DARRM_MAX_VOTERS": "1001", "DARRM_PATH_PREFIX": "/usual"}
     with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1", **more) as service:
         # the client's own address, in X-Forwarded-For, does not decide who is trusted
@@ -77,7 +77,7 @@ def test_an_invalid_prefix_aborts_the_start(monkeypatch: pytest.MonkeyPatch, wro
     )
 
 
-def test_which_header_is_used_and_who_is_trusted() -> None:
+def test_only_valid_headers_of_trusted_proxies_are_used() -> None:
     assert forwarded_prefix([(b"x-forwarded-prefix", b"/a"), (b"x-forwarded-prefix", b"/b")]) is None
     assert forwarded_prefix([]) is None
     networks = ("10.0.0.0/8", "fd00::/8")

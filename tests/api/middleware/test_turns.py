@@ -34,11 +34,11 @@ def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
     return order
 
 
-def test_a_request_waits_for_one_turn_of_the_others_however_many_came_before() -> None:
+def test_a_request_waits_for_one_turn_of_each_client() -> None:
     order = begun(["greedy"] * 300 + ["polite"] * 2 + ["third"])
     assert [order.index(name) for name in ("polite", "third")] == [STARTS + 1, STARTS + 2]
     assert [i for i, name in enumerate(order) if name == "polite"] == [STARTS + 1, STARTS + 4]
 
 
-def test_health_waits_for_nobody() -> None:
+def test_health_checks_skip_the_queue() -> None:
     assert begun(["greedy"] * 20 + ["polite"], "/healthz")[-1] == "polite"  # all in one round, as they came

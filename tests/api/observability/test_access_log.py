@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Iterator[AccessLogFile]:
     opened.drain()
 
 
-def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path: Path) -> None:
+def test_a_line_records_the_request_without_secrets(tmp_path: Path) -> None:
     key, text = create_key(tmp_path / "keys.json", "train cluster")
     _, admin = create_key(tmp_path / "keys.json", "boss", "admin")
     path = tmp_path / "access.jsonl"
@@ -86,7 +86,7 @@ def test_a_line_says_who_asked_what_and_what_was_answered_and_no_secret(tmp_path
     assert oct(path.stat().st_mode & 0o777) == oct(0o600)
 
 
-def test_a_file_that_was_rotated_is_made_anew(log: AccessLogFile) -> None:
+def test_a_rotated_file_is_created_again(log: AccessLogFile) -> None:
     log.write(ENTRY.line())
     assert log.drain()
     moved = log.path.rename(log.path.with_suffix(".1"))
@@ -100,9 +100,7 @@ def test_a_file_that_was_rotated_is_made_anew(log: AccessLogFile) -> None:
     assert [entry["status"] for entry in lines(log.path)] == [500]
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_wait_for_a_full_disk_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_log, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(access_log, "MAX_WAITING_LINES", 5)
     room, write = [10], os.write  # bytes
@@ -135,7 +133,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
     assert [entry["status"] for entry in log.last(2)] == [207, 206]  # neither the cut line nor the count is an entry
 
 
-def test_a_full_disk_is_told_before_a_line_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_a_line_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = AccessLogFile(tmp_path / "access.jsonl")
     assert log.find_trouble() == ""
     monkeypatch.setattr(access_log, "MIN_FREE_BYTES", 2**80)
@@ -144,7 +142,7 @@ def test_a_full_disk_is_told_before_a_line_is_lost(tmp_path: Path, monkeypatch: 
     assert log.find_trouble() == ""  # the next line makes it
 
 
-def test_a_server_whose_access_log_cannot_be_written_says_so_and_answers(tmp_path: Path) -> None:
+def test_a_failing_access_log_is_reported_while_requests_are_served(tmp_path: Path) -> None:
     path = tmp_path / "access.jsonl"
     path.symlink_to("/dev/full")
     with serving(tmp_path, DARRM_ACCESS_LOG=str(path), DARRM_READY_SECONDS="0") as service:
@@ -163,7 +161,7 @@ def test_a_file_that_cannot_be_opened_stops_the_start(monkeypatch: pytest.Monkey
     assert (result.exit_code, result.stderr.endswith("access.jsonl: No such file or directory\n")) == (4, True)
 
 
-def test_it_goes_to_stderr_with_the_log(tmp_path: Path) -> None:
+def test_the_access_log_can_go_to_stderr(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_ACCESS_LOG="stderr", DARRM_LOG_LEVEL="error") as service:
         assert service.ask(GAMMA).status == 200
         assert service.ask("/v1/access-log").status == 403  # without keys nobody is an admin

@@ -40,7 +40,7 @@ def test_lines_arrive_whole_and_in_order() -> None:
     os.close(out)
 
 
-def test_who_logs_does_not_wait_for_who_reads_and_the_loss_is_counted() -> None:
+def test_logging_never_blocks_and_losses_are_counted() -> None:
     out, into = os.pipe()
     lines = LogStream(into, log_line, max_lines=50)
     line = "x" * (PIPE_BUF - 1) + "\n"
@@ -64,7 +64,7 @@ def test_who_logs_does_not_wait_for_who_reads_and_the_loss_is_counted() -> None:
     assert len(whole) + lost == written
 
 
-def test_a_reader_that_is_gone_is_not_an_error() -> None:
+def test_a_closed_reader_is_not_an_error() -> None:
     out, into = os.pipe()
     os.close(out)
     lines = LogStream(into, log_line)
@@ -74,7 +74,7 @@ def test_a_reader_that_is_gone_is_not_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_whose_log_nobody_reads_answers_on(tmp_path: Path) -> None:
+def test_an_unread_log_does_not_block_the_server(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     process = start("serve", "--port", "0", "--json", cwd=tmp_path, DARRM_CACHE_URL=url)
     assert process.stdout is not None

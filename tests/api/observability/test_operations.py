@@ -41,7 +41,7 @@ def client() -> Iterator[TestClient]:
 # --------------------------------------------------------------------------------------------------------- readiness
 
 
-def test_a_server_that_can_answer_is_ready(client: TestClient) -> None:
+def test_a_working_server_is_ready(client: TestClient) -> None:
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         200,
@@ -98,25 +98,25 @@ def checked(service: FakeService) -> dict[str, str]:
         (open_store("memory"), TimeoutError(), {"database": "ok", "solver": "busy", "queue": "ok"}, True),
     ],
 )
-def test_each_part_is_looked_at(store: Any, solved: Any, found: dict[str, str], *, well: bool) -> None:
+def test_each_part_is_checked(store: Any, solved: Any, found: dict[str, str], *, well: bool) -> None:
     assert checked(FakeService(store, solved)) == found
     assert is_ready(found) == well
 
 
-def test_nothing_is_solved_where_solving_is_off() -> None:
+def test_nothing_is_solved_with_solving_off() -> None:
     service = FakeService(open_store("memory"), SolveFailed(""), solve="off")
     assert checked(service) == {"database": "ok", "solver": "off", "queue": "ok"}
     assert service.asked == 0
 
 
-def test_a_solver_at_rest_that_says_nothing_is_not_well() -> None:
+def test_a_silent_idle_solver_is_unhealthy() -> None:
     service = FakeService(open_store("memory"), TimeoutError())
     service.resources.pools["compute"].busy = 0
     assert not is_ready(checked(service))
 
 
 @pytest.mark.parametrize(("seconds", "solves"), [(0.0, 5), (60.0, 1)])
-def test_a_finding_is_repeated_for_a_while_and_one_looks_for_all(seconds: float, solves: int) -> None:
+def test_a_readiness_result_is_cached_and_shared(seconds: float, solves: int) -> None:
     service = FakeService(open_store("memory"), 1 / 3, ready_seconds=seconds)
 
     async def many() -> None:
@@ -127,7 +127,7 @@ def test_a_finding_is_repeated_for_a_while_and_one_looks_for_all(seconds: float,
     assert service.asked == solves
 
 
-def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
+def test_a_failing_server_reports_the_cause_without_secrets(
     client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert client.get("/readyz").status_code == 200
@@ -165,7 +165,7 @@ def values(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-def test_what_happens_is_counted(client: TestClient) -> None:
+def test_events_are_counted(client: TestClient) -> None:
     def now() -> dict[str, float]:
         answer = client.get("/metrics")
         assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -223,7 +223,7 @@ def test_metrics_can_be_off() -> None:
         assert client.get("/metrics").status_code == 404
 
 
-def test_what_is_replaced_in_a_pool_is_counted_once() -> None:
+def test_a_replaced_process_is_counted_once() -> None:
     state = PoolState(2, 2, 1, 3, started=5, crashed=2, killed=1, retired=0, tasks=9)
     name = 'darrm_pool_restarts_total{pool="tested",why="crashed"}'
     metrics.record_pools({"tested": state}, {})
@@ -234,7 +234,7 @@ def test_what_is_replaced_in_a_pool_is_counted_once() -> None:
     assert (found['darrm_pool_busy{pool="tested"}'], found['darrm_pool_waiting{pool="tested"}']) == (1, 3)
 
 
-def test_a_solve_is_counted_however_it_ends() -> None:
+def test_every_outcome_of_a_solve_is_counted() -> None:
     def counted(outcome: str) -> float:
         return values(metrics.render({}).decode()).get(f'darrm_solves_total{{method="other",outcome="{outcome}"}}', 0)
 
@@ -246,7 +246,7 @@ def test_a_solve_is_counted_however_it_ends() -> None:
     assert {outcome: counted(outcome) - before[outcome] for outcome in before} == {"failed": 1, "cancelled": 1}
 
 
-def test_the_metrics_of_several_processes_are_added_up_and_gauges_of_dead_ones_are_not(tmp_path: Path) -> None:
+def test_metrics_of_live_processes_are_summed(tmp_path: Path) -> None:
     count = (
         "from api.observability import metrics; metrics.count_request('GET', '/counted', 200, 0.1); metrics.track_in_flight(3)\n"
         "print(metrics.render({'darrm_jobs_queued': 7.0}).decode())"
@@ -291,7 +291,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 NASTY = RequestLogEntry("GET", '/v1/"gam\nma\x1b[31m"é', 200, 0.25, 12, "address ::/64", "one")
 
 
-def test_a_line_is_json_whatever_is_in_it(configured: Any) -> None:
+def test_every_line_is_valid_json(configured: Any) -> None:
     stream = configured(log_format="json")
     logs.log_request(NASTY)
     logs.log_request(NASTY._replace(status=500))
@@ -317,7 +317,7 @@ def test_a_line_is_json_whatever_is_in_it(configured: Any) -> None:
 
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("path", ["/\x1b[31m", "/\x9b31m", "/\u202egpj", "/\x7f"])
-def test_no_path_gives_orders_to_a_terminal(configured: Any, path: str, terminal: bool) -> None:
+def test_paths_cannot_control_a_terminal(configured: Any, path: str, terminal: bool) -> None:
     stream = configured(terminal, log_format="console")
     logs.log_request(NASTY._replace(path=path))
     assert path not in stream.getvalue()
@@ -327,7 +327,7 @@ def test_no_path_gives_orders_to_a_terminal(configured: Any, path: str, terminal
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("log_format", ["console", "json"])
 @pytest.mark.parametrize("status", [200, 500])
-def test_the_line_of_a_request_is_as_any_other_line(
+def test_request_lines_have_the_common_format(
     configured: Any, status: int, log_format: str, terminal: bool
 ) -> None:
     stream = configured(terminal, log_format=log_format)
@@ -355,7 +355,7 @@ def test_lines_of_a_request_carry_its_id(configured: Any) -> None:
     assert "JSONDecodeError" in told["exception"]
 
 
-def test_a_level_leaves_out_what_is_below(configured: Any) -> None:
+def test_lower_levels_are_not_logged(configured: Any) -> None:
     stream = configured(log_level="warning")
     logs.log_request(NASTY)
     assert stream.getvalue() == ""
@@ -364,7 +364,7 @@ def test_a_level_leaves_out_what_is_below(configured: Any) -> None:
 
 
 @pytest.mark.parametrize("offered", [b"", b"x" * 65, b"two words", b"line\nbreak", b"\xff", b'quo"te', None])
-def test_an_id_that_could_do_harm_is_replaced(offered: bytes | None) -> None:
+def test_a_harmful_request_id_is_replaced(offered: bytes | None) -> None:
     assert re.fullmatch("[0-9a-f]{16}", accept_request_id(offered))
 
 

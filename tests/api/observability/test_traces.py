@@ -56,7 +56,7 @@ def test_requests_and_solves_are_spans() -> None:
     assert found.resource.attributes["service.name"] == "darrm-opt"
 
 
-def test_the_framework_adds_no_spans_of_its_own_which_carry_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_framework_adds_no_spans_with_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)  # as an operator's own instrumentation sets it
@@ -86,7 +86,7 @@ def test_a_job_is_a_trace_of_its_own_linked_to_the_request_that_queued_it() -> N
     assert said == {"darrm.kind": "gamma", "darrm.attempt": 1, "darrm.outcome": "done"}
 
 
-def test_the_link_outlives_the_server_that_was_asked(tmp_path: Path) -> None:
+def test_the_link_survives_a_restart(tmp_path: Path) -> None:
     settings = Settings(cache_url=f"sqlite:///{tmp_path / 'store.sqlite'}", wait_seconds=0, solvers=1)
     with traces.traced(InMemorySpanExporter()), TestClient(create_app(settings)) as client:
         for worker in client.app.state.service._workers:  # type: ignore[attr-defined]  # a FastAPI application

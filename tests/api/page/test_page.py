@@ -81,7 +81,7 @@ def test_paper_setting_is_drawn_as_the_api_has_it(paper: Visit) -> None:
     assert "90.82 %" in paper.text("#figures")
 
 
-def test_proof_is_told_in_words(visit: Visit) -> None:
+def test_the_proof_is_explained(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-5")
     visit.tab.click("#proof summary")
     said = visit.text("#certificate")
@@ -176,7 +176,7 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("stated", PROFILES)
-def test_what_else_a_voter_knows_is_asked_and_its_region_drawn(visit: Visit, stated: str) -> None:
+def test_profile_points_are_asked_and_their_region_drawn(visit: Visit, stated: str) -> None:
     visit.go("?K=5&target_epsilon=0.3&epsilon=0.1&Delta=1e-5")
     alone = _api(visit.server, "K=5&target_epsilon=0.3&epsilon=0.1&Delta=1e-5")
     assert not visit.tab.is_visible("#region-figure")
@@ -217,7 +217,7 @@ def test_what_else_a_voter_knows_is_asked_and_its_region_drawn(visit: Visit, sta
     assert visit.tab.is_visible("#region-figure")
 
 
-def test_plans_and_targets_take_what_a_voter_knows(visit: Visit) -> None:
+def test_plans_and_targets_accept_profiles(visit: Visit) -> None:
     visit.go(
         "?K=11&target_epsilon=0.3&profile=0%3A0.013%2C0.1%3A1e-5&budget_queries=2&budget_total_epsilon=0.7&budget_total_delta=1e-3"
     )
@@ -236,7 +236,7 @@ def test_plans_and_targets_take_what_a_voter_knows(visit: Visit) -> None:
     assert not visit.tab.is_visible("#region-figure")
 
 
-def test_several_targets_are_asked_at_once(visit: Visit) -> None:
+def test_several_targets_are_accepted(visit: Visit) -> None:
     visit.go("?K=5&m=1&epsilon=0.3")
     assert not visit.tab.is_visible("#targets")
     visit.tab.check("input[name=target][value=targets]")
@@ -293,7 +293,7 @@ def test_url_is_the_state(visit: Visit) -> None:
     assert visit.tab.locator("#gamma-figure .series").count() == 3
 
 
-def test_target_is_translated_when_it_is_given_the_other_way(visit: Visit) -> None:
+def test_target_is_converted_between_its_forms(visit: Visit) -> None:
     visit.go()
     visit.tab.check("input[name=target][value=target_epsilon]")
     visit.wait()
@@ -558,7 +558,7 @@ def test_values_under_the_pointer_are_read_out(small: Visit) -> None:
     small.tab.wait_for_selector("#gamma-figure .reading", state="hidden")
 
 
-def test_a_slow_line_shows_the_answer_soon(visiting: Visiting) -> None:
+def test_a_slow_connection_shows_the_answer_soon(visiting: Visiting) -> None:
     visit = visiting(viewport={"width": 1280, "height": 900})
     bytes_of: list[int] = []
     visit.tab.on("response", lambda answer: bytes_of.append(len(answer.body())))
@@ -771,7 +771,7 @@ def test_a_file_whose_claim_cannot_be_read_is_refused(
 COST = "?tab=cost&cost_mechanism=gnmax&cost_K=11&cost_queries=20&cost_parameter=20&cost_delta=1e-5"
 
 
-def test_the_second_tab_says_what_it_costs(visit: Visit) -> None:
+def test_the_second_tab_shows_costs(visit: Visit) -> None:
     visit.tab.goto(f"{visit.server}/{COST}")
     visit.tab.wait_for_selector("#cost-queries-figure .series .line", state="attached")
     expected = mechanism_class("gnmax").of(11, 2, 20.0).cost(20, 1e-5)
@@ -852,7 +852,7 @@ def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
     _expected_complaint(visit, 503)
 
 
-def test_a_server_that_is_down_is_said_to_be(visiting: Visiting) -> None:
+def test_an_unreachable_server_is_reported(visiting: Visiting) -> None:
     visit = visiting()
     visit.go()
     visit.tab.route("**/v1/**", lambda route: route.abort("connectionrefused"))
@@ -914,7 +914,7 @@ def test_a_long_solve_is_cancelled(visiting: Visiting, monkeypatch: pytest.Monke
         served.close()
 
 
-def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_solve_is_stopped_with_its_best_answer(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     served = serve(Settings(cache_url="memory", wait_seconds=0))
     try:
@@ -937,7 +937,7 @@ def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkey
         served.close()
 
 
-def test_a_key_is_asked_for_and_a_wrong_one_is_said(visiting: Visiting, tmp_path: Path) -> None:
+def test_a_key_is_prompted_for_and_an_invalid_one_reported(visiting: Visiting, tmp_path: Path) -> None:
     _, text = keys.create_key(tmp_path / "keys", "page")
     served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
     wrong = {"darrm_wrong": "does not accept this key", "kéy": "This is no key", "two words": "This is no key"}
@@ -962,7 +962,7 @@ def test_a_key_is_asked_for_and_a_wrong_one_is_said(visiting: Visiting, tmp_path
         served.close()
 
 
-def test_a_key_that_may_not_design_gives_way_to_another(visiting: Visiting, tmp_path: Path) -> None:
+def test_a_key_without_permission_can_be_replaced(visiting: Visiting, tmp_path: Path) -> None:
     _, reader = keys.create_key(tmp_path / "keys", "dashboard", role="reader")
     _, user = keys.create_key(tmp_path / "keys", "page")
     served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
@@ -983,7 +983,7 @@ def test_a_key_that_may_not_design_gives_way_to_another(visiting: Visiting, tmp_
         served.close()
 
 
-def test_a_page_that_loads_says_so(visiting: Visiting, server: str) -> None:
+def test_a_loading_page_shows_it(visiting: Visiting, server: str) -> None:
     visit = visiting(server)
     held: list[Any] = []
     visit.tab.route("**/page/main.js", lambda route: held.insert(0, route))  # the line is slow
@@ -1023,7 +1023,7 @@ def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
     visit.tab.wait_for_selector("#budget-answer table")  # a link to a comparison shows it
 
 
-def test_comparison_of_voters_that_are_trained_on_subsamples(visit: Visit) -> None:
+def test_comparison_of_voters_trained_on_subsamples(visit: Visit) -> None:
     visit.go("?K=5&target_epsilon=1&epsilon=inf&delta=1e-3")
     for name, text in {"queries": "4", "total_epsilon": "2", "n": "200", "subsample_size": "10"}.items():
         visit.tab.fill(f"#budget_{name}", text)
@@ -1050,7 +1050,7 @@ def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
     assert visit.text("#advice-answer") == ""
 
 
-def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
+def test_with_solving_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
     solving = serve(Settings(cache_url=place, wait_seconds=50))
     assert _api(next(solving), "K=5&m=2&epsilon=0.1")["gamma"]  # and no job that goes on

@@ -54,7 +54,7 @@ def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
     assert f"{own.reached * 100:.2f} %" in visit.text("#figures")
 
 
-def test_the_field_offers_what_has_a_meaning_and_says_what_is_wrong(visit: Visit) -> None:
+def test_the_field_offers_valid_choices_and_reports_errors(visit: Visit) -> None:
     visit.go("?K=5&epsilon=inf&affected=1&target_epsilon=1&delta=1e-5")
     assert visit.tab.input_value("#wanted_parameter") == "target_epsilon"
     shown = visit.tab.locator("#wanted_parameter option:not([hidden])").evaluate_all(
@@ -148,7 +148,7 @@ def test_two_tables_are_compared_and_a_table_is_not_compared_with_a_gamma(visit:
     assert visit.tab.locator("#designs-compared").is_hidden()
 
 
-def test_a_filter_that_makes_no_sense_is_said_at_its_field(visit: Visit) -> None:
+def test_an_invalid_filter_is_reported_at_its_field(visit: Visit) -> None:
     visit.go()
     visit.tab.fill("#designs_m", "-1")
     visit.tab.press("#designs_m", "Enter")

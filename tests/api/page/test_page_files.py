@@ -73,7 +73,7 @@ def test_policy_is_strict() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
-def test_files_are_asked_for_again_only_when_they_changed(client: TestClient, encoding: str) -> None:
+def test_only_changed_files_are_fetched_again(client: TestClient, encoding: str) -> None:
     first = client.get("/page/main.js", headers={"Accept-Encoding": encoding})
     assert first.headers["cache-control"] == "no-cache"
     assert first.headers.get("content-encoding", "identity") == encoding

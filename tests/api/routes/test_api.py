@@ -130,12 +130,12 @@ def test_an_error_curve_sets_gamma_beside_the_baselines(client: TestClient) -> N
     assert min(at_075, key=lambda name: at_075[name]) == "optimal"
 
 
-def test_a_curve_has_101_points_unless_told(client: TestClient) -> None:
+def test_a_curve_has_101_points_by_default(client: TestClient) -> None:
     assert len(client.get("/v1/error-curve", params=MNIST).json()["p"]) == 101
     assert len(client.get("/v1/error-curve", params={**MNIST, "points": 2}).json()["p"]) == 2
 
 
-def test_an_answer_cut_short_is_private_says_so_and_is_not_kept() -> None:
+def test_an_answer_cut_short_is_private_and_not_stored() -> None:
     settings = SETTINGS.model_copy(update={"time_limit": 1e-9})
     with TestClient(create_app(settings)) as client:
         for _ in range(2):
@@ -164,13 +164,13 @@ def test_a_body_is_read_strictly(client: TestClient, field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["K", "epsilon", "Delta", "objective", "shape", "method", "backend"])
-def test_null_is_not_a_value_for_what_has_one(client: TestClient, field: str) -> None:
+def test_null_is_refused_for_required_fields(client: TestClient, field: str) -> None:
     details = problem_of(client.post("/v1/gamma", json={**MNIST, field: None}), 422)
     names = {"shape": "'free' or 'monotone'", "method": "'auto', 'enumerate' or 'cuts'"}
     assert details["detail"] == f"{field} is missing: expected {names.get(field) or DECLARED[field].accepted}."
 
 
-def test_every_fault_is_named_and_the_first_stands_out(client: TestClient) -> None:
+def test_every_invalid_field_is_listed(client: TestClient) -> None:
     details = problem_of(client.get("/v1/gamma", params={"epsilon": "x", "m": "y", "votes": 1}), 422)
     assert [error["field"] for error in details["errors"]] == ["K", "epsilon", "m", "votes"]
     assert details["field"] == "K"
@@ -196,7 +196,7 @@ FIELDS = st.sampled_from([*Curve.declared(), "votes"])
 
 
 @given(st.dictionaries(FIELDS, VALUES, max_size=6), st.sampled_from(["/v1/gamma", "/v1/error-curve"]))
-def test_whatever_is_sent_is_answered_or_refused(client: TestClient, change: dict[str, Any], path: str) -> None:
+def test_any_request_is_answered_or_refused(client: TestClient, change: dict[str, Any], path: str) -> None:
     asked = {"K": 3, "m": 1, "epsilon": 0.5, **({"points": 3} if "curve" in path else {}), **change}
     answer = client.post(path, content=json.dumps(asked), headers={"content-type": "application/json"})
     if answer.status_code == 200:
@@ -210,7 +210,7 @@ def test_whatever_is_sent_is_answered_or_refused(client: TestClient, change: dic
 # ---------------------------------------------------------------------------------------------- when things break
 
 
-def test_a_path_that_is_not_there(client: TestClient) -> None:
+def test_an_unknown_path(client: TestClient) -> None:
     details = problem_of(client.get("/v1/votes"), 404)
     assert (details["type"], details["title"]) == ("about:blank", "Not Found")
     for path in ("/docs", "/redoc"):  # they would fetch scripts from elsewhere
@@ -242,7 +242,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Excepti
         (ZeroDivisionError("a secret"), 500, "internal-error", "The server's log has the details."),
     ],
 )
-def test_a_failure_is_a_problem_that_tells_no_secrets(
+def test_a_failure_is_a_problem_without_secrets(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, name: str, text: str
 ) -> None:
     answering(monkeypatch, error)
@@ -281,7 +281,7 @@ def test_answers_outlive_the_app(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/error-curve", "/v1/profile", "/v1/estimate", "/v1/jobs"])
-def test_what_is_wrong_in_an_objective_is_a_fault_of_the_objective(client: TestClient, path: str) -> None:
+def test_errors_within_an_objective_name_the_objective(client: TestClient, path: str) -> None:
     for objective in ("minimax(points=1)", "expected_error(seed=-1)", "rectangular(lower=2)", "histogram(1,2)"):
         details = problem_of(client.post(path, json={**MNIST, "objective": objective}), 422)
         assert details["field"] == "objective", objective
@@ -306,7 +306,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         assert "at most 7 voters" in client.get("/v1/gamma", params={**MNIST, "K": 8}).json()["detail"]
 
 
-def test_the_cache_has_a_place_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_has_a_default_location(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DARRM_CACHE_URL")
     assert read_settings().cache_url.endswith("/darrm-opt/cache.sqlite")
     monkeypatch.setenv("DARRM_CACHE_URL", "   ")
@@ -322,7 +322,7 @@ def test_the_cache_has_a_place_without_settings(monkeypatch: pytest.MonkeyPatch)
         ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256;"),
     ],
 )
-def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str) -> None:
+def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(InvalidInput, match=text):
         create_app()

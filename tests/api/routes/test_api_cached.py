@@ -54,7 +54,7 @@ def client(url: str, told: dict[str, Any]) -> Iterator[TestClient]:
         yield opened
 
 
-def test_an_answer_to_a_key_is_for_no_shared_cache(url: str, told: dict[str, Any], tmp_path: Path) -> None:
+def test_shared_caches_must_not_store_answers_with_keys(url: str, told: dict[str, Any], tmp_path: Path) -> None:
     _, key = create_key(tmp_path / "keys.json", "alice")
     rule = solve_table(Problem(3, NOT_PRIVATE, Privacy(1.0), 1, classes=3))
     with closing(open_store(url)) as store:
@@ -138,7 +138,7 @@ def test_a_client_that_has_the_answer_gets_304(client: TestClient, told: dict[st
 
 
 @pytest.mark.parametrize("id", ["abc", "0" * 64, "Z" * 64, "γ", "%00", "a" * 5000, "..%2F", "{id}"])
-def test_an_id_that_is_not_kept(client: TestClient, id: str) -> None:
+def test_an_unknown_id(client: TestClient, id: str) -> None:
     answer = client.get(f"/v1/gamma/{id}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == MEDIA_TYPE
@@ -159,7 +159,7 @@ def test_csv_and_npz_hold_every_digit(client: TestClient, told: dict[str, Any]) 
             assert {**json.loads(str(arrays["record"])), "cached": False} == told
 
 
-def test_a_form_that_there_is_not(client: TestClient, told: dict[str, Any]) -> None:
+def test_an_unsupported_media_type(client: TestClient, told: dict[str, Any]) -> None:
     for path in (f"/v1/gamma/{told['id']}", "/v1/gamma"):
         answer = client.get(path, params=SMALL, headers={"Accept": "image/png"})
         assert answer.status_code == 406
@@ -201,7 +201,7 @@ def test_a_damaged_answer_is_not_used(tmp_path: Path, told: dict[str, Any], by_t
 # -------------------------------------------------------------------------------------------------------- nearest
 
 
-def test_where_nothing_is_solved_the_nearest_valid_answer_is_given(client: TestClient, told: dict[str, Any]) -> None:
+def test_with_solving_off_the_nearest_valid_answer_is_returned(client: TestClient, told: dict[str, Any]) -> None:
     exact = client.get("/v1/gamma", params=SMALL).json()
     assert (exact["nearest"], exact["status"]) == (None, "optimal")
     weaker = {**SMALL, "m": 2.5}
@@ -219,7 +219,7 @@ def test_where_nothing_is_solved_the_nearest_valid_answer_is_given(client: TestC
     assert profile["nearest"] == near["nearest"]
 
 
-def test_a_nearest_answer_is_nobodys_for_ever(client: TestClient) -> None:
+def test_a_nearest_answer_is_not_immutable(client: TestClient) -> None:
     for _ in range(2):
         near = client.get("/v1/gamma", params={**SMALL, "m": 2.75})
         assert "etag" not in near.headers
@@ -236,7 +236,7 @@ def test_no_answer_is_stretched(client: TestClient, change: dict[str, Any]) -> N
     assert "solving is off on this server" in answer.json()["detail"]
 
 
-def test_a_trade_off_of_kept_points_needs_no_solving(client: TestClient, told: dict[str, Any]) -> None:
+def test_a_trade_off_of_stored_points_needs_no_solving(client: TestClient, told: dict[str, Any]) -> None:
     asked = {"K": 5, "epsilon": 0.1, "Delta": 1e-5}
     [point] = client.get("/v1/tradeoff", params={**asked, "ms": "2"}).json()["points"]
     assert (point["id"], point["cached"], point["gamma"]) == (told["id"], True, told["gamma"])
@@ -244,7 +244,7 @@ def test_a_trade_off_of_kept_points_needs_no_solving(client: TestClient, told: d
     assert (refused.status_code, "1 of these 2 answers" in refused.text) == (404, True)
 
 
-def test_an_answer_that_takes_longer_than_patience(url: str, told: dict[str, Any]) -> None:
+def test_an_answer_that_exceeds_the_wait(url: str, told: dict[str, Any]) -> None:
     with TestClient(create_app(Settings(cache_url=url, wait_seconds=0, solvers=1))) as client:
         answer = client.get("/v1/gamma", params={**SMALL, "m": 2.9})
         assert answer.status_code == 202

@@ -100,7 +100,7 @@ def test_a_batch_has_bounds(client: TestClient) -> None:
     problem_of(client.get("/v1/gamma/batch"), 404)  # no id looks like that
 
 
-def test_too_much_work_is_refused_with_what_it_would_cost() -> None:
+def test_too_much_work_is_refused_with_its_estimate() -> None:
     chosen = SETTINGS.model_copy(update={"max_work_seconds": 1e-4})
     with TestClient(create_app(chosen)) as client:
         asked = {"K": 5, "epsilon": 0.1, "total_epsilon": 1, "total_delta": 1e-5}
@@ -258,7 +258,7 @@ def test_invalid_probabilities_in_gamma_are_refused(client: TestClient, literal:
 # ------------------------------------------------------------------------------------------------------- accounts
 
 
-def test_what_many_releases_cost(client: TestClient) -> None:
+def test_the_total_of_many_releases(client: TestClient) -> None:
     told = client.get("/v1/compose", params={"epsilon": 0.3, "delta": 1e-5, "queries": 10}).json()
     assert (told["problem"], told["gamma"]) == (None, None)
     assert set(told["accounts"]) == {"simple", "general", "optimal", "pld"}
@@ -280,7 +280,7 @@ def test_what_many_releases_cost(client: TestClient) -> None:
     assert problem_of(refused_one, 422)["type"] == "urn:darrm-opt:problem:not-private"
 
 
-def test_new_problems_are_charged_and_kept_ones_are_not() -> None:
+def test_only_new_problems_are_charged() -> None:
     chosen = SETTINGS.model_copy(update={"job_rate": 0.01, "job_burst": 1})
     with TestClient(create_app(chosen)) as client:
         assert client.post("/v1/gamma", json=SMALL).status_code == 200
@@ -293,7 +293,7 @@ def test_new_problems_are_charged_and_kept_ones_are_not() -> None:
 
 
 @pytest.mark.slow
-def test_every_way_on_one_footing(client: TestClient) -> None:
+def test_all_mechanisms_are_compared_at_one_total(client: TestClient) -> None:
     asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
     told = client.post("/v1/compare", json=asked).json()
     assert told == client.get("/v1/compare", params=asked).json()
@@ -306,7 +306,7 @@ def test_every_way_on_one_footing(client: TestClient) -> None:
 
 
 @pytest.mark.slow
-def test_every_way_on_one_draw(client: TestClient) -> None:
+def test_all_mechanisms_are_compared_on_one_draw(client: TestClient) -> None:
     budget = {"queries": 4, "total_epsilon": 2.0, "total_delta": 0.01}
     asked: dict[str, Any] = {"K": 5, "epsilon": "inf", **budget, "n": 200, "subsample_size": 10}
     told = client.post("/v1/compare", json=asked).json()
@@ -356,7 +356,7 @@ def test_constraints_are_counted_in_closed_form(K: int, affected: int, Delta: fl
     assert constraint_count(problem) == ConstraintGenerator(problem).size
 
 
-def test_more_of_anything_is_expected_to_take_longer() -> None:
+def test_estimates_grow_with_every_parameter() -> None:
     def seconds(K: int = 35, Delta: float = 1e-5, objective: str = "rectangular", method: str = "auto") -> float:
         return estimate_running_time(DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
 
@@ -388,7 +388,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 @given(st.sampled_from(sorted(QUICK)), st.data())
-def test_whatever_is_sent_is_answered_or_refused(client: TestClient, path: str, data: st.DataObject) -> None:
+def test_any_request_is_answered_or_refused(client: TestClient, path: str, data: st.DataObject) -> None:
     names = st.sampled_from([*QUICK[path], "delta", "affected", "votes", "γ"])
     change = data.draw(st.dictionaries(names, VALUES, max_size=3))
     queries = change.get("queries")
@@ -422,7 +422,7 @@ def test_an_invalid_body_is_refused(client: TestClient, path: str) -> None:
         ("/v1/compose", "GET, POST"),
     ],
 )
-def test_a_method_that_there_is_not_names_those_that_there_are(client: TestClient, path: str, allowed: str) -> None:
+def test_an_unknown_method_lists_the_known_ones(client: TestClient, path: str, allowed: str) -> None:
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
         answer = client.request(method, path)
         problem_of(answer, 405)

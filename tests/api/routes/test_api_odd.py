@@ -20,7 +20,7 @@ client = client_fixture(patient(max_voters=51))
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/gamma/batch", "/v1/jobs", "/v1/plan", "/v1/verify"])
 @pytest.mark.parametrize("inside", [b"%s", b'{"problems": [%s]}'])
-def test_a_name_that_stands_twice_in_a_body_is_refused(client: TestClient, path: str, inside: bytes) -> None:
+def test_a_duplicate_name_in_a_body_is_refused(client: TestClient, path: str, inside: bytes) -> None:
     body = inside % b'{"K": 11, "m": 3, "epsilon": 0.1, "epsilon": 10}'
     details = problem_of(client.post(path, content=body, headers={"content-type": "application/json"}), 422)
     assert (details["field"], details["detail"]) == ("epsilon", "epsilon is given more than once.")
@@ -45,7 +45,7 @@ def test_names_and_objectives_in_a_query_may_have_underscores(client: TestClient
     assert client.get(f"/v1/error-curve?{asked}").status_code == 200
 
 
-def test_what_is_told_of_faults_is_not_many_times_the_request(client: TestClient) -> None:
+def test_error_responses_are_bounded(client: TestClient) -> None:
     many = client.post("/v1/gamma", json={f"f{number}": 1 for number in range(MAX_FIELDS)})
     details = problem_of(many, 422)
     assert [error["field"] for error in details["errors"]] == ["K", *(f"f{number}" for number in range(19))]
@@ -73,7 +73,7 @@ MANY = {
 
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("path", ["/v1/verify", "/v1/gamma/batch"])
-def test_a_body_of_more_entries_than_any_request_has_is_not_read(client: TestClient, path: str, name: str) -> None:
+def test_a_body_with_too_many_entries_is_not_parsed(client: TestClient, path: str, name: str) -> None:
     unended = MANY[name][:-1]  # which would be told, if it were read
     answer = client.post(path, content=unended, headers={"content-type": "application/json"})
     details = problem_of(answer, 422)
@@ -83,7 +83,7 @@ def test_a_body_of_more_entries_than_any_request_has_is_not_read(client: TestCli
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/gamma/batch"])
-def test_an_object_of_more_fields_than_any_request_has_is_refused_as_such(client: TestClient, path: str) -> None:
+def test_an_object_with_too_many_fields_is_refused(client: TestClient, path: str) -> None:
     fields = {f"f{number}": 1 for number in range(MAX_FIELDS + 1)}
     details = problem_of(client.post(path, json={"problems": [fields]} if "batch" in path else fields), 422)
     assert (details["field"], details["detail"]) == ("body", f"The body has more than {MAX_FIELDS} fields.")
@@ -118,7 +118,7 @@ def test_a_body_is_utf_8(client: TestClient, coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate, br", "x" * 4000])
-def test_a_body_is_sent_as_it_is(client: TestClient, coding: str) -> None:
+def test_an_encoded_body_is_refused(client: TestClient, coding: str) -> None:
     headers = {"content-type": "application/json", "content-encoding": coding}
     for body in (gzip.compress(b"{}"), b'{"K": 11, "m": 3, "epsilon": 0.1}'):
         details = problem_of(client.post("/v1/gamma", content=body, headers=headers), 422)
@@ -133,7 +133,7 @@ def test_a_trailing_slash_is_not_redirected(client: TestClient, path: str) -> No
     problem_of(client.get(path, follow_redirects=False), 404)
 
 
-def test_headers_that_come_in_several_lines_are_one(client: TestClient) -> None:
+def test_repeated_headers_are_joined(client: TestClient) -> None:
     path = "/v1/gamma?K=3&m=1&epsilon=0.5"
     client.get(path)
     first = client.get(path)

@@ -20,7 +20,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_body_that_was_refused_is_freed_without_a_garbage_collection(kind: str) -> None:
+def test_a_refused_body_is_freed_without_garbage_collection(kind: str) -> None:
     with TestClient(create_app(Settings(cache_url="memory", rate=0.0))) as client:
         headers = {"Content-Type": "application/json"}
         assert client.post("/v1/verify", content=REFUSED[kind], headers=headers).status_code == 422

@@ -78,7 +78,7 @@ SAMPLED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("scheme", [{}, {"sampling": "without-replacement", "neighbours": "replace-one"}])
-def test_records_that_are_drawn_anew_cost_less(client: TestClient, scheme: dict[str, str]) -> None:
+def test_sampled_records_cost_less(client: TestClient, scheme: dict[str, str]) -> None:
     told = client.post("/v1/cost", json=SAMPLED | scheme).json()
     sampling = Sampling(5452, 40, scheme=scheme.get("sampling", "poisson"))  # type: ignore[arg-type]  # it is one
     assert told["sampling"] == sampling.record()
@@ -91,7 +91,7 @@ def test_records_that_are_drawn_anew_cost_less(client: TestClient, scheme: dict[
             Cost.of(SAMPLED | {"sampling": None, "neighbours": None} | scheme | other).verify(told)
 
 
-def test_a_check_that_nearly_shows_the_leader_costs_more() -> None:
+def test_a_check_close_to_the_leader_costs_more() -> None:
     plain, checked = (Cost.of(GIVEN | check).answer() for check in ({}, {"check_sigma": 10.0, "threshold": 8.0}))
     assert checked.epsilon > plain.epsilon
 
@@ -104,13 +104,13 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_not_believed(client: TestClient, lie: str) -> None:
+def test_a_false_answer_is_rejected(client: TestClient, lie: str) -> None:
     told = client.post("/v1/cost", json=GIVEN).json()
     with pytest.raises(VerificationFailed):
         Cost.of(GIVEN).verify(told | LIES[lie])
 
 
-def test_a_parameter_beyond_the_total_is_not_believed(client: TestClient) -> None:
+def test_a_parameter_beyond_the_total_is_rejected(client: TestClient) -> None:
     told = client.post("/v1/cost", json=TOTAL).json()
     with pytest.raises(VerificationFailed, match="beyond the total"):
         Cost.of(TOTAL).verify(told | {"parameter": told["parameter"] / 2, "epsilon": None})

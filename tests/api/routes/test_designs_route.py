@@ -63,7 +63,7 @@ def test_pages_and_filters(client: TestClient, ids: list[str]) -> None:
     assert listed(client, "?m=3&K=5") == [ids[2]]
 
 
-def test_tags_are_given_filtered_by_and_taken_and_the_answer_stays_the_same(client: TestClient, ids: list[str]) -> None:
+def test_tags_are_added_filtered_and_removed_without_changing_answers(client: TestClient, ids: list[str]) -> None:
     before = client.get(f"/v1/gamma/{ids[1]}")
     for _ in range(2):
         assert client.put(f"/v1/designs/{ids[1]}/tags/round-2").json()["tags"] == ["round-2"]
@@ -102,7 +102,7 @@ def test_designs_for_other_voters_have_no_difference_of_gamma(client: TestClient
     assert told["numbers"]["m"] == {"first": 1.0, "second": None, "difference": None}
 
 
-def test_what_cannot_be_proved_is_not_given_however_it_is_listed(client: TestClient, ids: list[str]) -> None:
+def test_unprovable_designs_are_never_returned(client: TestClient, ids: list[str]) -> None:
     store = client.app.state.service.store  # type: ignore[attr-defined]  # the application's own
     row = store.get(ids[0])
     record = json.loads(row.record)

@@ -76,7 +76,7 @@ def test_unchanged_states_are_not_reported() -> None:
     assert len(streamed(JobUpdate(job("running", 1)), JobUpdate(job("running", 1)), JobUpdate(job("done", 1)))) == 3
 
 
-def test_silence_is_broken_now_and_then() -> None:
+def test_heartbeats_are_sent() -> None:
     told = streamed(JobUpdate(job("queued")), 0.3, JobUpdate(job("cancelled")), heartbeat=0.05)
     assert ": still here\n\n" in told[2:-1]
     assert told[-1].startswith("event: cancelled\n")

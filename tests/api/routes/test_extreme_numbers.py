@@ -60,7 +60,7 @@ def test_half_a_surrogate_pair_is_an_invalid_backend(client: TestClient, route: 
     assert details["detail"].startswith("backend = '\\ud800' is not valid: expected one of highs")
 
 
-def test_it_does_not_spoil_a_batch(client: TestClient) -> None:
+def test_an_invalid_item_does_not_affect_a_batch(client: TestClient) -> None:
     body = r'{"problems": [{"K": 5, "m": 2, "epsilon": 0.1}, {"K": 5, "m": 2, "epsilon": 0.1, "backend": "\ud800"}]}'
     answer = client.post("/v1/gamma/batch", content=body, headers=JSON)
     assert answer.status_code == 200
@@ -75,9 +75,7 @@ def test_it_does_not_spoil_a_batch(client: TestClient) -> None:
     ],
 )
 @pytest.mark.parametrize("inside", ["%s", '{"problems": [%s]}'])
-def test_a_number_in_a_body_is_the_one_that_is_written(
-    client: TestClient, field: str, text: str, said: str, inside: str
-) -> None:
+def test_numbers_in_a_body_are_exact(client: TestClient, field: str, text: str, said: str, inside: str) -> None:
     numbers = {"K": "5", "m": "2", "epsilon": "0.1"} | {field: text}
     body = inside % ("{" + ", ".join(f'"{name}": {value}' for name, value in numbers.items()) + "}")
     answer = client.post("/v1/gamma" if inside == "%s" else "/v1/gamma/batch", content=body, headers=JSON)

@@ -77,7 +77,7 @@ def test_the_description_is_written_as_a_file(schema: dict[str, Any]) -> None:
     assert text == openapi.openapi_text()
 
 
-def test_the_description_is_built_once_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_is_built_once_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     app, built = create_app(Settings(cache_url="memory", solve="off")), list[str]()
     with TestClient(app) as client, ThreadPoolExecutor(4) as pool:
         assert app.state.openapi is None
@@ -132,7 +132,7 @@ def test_every_error_is_described_with_the_type_it_is_sent_as(schema: dict[str, 
                 assert "Retry-After" in answer["headers"]
 
 
-def test_every_form_is_described(schema: dict[str, Any]) -> None:
+def test_every_media_type_is_described(schema: dict[str, Any]) -> None:
     for path, _, about in operations(schema):
         if path.startswith("/v1/") and not path.startswith("/v1/jobs"):
             assert set(about["responses"]["200"]["content"]) == ({JSON, CSV, NPZ} if path in TABLES else {JSON}), path
@@ -175,7 +175,7 @@ def test_the_routes_that_take_samples_are_named() -> None:
     assert set(SAMPLES_ARE_TAKEN.rstrip(".").replace(",", " ").split()) & set(REQUESTS) == taking
 
 
-def test_what_takes_an_id_is_linked_from_what_gives_one(schema: dict[str, Any]) -> None:
+def test_operations_that_take_an_id_are_linked(schema: dict[str, Any]) -> None:
     taking = {about["operationId"] for path, _, about in operations(schema) if "{id}" in path}
     linked = {
         link["operationId"]
@@ -186,7 +186,7 @@ def test_what_takes_an_id_is_linked_from_what_gives_one(schema: dict[str, Any]) 
     assert linked == taking
 
 
-def test_every_answer_has_words_for_its_fields(schema: dict[str, Any]) -> None:
+def test_every_answer_describes_its_fields(schema: dict[str, Any]) -> None:
     nouns = {"problem", "certificate", "statistics", "over", "private", "status", "voters", "each", "nearest"}
     for name, about in schema["components"]["schemas"].items():
         if name.endswith(("Answer", "Details", "Point", "Item")):

@@ -152,7 +152,7 @@ def test_an_answer_of_another_version_is_refused(client: TestClient) -> None:
         verify_options(old, Problem(5, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3), 2)
 
 
-def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
+def test_a_dishonest_service_is_detected(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
     problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     with pytest.raises(VerificationFailed, match="another problem"):
@@ -183,7 +183,7 @@ def test_a_rule_is_stored_listed_and_read_by_its_id(client: TestClient) -> None:
     assert client.get(f"/v1/designs/{id}").json()["design"]["record"] == told["record"]
 
 
-def test_a_rule_and_a_gamma_are_not_taken_for_each_other(client: TestClient) -> None:
+def test_rules_and_gammas_are_not_confused(client: TestClient) -> None:
     rule = client.post("/v1/plurality", json=ASKED).json()["id"]
     gamma = client.post("/v1/gamma", json={"K": 3, "m": 1, "epsilon": 0.5}).json()["id"]
     assert client.get(f"/v1/gamma/{rule}").status_code == 404
@@ -192,7 +192,7 @@ def test_a_rule_and_a_gamma_are_not_taken_for_each_other(client: TestClient) -> 
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "other")
 
 
-def test_a_stored_rule_that_is_not_private_is_not_given(client: TestClient) -> None:
+def test_a_stored_rule_that_is_not_private_is_not_returned(client: TestClient) -> None:
     asked = ASKED | {"K": 3, "prior": "dirichlet(3)"}
     id = client.post("/v1/plurality", json=asked).json()["id"]
     store = client.app.state.service.store  # type: ignore[attr-defined]  # the application's own

@@ -233,7 +233,7 @@ def test_an_invalid_field_is_named(client: TestClient, question: str) -> None:
         ("classes", ""),
     ],
 )
-def test_a_misspelt_field_is_answered_with_the_nearest_one(client: TestClient, name: str, advice: str) -> None:
+def test_a_misspelt_field_gets_a_suggestion(client: TestClient, name: str, advice: str) -> None:
     problem = client.post("/v1/gamma", json={"K": 5, "m": 2, "epsilon": 0.5, name: 0.1}).json()
     assert problem["detail"].startswith(f"{name} is not a field of this request.")
     assert ("Did you mean" in problem["detail"]) is bool(advice)

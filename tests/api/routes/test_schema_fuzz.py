@@ -14,7 +14,7 @@ SCRIPT = Path(sys.executable).with_name("schemathesis")
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SCRIPT.exists() and "CI" not in os.environ, reason="schemathesis is not installed")
-def test_the_service_keeps_to_its_description() -> None:
+def test_the_service_conforms_to_its_description() -> None:
     report = run(3, ("fuzzing",))  # the examples of the description are asked by test_openapi.py
     assert report.passed, report.text
     assert report.operations >= 20

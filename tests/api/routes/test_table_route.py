@@ -63,7 +63,7 @@ def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:
         ({"groups": [{"K": 5, "epsilon": "inf"}], "affected": 1}, "/v1/plurality"),
     ],
 )
-def test_voters_that_are_alike_have_one_answer_elsewhere(client: TestClient, change: dict[str, Any], path: str) -> None:
+def test_identical_voters_are_refused_here(client: TestClient, change: dict[str, Any], path: str) -> None:
     answer = client.post("/v1/table", json={**ASKED, **change})
     assert answer.status_code == 422
     assert path in answer.text
@@ -71,7 +71,7 @@ def test_voters_that_are_alike_have_one_answer_elsewhere(client: TestClient, cha
     assert client.post("/v1/table", json={**ASKED, **weighted}).status_code == 200
 
 
-def test_time_is_known_before_and_what_is_too_large_is_refused() -> None:
+def test_too_large_tables_are_refused_by_estimate() -> None:
     assert group_seconds(PROBLEM) < 1
     assert 1 < group_seconds(Problem(groups=[(25, 0.1), (25, 0.5)], target=Privacy(1.0))) < 16  # it takes some 4
     with pytest.raises(InvalidInput) as refused:

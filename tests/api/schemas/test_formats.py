@@ -42,14 +42,14 @@ class Record(BaseModel):
         ("text/csv;q=1.7", CSV),
     ],
 )
-def test_a_header_chooses_a_form(accept: str, form: str) -> None:
+def test_accept_chooses_a_media_type(accept: str, form: str) -> None:
     assert negotiate(accept) == form
 
 
 @pytest.mark.parametrize(
     "accept", ["image/png", "text/html", "application/json;q=0", "*/*;q=0", "text/csv;q=high", "x"]
 )
-def test_a_header_may_leave_none(accept: str) -> None:
+def test_accept_may_exclude_all_media_types(accept: str) -> None:
     with pytest.raises(
         NotAcceptable, match=r"The media types of this answer are application/json and text/csv and application/x-npz"
     ):
@@ -57,13 +57,13 @@ def test_a_header_may_leave_none(accept: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_header_chooses_or_is_refused(accept: str) -> None:
+def test_any_accept_header_chooses_or_is_refused(accept: str) -> None:
     with contextlib.suppress(NotAcceptable):
         assert negotiate(accept) in TABLES
 
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.none() | st.floats(-1, 1)), min_size=1))
-def test_every_form_holds_every_digit(rows: list[tuple[float, float | None]]) -> None:
+def test_every_media_type_holds_all_digits(rows: list[tuple[float, float | None]]) -> None:
     x, y = map(list, zip(*rows, strict=True))
     record, columns = Record(values=x), {"l": range(len(x)), "x": x, "y": y}
 
@@ -96,7 +96,7 @@ def test_the_same_answer_has_the_same_bytes() -> None:
     assert encode(Record(values=[1]), NPZ, columns) == encode(Record(values=[1]), NPZ, columns)
 
 
-def test_the_answers_served_lately_are_bounded() -> None:
+def test_the_response_cache_is_bounded() -> None:
     served = ResponseCache(max_bytes=3 * (ENTRY_OVERHEAD + 100))
     for i in range(5):
         served.put(EncodedAnswer.of(b"x" * 99, JSON), str(i))

@@ -78,7 +78,7 @@ def held(
     [b"0\r\n" + b"T: t\r\n" * 2**15, b"0\r\nT: " + b"t" * 2**17, b"1;" + b"e" * 2**17],
     ids=["trailers", "a trailer", "an extension of a chunk"],
 )
-def test_what_stands_around_a_body_is_bounded_as_its_head_is(service: Served, endless: bytes) -> None:
+def test_body_framing_is_bounded(service: Served, endless: bytes) -> None:
     with service.connect() as connection:
         connection.settimeout(60)
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n" + endless)
@@ -102,7 +102,7 @@ def test_a_body_in_chunks_of_one_byte_is_read(service: Served) -> None:
     assert answer.status == 200
 
 
-def test_a_head_has_so_many_headers(service: Served) -> None:
+def test_headers_are_limited(service: Served) -> None:
     for count, status in ((100, b"200"), (200, b"431")):
         with service.connect() as connection:
             headers = b"Host: localhost\r\nConnection: close\r\n" + b"X: y\r\n" * (count - 2)
@@ -149,7 +149,7 @@ def test_a_connection_is_used_again_and_again(service: Served) -> None:
     ],
     ids=["nothing", "one byte", "an empty line", "half a head", "half a body", "half a head that expects"],
 )
-def test_connections_that_are_waited_for_make_room(service: Served, sent: bytes) -> None:
+def test_waiting_connections_make_room(service: Served, sent: bytes) -> None:
     with held(service, sent, PER_ADDRESS + 2):
         assert polite(service) == {200}
         assert polite(service, ATTACKERS[0]) == {200}  # a neighbour, behind the same router
@@ -161,7 +161,7 @@ def test_many_addresses_shut_nobody_out(service: Served) -> None:
         assert polite(service) == {200}
 
 
-def test_who_comes_again_at_once_shuts_nobody_out(service: Served) -> None:
+def test_immediate_reconnects_shut_nobody_out(service: Served) -> None:
     done = threading.Event()
 
     def reconnect(address: str) -> None:
@@ -190,7 +190,7 @@ def test_who_comes_again_at_once_shuts_nobody_out(service: Served) -> None:
 # ------------------------------------------------------------------------------------------------------------ budgets
 
 
-def test_bytes_of_requests_have_a_budget_and_small_requests_a_place_beyond_it(service: Served) -> None:
+def test_request_bytes_have_a_budget_that_exempts_small_requests(service: Served) -> None:
     large = HEAD + b"Content-Type: application/json\r\nContent-Length: 200000\r\n\r\n" + b" " * LARGE
     with held(service, large, 8) as connections:  # 24 where less than eight have room
         assert polite(service) == {200}

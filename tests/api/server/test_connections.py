@@ -51,7 +51,7 @@ def evicted(connections: list[Opened]) -> list[int]:
     return [number for number, connection in enumerate(connections) if connection.evicted]
 
 
-def test_beyond_its_own_limit_an_address_loses_its_oldest_unused_connection() -> None:
+def test_an_address_beyond_its_limit_loses_its_oldest_unused_connection() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "b", "a", "a")
     connections[0].was_used = True
@@ -68,7 +68,7 @@ def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("addresses", [["a", "a", "a", "b", "b", "c"], ["a", "a", "b", "b", "c", "d"]])
-def test_beyond_the_limit_of_all_the_address_with_the_most_makes_room(addresses: list[str]) -> None:
+def test_beyond_the_total_the_busiest_address_makes_room(addresses: list[str]) -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, *addresses, "polite", "polite")
     assert not any(connection.evicted for connection in connections[-2:])
@@ -76,7 +76,7 @@ def test_beyond_the_limit_of_all_the_address_with_the_most_makes_room(addresses:
     assert registry.count == 6
 
 
-def test_what_the_server_works_on_makes_no_room() -> None:
+def test_connections_being_answered_are_not_evicted() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "a", "a", "b", "b", "b")
     for connection in connections:
@@ -88,7 +88,7 @@ def test_what_the_server_works_on_makes_no_room() -> None:
     assert evicted(connections + opened(registry, "c")) == [4]
 
 
-def test_beyond_the_bytes_of_requests_the_largest_of_the_greediest_address_goes() -> None:
+def test_beyond_the_byte_budget_the_heaviest_request_is_evicted() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "a", "b", "c", "c", "c")
     for connection, places in zip(connections, (2, 3, 4, 0.5, 0.5, 0.5), strict=True):
@@ -99,7 +99,7 @@ def test_beyond_the_bytes_of_requests_the_largest_of_the_greediest_address_goes(
     assert registry.received == sum(connection.received for connection in connections if not connection.evicted)
 
 
-def test_small_requests_are_never_refused_for_want_of_room() -> None:
+def test_small_requests_are_always_admitted() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "a", "a", "b", "b", "b")
     for connection in connections[:4]:
@@ -112,7 +112,7 @@ def test_small_requests_are_never_refused_for_want_of_room() -> None:
     assert evicted(connections) == [4]
 
 
-def test_near_the_bytes_of_requests_the_greediest_address_waits_but_for_its_largest() -> None:
+def test_near_the_byte_budget_heavy_addresses_are_held() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "a", "a", "b", "c")
     for connection, places in zip(connections, (4, 3, 0.5, 1.5, 0.5), strict=True):
@@ -130,7 +130,7 @@ def test_near_the_bytes_of_requests_the_greediest_address_waits_but_for_its_larg
     assert [connection.held for connection in connections] == [False] * 5
 
 
-def test_a_connection_that_is_gone_is_not_read_again() -> None:
+def test_a_closed_connection_is_not_resumed() -> None:
     registry = OpenConnections(LIMITS)
     first, second = opened(registry, "a", "a")
     registry.receive(first, 5 * SMALL_REQUEST)
@@ -142,7 +142,7 @@ def test_a_connection_that_is_gone_is_not_read_again() -> None:
     assert second.held
 
 
-def test_beyond_the_bytes_that_nobody_reads_the_largest_of_the_greediest_address_goes() -> None:
+def test_beyond_the_unread_budget_the_heaviest_is_evicted() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "a", "b", "c")
     for connection in connections:
@@ -154,7 +154,7 @@ def test_beyond_the_bytes_that_nobody_reads_the_largest_of_the_greediest_address
     assert registry.unread == 400
 
 
-def test_nothing_is_left_of_connections_that_are_gone() -> None:
+def test_closed_connections_leave_nothing() -> None:
     registry = OpenConnections(LIMITS)
     for connection in opened(registry, "a", "b", "c"):
         registry.receive(connection, 10)

@@ -44,7 +44,7 @@ OK, REFUSED = Reply(200, 0.1), Reply(503, 0.1)
         ({}, None, "it does not recover"),
     ],
 )
-def test_what_is_wrong_under_a_fault(during: dict[str, Reply], recovery: float | None, wrong: str) -> None:
+def test_wrong_responses_under_a_fault_are_found(during: dict[str, Reply], recovery: float | None, wrong: str) -> None:
     usual = dict.fromkeys(("readiness", "given before", "stored", "new problem", "certificate"), OK)
     found = Finding("a fault", {**usual, **during}, usual, recovery)
     assert "; ".join(judge(found)).startswith(wrong)
@@ -54,6 +54,6 @@ def test_what_is_wrong_under_a_fault(during: dict[str, Reply], recovery: float |
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["file deleted", "file overwritten", "solver killed"])
-def test_a_fault_is_told_survived_and_over(name: str) -> None:
+def test_a_fault_is_reported_and_survived(name: str) -> None:
     found = examine(name, FAULTS[name])
     assert found.wrong == []

@@ -62,7 +62,7 @@ MEMINFO = "MemTotal:       16384000 kB\nMemFree: 1 kB\n"
         ({}, None),
     ],
 )
-def test_the_limit_is_the_containers_or_the_machines(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
+def test_the_limit_is_that_of_container_or_machine(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
     _write(tmp_path, files)
     assert memory_limit(tmp_path) == limit
 
@@ -94,7 +94,7 @@ def test_the_limit_is_the_containers_or_the_machines(tmp_path: Path, files: dict
         ),
     ],
 )
-def test_processors_are_those_of_the_least_quota(
+def test_the_smallest_processor_quota_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], count: int | None
 ) -> None:
     monkeypatch.setattr("api.server.container_limits.usable_processors", lambda: 16)
@@ -120,7 +120,7 @@ def test_all_processes_together_stay_within_the_limit() -> None:
 
 
 @pytest.mark.parametrize("limit", [512, 1024, 2048, 8192, None])
-def test_the_default_fits_however_many_processors_there_are(limit: int | None) -> None:
+def test_the_default_fits_any_number_of_processors(limit: int | None) -> None:
     for processors in (1, 2, 8, 64):
         solvers = default_solvers(limit, processors)
         assert 1 <= solvers <= processors
@@ -135,7 +135,7 @@ def test_the_least_memory_of_a_solver_process_solves_small_problems() -> None:
         read_settings(max_solver_memory=MIN_MEMORY - 1)
 
 
-def test_what_needs_more_memory_is_refused_by_estimate() -> None:
+def test_excess_memory_is_refused_by_estimate() -> None:
     spec = DesignSpec(Problem.from_allowance(K=101, m=3, epsilon=0.1))
     with pytest.raises(WorkLimitExceeded, match=r"by enumerate needs about \d+ MiB; .* 512 MiB") as refused:
         DesignTask(spec, "enumerate", "highs").check(Settings(max_solver_memory=512))

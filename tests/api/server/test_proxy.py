@@ -248,14 +248,14 @@ def test_plain_http_is_refused_with_the_reason(plain: Proxy) -> None:
 # ---------------------------------------------------------------------------------------------------------- headers
 
 
-def test_only_the_proxy_says_where_a_request_comes_from(plain: Proxy) -> None:
+def test_only_the_proxy_sets_the_client_address(plain: Proxy) -> None:
     found = received(plain, headers=SPOOFED, source="127.0.0.5")
     ours = {name: value for name, value in found.items() if name.startswith("x-") or name == "forwarded"}
     assert ours == {"x-forwarded-for": "127.0.0.5", "x-forwarded-proto": "https"}
     assert found["host"] == "127.0.0.1"
 
 
-def test_the_path_prefix_is_the_proxys_to_say(upstream: Upstream) -> None:
+def test_the_proxy_sets_the_path_prefix(upstream: Upstream) -> None:
     with proxying(upstream.url, {'default ""; # site': 'default "/darrm"; # site'}) as proxy:
         assert received(proxy, "/darrm/v1/gamma?K=5", {"X-Forwarded-Prefix": "/evil"})["x-forwarded-prefix"] == "/darrm"
         assert ask(proxy, "/darrm/healthz")[0] == 404
@@ -285,7 +285,7 @@ def test_ipv6_addresses_count_by_their_network(upstream: Upstream, address: str,
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-def test_monitoring_is_not_for_the_public(plain: Proxy, path: str) -> None:
+def test_monitoring_is_not_public(plain: Proxy, path: str) -> None:
     with connect(plain) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
@@ -310,7 +310,7 @@ def test_monitoring_inside_reaches_the_service_through_the_proxy(service: tuple[
 # ----------------------------------------------------------------------------------------------------------- limits
 
 
-def test_heads_are_as_long_as_the_service_takes_them_and_no_longer(plain: Proxy) -> None:
+def test_the_limit_of_heads_is_that_of_the_service(plain: Proxy) -> None:
     assert received(plain, "/?" + "a" * 60_000)["host"] == "127.0.0.1"
     assert is_problem(*ask(plain, "/?" + "a" * 70_000), "head-too-large")
     assert is_problem(*ask(plain, headers={"X-Long": "a" * 70_000}), "head-too-large")
@@ -333,7 +333,7 @@ def test_bodies_that_are_too_large_are_refused_with_the_reason(plain: Proxy, chu
         b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ",
     ],
 )
-def test_requests_that_do_not_go_on_are_cut(impatient: Proxy, start: bytes) -> None:
+def test_stalled_requests_are_cut(impatient: Proxy, start: bytes) -> None:
     with connect(impatient, "127.0.0.6") as connection:
         connection.sendall(start)
         assert b" 200 " not in read_all(connection)
@@ -367,7 +367,7 @@ def test_a_client_that_does_not_read_is_cut(impatient: Proxy) -> None:
         assert len(read_all(connection)) < 40_000_000
 
 
-def test_one_address_has_so_many_connections_before_it_says_a_word(impatient: Proxy) -> None:
+def test_silent_connections_of_an_address_are_limited(impatient: Proxy) -> None:
     def is_open(connection: socket.socket) -> bool:
         connection.setblocking(False)
         try:
@@ -383,7 +383,7 @@ def test_one_address_has_so_many_connections_before_it_says_a_word(impatient: Pr
         assert ask(impatient, source="127.0.0.9")[0] == 200
 
 
-def test_one_address_has_so_many_requests_a_second(impatient: Proxy) -> None:
+def test_the_request_rate_of_an_address_is_limited(impatient: Proxy) -> None:
     answers = [ask(impatient, source="127.0.0.10") for _ in range(40)]
     statuses = [status for status, _, _ in answers]
     assert {*statuses} == {200, 429}
@@ -393,7 +393,7 @@ def test_one_address_has_so_many_requests_a_second(impatient: Proxy) -> None:
     assert ask(impatient, source="127.0.0.11")[0] == 200
 
 
-def test_one_address_sends_so_many_large_bodies_at_a_time(plain: Proxy) -> None:
+def test_concurrent_large_bodies_of_an_address_are_limited(plain: Proxy) -> None:
     start = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(plain, "127.0.0.12")) for _ in range(8)]
@@ -424,7 +424,7 @@ def test_refusals_do_not_fill_the_logs(impatient: Proxy) -> None:
 # ------------------------------------------------------------------------------------------------------ the service
 
 
-def test_connections_to_the_service_are_kept(upstream: Upstream, plain: Proxy) -> None:
+def test_connections_to_the_service_are_reused(upstream: Upstream, plain: Proxy) -> None:
     ask(plain)
     before = upstream.connections
     for _ in range(20):
@@ -432,7 +432,7 @@ def test_connections_to_the_service_are_kept(upstream: Upstream, plain: Proxy) -
     assert upstream.connections - before <= 2  # one for each of nginx's processes
 
 
-def test_a_service_that_is_away_is_said_so_and_logged() -> None:
+def test_an_unavailable_service_is_reported_and_logged() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with proxying(f"http://127.0.0.1:{port}") as proxy:
@@ -446,7 +446,7 @@ def test_a_service_that_is_away_is_said_so_and_logged() -> None:
         assert json.loads(line)["status"] == 502
 
 
-def test_the_service_behind_it_is_as_before(service: tuple[Served, str]) -> None:
+def test_the_service_still_works(service: tuple[Served, str]) -> None:
     server, key = service
     with proxying(server.url) as proxy:
         with DarrmClient(proxy.url, key=key, tls=proxy.trust) as client:

@@ -56,7 +56,7 @@ FAULTS: list[Callable[[Path, pytest.MonkeyPatch], None]] = [deleted, replaced, o
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_store_that_would_take_no_answer_is_not_ready(
+def test_a_store_that_cannot_write_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Path, pytest.MonkeyPatch], None]
 ) -> None:
     path = tmp_path / "store.sqlite"
@@ -77,7 +77,7 @@ def test_a_store_that_would_take_no_answer_is_not_ready(
         assert new.status_code == (202 if fault is full else 503)  # no job is taken on in a file that nobody will read
 
 
-def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
+def test_an_unattended_queue_is_not_ready(tmp_path: Path) -> None:
     with TestClient(create_app(settings(tmp_path / "store.sqlite"))) as client:
         assert client.get("/readyz").status_code == 200
         service = client.app.state.service  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
         assert "queue: the loop that reads the queue has ended" in told.json()["detail"]
 
 
-def test_a_busy_lane_of_short_work_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_queue_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "CHECK_SECONDS", 2.0)
     begun = tmp_path / "pid"
     with TestClient(create_app(settings(tmp_path / "store.sqlite"))) as client:
@@ -101,7 +101,7 @@ def test_a_busy_lane_of_short_work_is_ready(tmp_path: Path, monkeypatch: pytest.
         assert (told.status_code, told.json()["checks"]) == (200, {"database": "ok", "solver": "busy", "queue": "ok"})
 
 
-def test_a_lock_does_not_stop_kept_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_does_not_block_stored_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.sqlite"
     with TestClient(create_app(settings(path))) as client:
         others = [{"K": 5, "m": 2, "epsilon": 0.1 + i / 100} for i in range(3)]
@@ -133,7 +133,7 @@ def test_a_lock_does_not_stop_kept_reads(tmp_path: Path, monkeypatch: pytest.Mon
         assert client.get("/readyz").status_code == 200
 
 
-def test_a_lock_of_another_process_refuses_everyone_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_lock_fails_requests_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.sqlite"
     monkeypatch.setattr(resources, "STORE_SECONDS", 1.0)
     monkeypatch.setattr(resources, "ANSWER_SECONDS", 0.2)
@@ -149,7 +149,7 @@ def test_a_lock_of_another_process_refuses_everyone_in_time(tmp_path: Path, monk
 
 
 @pytest.mark.slow
-def test_workers_that_read_alone_share_their_jobs(tmp_path: Path) -> None:
+def test_workers_of_a_read_only_store_share_their_jobs(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with TestClient(create_app(settings(path))) as client:
         assert client.post("/v1/gamma", json=KEPT).status_code == 200

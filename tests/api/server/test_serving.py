@@ -97,7 +97,7 @@ def logged(service: Served, *names: str) -> dict[str, dict[str, Any]]:
 # ------------------------------------------------------------------------------------------ what it does not start with
 
 
-def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
+def test_other_machines_need_keys_or_an_opt_out() -> None:
     told = refused("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 — that is what is refused
     assert told.startswith("Error: --host: '0.0.0.0' is not valid: expected a loopback address such as")
     assert "`darrm keys add NAME --file FILE`" in told
@@ -111,7 +111,7 @@ def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
         ([], {"DARRM_KEYS": "keys.json"}, 401),
     ],
 )
-def test_it_serves_other_machines_when_told_and_asks_for_a_proxy(
+def test_a_public_server_recommends_a_proxy(
     tmp_path: Path, arguments: list[str], settings: dict[str, str], status: int
 ) -> None:
     create_key(tmp_path / "keys.json", "alice")
@@ -134,13 +134,13 @@ def test_behind_a_proxy_it_asks_for_none_and_believes_it_where_a_request_comes_f
     assert line["client"] == "address 10.9.8.7"
 
 
-def test_who_is_told_the_address_may_end_it_at_once() -> None:
+def test_a_signal_works_once_the_address_is_announced() -> None:
     with listen("127.0.0.1", 0) as listening:
         serve(Settings(cache_url="memory"), listening, lambda: signal.raise_signal(signal.SIGTERM))
     assert listening.fileno() == -1
 
 
-def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_keys_file_aborts_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DARRM_KEYS", str(tmp_path / "nowhere.json"))
     result = run("serve", "--port", "0")
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
@@ -148,7 +148,7 @@ def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("place", ["memory", "off"])
-def test_workers_need_a_place_that_they_share(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_workers_need_a_shared_store(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", place)
     told = refused("serve", "--port", "0", "--workers", "2")
     assert f"2 is not valid: expected 1 with DARRM_CACHE_URL={place}. Workers share answers and jobs" in told
@@ -188,11 +188,11 @@ def test_settings_are_shown_without_their_secrets(monkeypatch: pytest.MonkeyPatc
         ("postgresql+psycopg://db/darrm?user=me&password=secret", "postgresql+psycopg://db/darrm?user=me&password=***"),
     ],
 )
-def test_a_password_is_masked_wherever_it_stands(url: str, shown: str) -> None:
+def test_passwords_are_masked_everywhere(url: str, shown: str) -> None:
     assert mask_password(url) == shown
 
 
-def test_every_setting_says_its_range_and_its_unit() -> None:
+def test_every_setting_states_range_and_unit() -> None:
     for name, setting in Settings.model_fields.items():
         text = str(setting.description)
         assert text.endswith("."), name
@@ -210,7 +210,7 @@ def problem(answer: Answer, status: int, name: str) -> dict[str, object]:
     return told
 
 
-def test_a_key_opens_and_nothing_else_does(guarded: tuple[Served, str, str]) -> None:
+def test_only_a_valid_key_is_accepted(guarded: tuple[Served, str, str]) -> None:
     service, text, _ = guarded
     assert service.ask(GAMMA, X_API_Key=text).status == 200
     assert service.ask(GAMMA, Authorization=f"Bearer {text}").status == 200
@@ -267,7 +267,7 @@ def test_a_head_that_is_too_large_is_refused(guarded: tuple[Served, str, str]) -
         assert b"application/problem+json" in found
 
 
-def test_a_query_that_the_parser_cannot_take_is_told_so(shared: Served) -> None:
+def test_a_too_long_query_is_refused_with_the_reason(shared: Served) -> None:
     for length, status in ((2**16 - 1, b"HTTP/1.1 422 "), (2**16, b"HTTP/1.1 431 "), (120_000, b"HTTP/1.1 431 ")):
         query = b"/v1/gamma?objective="
         target = query + b"x" * (length - len(query))
@@ -286,13 +286,13 @@ def test_a_query_that_the_parser_cannot_take_is_told_so(shared: Served) -> None:
     assert "WebSocket" not in log
 
 
-def test_a_head_that_never_ends_is_not_waited_for(guarded: tuple[Served, str, str]) -> None:
+def test_an_endless_head_times_out(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     assert raw(service) == b""  # nothing was said, so there is nothing to answer
     assert raw(service, b"GET /healthz HTTP/1.1\r\nHost: local").startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_that_never_ends_is_not_waited_for(guarded: tuple[Served, str, str]) -> None:
+def test_an_endless_body_times_out(guarded: tuple[Served, str, str]) -> None:
     service, text, _ = guarded
     head = f"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\nContent-Length: 9\r\n\r\n"
     found = raw(service, head.encode(), b"{")
@@ -318,7 +318,7 @@ def test_an_invalid_chunked_body_is_refused(guarded: tuple[Served, str, str]) ->
     assert b"HTTP/1.1 400 " not in raw(service, first + head.encode() + b"no length\r\n")
 
 
-def test_who_goes_away_is_not_waited_for(open_metrics: Served) -> None:
+def test_disconnected_clients_are_not_awaited(open_metrics: Served) -> None:
     service = open_metrics
     body = b'{"K": 51, "epsilon": 0.1, "queries": 500, "total_epsilon": 1, "total_delta": 1e-5}'
     head = (
@@ -338,7 +338,7 @@ def test_who_goes_away_is_not_waited_for(open_metrics: Served) -> None:
     assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
 
 
-def test_connections_that_hang_leave_room_for_others_soon(guarded: tuple[Served, str, str]) -> None:
+def test_hanging_connections_soon_make_room(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     hanging = [service.connect() for _ in range(60)]
     until(lambda: service.ask("/healthz").status == 200)
@@ -399,7 +399,7 @@ def test_workers_count_together_log_their_loop_are_replaced_and_end_in_order(tmp
 # ----------------------------------------------------------------------------------------------- shares and other sites
 
 
-def test_connections_that_are_all_answered_at_the_moment_make_no_room(tmp_path: Path) -> None:
+def test_busy_connections_make_no_room(tmp_path: Path) -> None:
     limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6"} | LARGE
     settings = {"DARRM_TRUSTED_PROXIES": "127.0.0.3", "DARRM_MAX_STREAMS": "40"}
     with serving(tmp_path, DARRM_WAIT_SECONDS="0", **limits, **settings) as service, contextlib.ExitStack() as stack:
@@ -499,7 +499,7 @@ def test_a_body_far_over_the_limit_is_413_and_no_reset(shared: Served, declared:
         assert b"urn:darrm-opt:problem:body-too-large" in found
 
 
-def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(shared: Served) -> None:
+def test_cross_site_requests_and_unknown_proxies_are_refused(shared: Served) -> None:
     unsolved = "/v1/gamma?K=5&m=2&epsilon=0.4"
     before = shared.ask("/v1/jobs").json()["jobs"]
     cross: dict[str, Any] = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}
@@ -553,7 +553,7 @@ def _kill_supervisor(tmp_path: Path, temporary: Path) -> None:
         assert list(temporary.glob("darrm-*")) == []
 
 
-def test_what_is_open_is_counted(open_metrics: Served) -> None:
+def test_open_connections_are_counted(open_metrics: Served) -> None:
     service = open_metrics
 
     def counted(name: str) -> float:
@@ -633,7 +633,7 @@ def test_a_log_has_a_line_for_each_request_and_no_secret(guarded: tuple[Served, 
     assert text not in written
 
 
-def test_pages_of_origins_that_are_listed_may_ask(shared: Served) -> None:
+def test_listed_origins_are_allowed(shared: Served) -> None:
     asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "X-API-Key"}
     good = shared.ask("/v1/gamma", "OPTIONS", None, Origin="https://good.example", **asked)
     assert good.headers["access-control-allow-origin"] == "https://good.example"

@@ -100,7 +100,7 @@ def test_files_in_the_current_folder_are_not_imported_by_a_worker(
     assert "ended" not in caplog.text
 
 
-def test_a_worker_that_hears_no_signal_is_killed_at_the_deadline(
+def test_a_hung_worker_is_killed_at_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert supervised(worker_lives.hangs, tmp_path, monkeypatch)

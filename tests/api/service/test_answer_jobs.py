@@ -132,7 +132,7 @@ def test_long_work_is_a_job_with_the_answer_that_short_work_has(
     assert "event: done" in events
 
 
-def test_tables_of_long_work_are_had_by_asking_again(by_jobs: TestClient) -> None:
+def test_tables_of_long_work_are_returned_on_the_next_request(by_jobs: TestClient) -> None:
     asked: dict[str, Any] = {"params": {"K": 5, "epsilon": 0.2, "ms": "1,2"}, "headers": {"Accept": "text/csv"}}
     followed(by_jobs, by_jobs.get("/v1/tradeoff", **asked).json()["id"])
     table = by_jobs.get("/v1/tradeoff", **asked)
@@ -140,7 +140,7 @@ def test_tables_of_long_work_are_had_by_asking_again(by_jobs: TestClient) -> Non
     assert table.text.splitlines()[0].startswith("m,target_epsilon")
 
 
-def test_what_takes_too_long_is_refused_at_once_with_the_estimate_and_what_is_admitted_is_not_stopped_before(
+def test_long_work_is_refused_by_estimate_or_runs_to_its_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits: list[float] = []
@@ -221,7 +221,7 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
             assert client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
 
 
-def test_an_estimate_that_proves_wrong_moves_its_kind_of_work_to_the_long_lane(
+def test_a_wrong_estimate_moves_its_kind_of_work_to_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with client_of(short_seconds=0.3) as client:

@@ -97,9 +97,7 @@ def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -
     run(test)
 
 
-def test_work_in_the_background_that_fails_is_logged_while_the_service_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_background_work_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with service(settings(solve="off")) as opened:
             await until_in_loop(lambda: "work in the background ended" in caplog.text)
@@ -116,7 +114,7 @@ def test_work_in_the_background_that_fails_is_logged_while_the_service_goes_on(
 # ------------------------------------------------------------------------------------------------ single flight
 
 
-def test_two_hundred_who_ask_at_once_cause_one_solve() -> None:
+def test_two_hundred_concurrent_requests_cause_one_solve() -> None:
     async def test() -> None:
         async with service(settings()) as opened:
             answers = await asyncio.gather(*(answered(opened.design(ASKED)) for _ in range(200)))
@@ -144,7 +142,7 @@ def test_two_services_over_one_store_share_each_solve(url: str) -> None:
     run(test)
 
 
-def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
+def test_equivalent_requests_share_a_job() -> None:
     async def test() -> None:
         async with service(settings()) as opened:
             spellings = [
@@ -182,7 +180,7 @@ def test_a_client_that_does_not_wait_gets_the_job(monkeypatch: pytest.MonkeyPatc
     run(test)
 
 
-def test_a_job_is_followed_from_wherever(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_a_job_can_be_followed_from_any_process(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
@@ -199,7 +197,7 @@ def test_a_job_is_followed_from_wherever(monkeypatch: pytest.MonkeyPatch, url: s
     run(test)
 
 
-def test_one_who_goes_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disconnected_client_affects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
@@ -244,7 +242,7 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
     run(test)
 
 
-def test_who_saw_an_answer_can_stop_with_it_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_can_be_stopped_before_its_answer_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     monkeypatch.setattr(service_jobs, "RENEW_SECONDS", 600)
 
@@ -263,7 +261,7 @@ def test_who_saw_an_answer_can_stop_with_it_before_it_is_stored(monkeypatch: pyt
     run(test)
 
 
-def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queued_job_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
@@ -286,7 +284,7 @@ def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPa
 # ------------------------------------------------------------------------------------------------------- failing
 
 
-def test_a_killed_process_is_replaced_and_the_solve_begun_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_is_replaced_and_the_solve_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
@@ -317,7 +315,7 @@ def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.Mon
     run(test)
 
 
-def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solver_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with service(settings(max_voters=35)) as opened:
             with pytest.raises(InvalidInput, match="at most 35 voters on this server"):
@@ -335,7 +333,7 @@ def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
-def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_solver_does_not_affect_other_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.highs_alone)
 
     async def test() -> None:
@@ -366,7 +364,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
-def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_problems_are_charged_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
     problems = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
 
@@ -400,7 +398,7 @@ def test_event_streams_take_a_quarter_of_the_connections_unless_the_operator_say
     run(test)
 
 
-def test_one_client_has_half_of_the_places() -> None:
+def test_one_client_can_use_half_of_the_slots() -> None:
     shares = ClientQuota(4)
     flood, other = Client("flood", local=True), Client("other", local=False)
     with ExitStack() as held:
@@ -420,7 +418,7 @@ def test_one_client_has_half_of_the_places() -> None:
 
 
 @pytest.mark.parametrize(("local", "charged"), [(True, False), (False, True)])
-def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, charged: bool) -> None:
+def test_local_programs_are_not_charged_by_default(local: bool, charged: bool) -> None:
     intake = JobAdmission(open_store("memory").jobs, Settings(cache_url="memory", job_burst=1))
     client = Client("address", local=local)
     assert intake.submit(design_task(ASKED), client).state == "queued"
@@ -457,7 +455,7 @@ def store_state(url: str, key: str) -> str:
     return "" if job is None else job.state
 
 
-def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
+def test_with_solving_off_only_stored_answers_are_returned(url: str) -> None:
     async def test() -> None:
         async with service(settings(url)) as opened:
             await answered(opened.design(ASKED))
@@ -475,7 +473,7 @@ def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
 
 
 @pytest.mark.parametrize("short_seconds", [0.0, 1.0])  # with 1 s it would be designed on a queue
-def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str, short_seconds: float) -> None:
+def test_an_answer_cut_short_stays_with_its_job(url: str, short_seconds: float) -> None:
     async def test() -> None:
         async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
             jobs = []
@@ -534,9 +532,7 @@ def test_the_result_of_a_job_is_proved_when_it_is_read(
 # ------------------------------------------------------------------------------------------------ end and restart
 
 
-def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
-    monkeypatch: pytest.MonkeyPatch, url: str
-) -> None:
+def test_a_shutdown_returns_jobs_to_the_queue(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
@@ -561,7 +557,7 @@ def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
     run(test)
 
 
-def test_a_store_that_is_off_keeps_results_for_those_who_come_back() -> None:
+def test_without_a_store_results_stay_with_their_jobs() -> None:
     async def test() -> None:
         async with service(settings("off")) as opened:
             answer = await answered(opened.design(ASKED))
@@ -572,7 +568,7 @@ def test_a_store_that_is_off_keeps_results_for_those_who_come_back() -> None:
     run(test)
 
 
-def test_a_short_design_needs_no_job_and_is_made_once_for_all_who_ask(url: str) -> None:
+def test_a_short_design_is_solved_once_without_a_job(url: str) -> None:
     async def test() -> None:
         async with service(settings(url, short_seconds=1.0)) as opened:
             answers = await asyncio.gather(*(opened.design(ASKED) for _ in range(8)))
@@ -593,7 +589,7 @@ def test_a_short_design_needs_no_job_and_is_made_once_for_all_who_ask(url: str) 
     run(test)
 
 
-def test_a_lane_with_much_to_do_leaves_designs_to_jobs(url: str) -> None:
+def test_a_busy_queue_turns_designs_into_jobs(url: str) -> None:
     async def test() -> None:
         async with service(settings(url, short_seconds=1.0)) as opened:
             with ExitStack() as stack:

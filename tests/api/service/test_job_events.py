@@ -28,7 +28,7 @@ async def directly(call: Callable[..., Any], *arguments: Any) -> Any:
     return call(*arguments)
 
 
-def test_a_slow_subscriber_hears_of_the_servers_end_though_the_job_reports_after_it() -> None:
+def test_a_slow_subscriber_receives_the_shutdown() -> None:
     async def test() -> None:
         job, events = running_job()
         events.local[job.id] = job
@@ -45,7 +45,7 @@ def test_a_slow_subscriber_hears_of_the_servers_end_though_the_job_reports_after
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_a_job_that_is_followed_is_known_without_a_look_at_the_store_until_it_is_over() -> None:
+def test_a_followed_job_is_known_without_reading_the_store() -> None:
     async def test() -> None:
         job, events = running_job()
         assert events.followed("a") is None
@@ -62,7 +62,7 @@ def test_a_job_that_is_followed_is_known_without_a_look_at_the_store_until_it_is
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_a_job_that_meets_a_failing_store_is_done_once_the_store_is_back() -> None:
+def test_a_job_finishes_once_a_failing_store_is_back() -> None:
     async def test() -> None:
         jobs = open_store("memory").jobs
         queued = jobs.submit("a", "gamma", "{}")
@@ -94,7 +94,7 @@ def test_a_job_that_meets_a_failing_store_is_done_once_the_store_is_back() -> No
 
 
 @pytest.mark.parametrize(("shared", "long_jobs"), [(True, 1), (False, 2)])
-def test_one_place_is_kept_free_of_long_jobs_where_clients_share(*, shared: bool, long_jobs: int) -> None:
+def test_a_shared_worker_reserves_a_slot_for_short_jobs(*, shared: bool, long_jobs: int) -> None:
     async def test() -> None:
         jobs = open_store("memory").jobs
         for number in range(3):

@@ -133,7 +133,7 @@ def signed_headers(secret: str, at: int, body: bytes = EVENT) -> dict[str, str]:
     return {"Webhook-Id": "msg_1", "Webhook-Timestamp": str(at), "Webhook-Signature": f"v1a,x {signature}"}
 
 
-def test_a_receiver_believes_nothing_that_was_not_signed_now_with_its_secret() -> None:
+def test_only_current_signatures_with_the_secret_are_valid() -> None:
     at = 1_700_000_000
     good = signed_headers(SECRET, at)
     event = verify_webhook(SECRET, good, EVENT, now=at + 299.0)
@@ -156,7 +156,7 @@ def test_a_receiver_believes_nothing_that_was_not_signed_now_with_its_secret() -
         verify_webhook("whsec_c2hvcnQ=", good, EVENT)
 
 
-def test_clients_have_secrets_of_their_own() -> None:
+def test_each_client_has_its_secret() -> None:
     secret = bytes(32)
     assert len({client_secret(secret, name) for name in ("", "key 1", "key 2")}) == 3
     assert client_secret(secret, "key 1") != client_secret(bytes([1]) * 32, "key 1")
@@ -292,7 +292,7 @@ def test_a_host_must_resolve_to_an_address_that_is_allowed_while_its_client_wait
     assert texts == {refused_text("https://localhost/")}  # which names resolve inside is not told
 
 
-def test_an_address_that_refuses_is_followed_by_the_next_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_allowed_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     async def resolve(_loop: Any, _host: str, port: int, **_: Any) -> list[Any]:
         places = ("127.0.0.9", port), ("10.0.0.1", port), ("::1", port, 0, 0), ("127.0.0.1", port)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
@@ -454,7 +454,7 @@ def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died
     assert hooks.list("a") == []
 
 
-def test_a_clock_that_was_ahead_does_not_hold_a_webhook_back(stored: tuple[Jobs, DatabaseWebhooks]) -> None:
+def test_a_clock_that_was_ahead_does_not_delay_webhooks(stored: tuple[Jobs, DatabaseWebhooks]) -> None:
     jobs, hooks = stored
     jobs.submit("a", "gamma", "{}")
     jobs.cancel("a")
@@ -477,7 +477,7 @@ def test_a_damaged_row_is_a_failed_webhook(stored: tuple[Jobs, DatabaseWebhooks]
 # ----------------------------------------------------------------------------------------------------------- settings
 
 
-def test_a_wrong_secret_stops_the_start_and_is_in_no_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_invalid_secret_aborts_the_start_and_stays_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DARRM_WEBHOOK_SECRET", "geheim-und-falsch")
     told = refused("serve", "--port", "0")
     assert "DARRM_WEBHOOK_SECRET: '(hidden)' is not valid: expected the secret from which" in told
@@ -495,7 +495,7 @@ def test_a_wrong_secret_stops_the_start_and_is_in_no_message(monkeypatch: pytest
     del tmp_path
 
 
-def test_two_secrets_sign_while_one_replaces_the_other() -> None:
+def test_both_secrets_sign_during_rotation() -> None:
     other = webhook_secret_text(bytes(24))
     chosen = Settings(webhook_secret=f"{SECRET}, {other}")  # type: ignore[arg-type]  # as the environment has it
     assert chosen.webhook_secrets == (bytes(range(32)), bytes(24))
@@ -505,7 +505,7 @@ def test_two_secrets_sign_while_one_replaces_the_other() -> None:
 # ------------------------------------------------------------------------------------------------------- the service
 
 
-def test_the_end_of_a_job_is_told_signed_and_the_client_verifies_it(tmp_path: Path) -> None:
+def test_the_end_of_a_job_is_reported_with_a_valid_signature(tmp_path: Path) -> None:
     with (
         receiving() as receiver,
         serving(tmp_path, **settings_of(tmp_path)) as served,
@@ -537,7 +537,7 @@ def test_the_end_of_a_job_is_told_signed_and_the_client_verifies_it(tmp_path: Pa
         assert hidden not in log
 
 
-def test_a_webhook_outlives_the_server_that_was_asked_and_is_tried_again(tmp_path: Path) -> None:
+def test_webhooks_survive_a_restart_and_are_retried(tmp_path: Path) -> None:
     with receiving(500, 503) as receiver:
         with serving(tmp_path, **settings_of(tmp_path)) as served:
             job = ask(served, "/v1/jobs", LONG).json()["id"]
@@ -561,7 +561,7 @@ def test_a_webhook_outlives_the_server_that_was_asked_and_is_tried_again(tmp_pat
             assert events == ["job.cancelled", "job.cancelled"]
 
 
-def test_webhooks_belong_to_the_key_that_asked(tmp_path: Path) -> None:
+def test_webhooks_belong_to_their_key(tmp_path: Path) -> None:
     keys = [create_key(tmp_path / "keys.json", name)[1] for name in ("alice", "bob")]
     with (
         receiving() as receiver,
@@ -579,14 +579,14 @@ def test_webhooks_belong_to_the_key_that_asked(tmp_path: Path) -> None:
             assert verify_webhook(each["secret"], *told[each["id"]]).kind == "job.cancelled"
 
 
-def test_there_are_none_unless_they_are_configured(tmp_path: Path) -> None:
+def test_webhooks_are_off_by_default(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_CACHE_URL="memory") as served:
         job = ask(served, "/v1/jobs", PROBLEM).json()["id"]
         refusal = ask(served, f"/v1/jobs/{job}/webhooks", {"url": "https://example.org"})
         assert (refusal.status, "DARRM_WEBHOOK_SECRET" in refusal.json()["detail"]) == (404, True)
 
 
-def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at_once(
+def test_failing_webhooks_are_given_up_after_two_days_and_refused_ones_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 1.9 * 86_400 < sum(service.RETRY_DELAYS) < 2.5 * 86_400

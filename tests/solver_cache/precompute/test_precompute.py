@@ -80,7 +80,7 @@ def undisturbed() -> list[Row]:
     return counted_work.undisturbed(GRID)
 
 
-def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
+def test_a_run_stores_the_answers_of_solve(log: Path, undisturbed: list[Row]) -> None:
     store, seen = open_store("memory"), list[RunProgress]()
     plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
     with closing(Processes(2, counted)) as executor:
@@ -101,7 +101,7 @@ def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> No
     assert store.jobs.list() == []
 
 
-def test_what_is_kept_is_not_solved_again(log: Path) -> None:
+def test_stored_problems_are_not_solved_again(log: Path) -> None:
     store = open_store("memory")
     run_grid({**GRID, "K": [5, 7]}, store)
     before = counts(log)
@@ -167,7 +167,7 @@ def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed:
         assert open_claims(GRID, store) == []
 
 
-def test_a_claim_of_another_is_waited_for(log: Path) -> None:
+def test_a_run_waits_for_claims_of_others(log: Path) -> None:
     store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
     other = Claims(store, "another", 60)
@@ -187,7 +187,7 @@ def test_a_claim_of_another_is_waited_for(log: Path) -> None:
     assert (outcome.progress.elsewhere, outcome.progress.solved) == (1, 3)
 
 
-def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
+def test_an_expired_claim_is_taken_over(log: Path) -> None:
     store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
     assert Claims(store, "who died", 0.5).take([spec.key]) == {spec.key: "taken"}
@@ -207,7 +207,7 @@ def test_an_answer_whose_claim_was_taken_over_meanwhile_is_left_to_who_has_it(tm
         assert rows(store) == []
 
 
-def test_a_bad_row_that_stands_in_the_way_is_replaced() -> None:
+def test_an_invalid_row_is_replaced() -> None:
     store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
     (event,) = perform(Assignment(0, (spec,)))
@@ -299,7 +299,7 @@ def test_processes_start_before_there_is_a_task() -> None:
         until(lambda: len(executor.processes) == 2)
 
 
-def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
+def test_an_idle_process_that_dies_loses_nothing() -> None:
     with closing(Processes(1)) as executor:
         for K in (5, 7):
             plan = make_plan(grid_of({**GRID, "K": K}).specs(), open_store("memory"), design_seconds)
@@ -310,7 +310,7 @@ def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
             until(lambda: executor.processes == ())
 
 
-def test_what_is_sent_ahead_to_a_process_that_dies_is_done_by_the_next_one(
+def test_work_sent_ahead_survives_a_dead_process(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = [*itertools.islice(grid_of(GRID).specs(), 4)]
@@ -327,7 +327,7 @@ def test_what_is_sent_ahead_to_a_process_that_dies_is_done_by_the_next_one(
     assert counts(log, "begun") == {spec.key: 1 for spec in specs[:3]}
 
 
-def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_can() -> None:
+def test_unsendable_work_is_reported_and_the_rest_done() -> None:
     (spec,) = itertools.islice(grid_of(GRID).specs(), 1)
     with closing(Processes(1, lambda _: iter(()))) as executor:  # a process cannot import it
         executor.submit(Assignment(1, (spec,)))
@@ -342,7 +342,7 @@ def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_c
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_an_answer_that_nothing_can_better_is_done_and_counted(
+def test_an_answer_at_the_provable_limit_is_final(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
 ) -> None:
 
@@ -361,7 +361,7 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
         assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, design_seconds).stored == 4
 
 
-def test_an_unforeseen_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_failure_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def broken(*_: object, **__: object) -> None:
         raise MemoryError("no room")
@@ -383,7 +383,7 @@ class Full(DatabaseStore):
         return stored
 
 
-def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
+def test_a_full_disk_ends_the_run_and_loses_only_work_in_flight() -> None:
     store = Full("memory")
     with pytest.raises(CacheError, match="disk is full"):
         run_grid(GRID, store, RunOptions(retry_seconds=0.2))
@@ -421,7 +421,7 @@ def written(folder: Path, content: dict[str, Any]) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[Row], how: signal.Signals) -> None:
+def test_a_killed_run_is_continued(tmp_path: Path, undisturbed: list[Row], how: signal.Signals) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     command = [sys.executable, "-c", "from darrm.cli import main; main()", "precompute", str(written(tmp_path, GRID))]
     command += ["--url", url, "--workers", "1", "--lease", "2"]

@@ -82,7 +82,7 @@ def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, und
         assert set(counts(log).values()) == {1}
 
 
-def test_a_scheduler_that_has_no_worker_or_is_gone_ends_the_run_with_what_was_kept() -> None:
+def test_a_scheduler_without_workers_or_lost_ends_the_run_with_stored_answers() -> None:
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
     scheduler = subprocess.Popen([*command, "--no-dashboard"], stderr=subprocess.PIPE, text=True)
     assert scheduler.stderr is not None
@@ -101,7 +101,7 @@ def test_a_scheduler_that_has_no_worker_or_is_gone_ends_the_run_with_what_was_ke
     assert set(store.claim("another", 60, keys).values()) == {"taken"}
 
 
-def test_a_scheduler_that_is_not_there_is_told() -> None:
+def test_a_missing_scheduler_is_reported() -> None:
     with pytest.raises(ExecutorLost, match=r"tcp://127\.0\.0\.1:9 does not respond"):
         Cluster("tcp://127.0.0.1:9", retry_seconds=0.5)
     with pytest.raises(InvalidInput, match="an address such as tcp://HOST:8786"):

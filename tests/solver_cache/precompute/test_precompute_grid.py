@@ -46,7 +46,7 @@ def values(axis: Any, name: str = "m") -> list[float]:
         (["K/101", "min(K, 7)"], [1, 7]),
     ],
 )
-def test_the_ways_to_name_values(axis: Any, expected: list[float]) -> None:
+def test_values_lists_and_ranges(axis: Any, expected: list[float]) -> None:
     assert values(axis) == pytest.approx(expected, rel=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_invalid_formulas_are_refused(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1/0", "log(0)", "(0-1)^0.5", "10^400", "inf-inf", "K^1e9"])
-def test_a_formula_without_a_value_says_where(text: str) -> None:
+def test_a_formula_without_a_value_names_its_place(text: str) -> None:
     grid = grid_of({"grid": [{"K": [5], "epsilon": 0.1, "target_epsilon": text}]})
     with pytest.raises(InvalidInput, match=r"^grid\[0\]\.target_epsilon = .* expected a formula with a value"):
         list(grid.specs())
@@ -148,12 +148,12 @@ def test_invalid_entries_are_refused_with_their_place(change: dict[str, Any], sa
 
 
 @pytest.mark.parametrize("name", ["K", "epsilon", "m"])
-def test_what_is_needed_is_asked_for(name: str) -> None:
+def test_missing_entries_are_reported(name: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^{name} is missing"):
         grid_of({key: value for key, value in SMALL.items() if key != name})
 
 
-def test_a_link_is_the_formula_that_it_spells() -> None:
+def test_a_link_is_its_formula() -> None:
     grid = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2], "delta": "1-(1-Delta)^m"})
     default = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2]})
     assert [r.key for r in grid.specs()] == [r.key for r in default.specs()]
@@ -161,7 +161,7 @@ def test_a_link_is_the_formula_that_it_spells() -> None:
     assert [(r.problem.K, r.problem.affected) for r in linked.specs()] == [(3, 1), (5, 2)]
 
 
-def test_every_combination_for_which_the_condition_holds() -> None:
+def test_where_filters_combinations() -> None:
     grid = grid_of({"K": [3, 5, 7], "epsilon": [0.1, 0.2], "m": [1, 2, 3], "where": "m < (K+1)/2"})
     expected = [(K, e, m) for K in (3, 5, 7) for e in (0.1, 0.2) for m in (1, 2, 3) if m < (K + 1) / 2]
     assert [(r.problem.K, r.problem.voter.epsilon, r.problem.m) for r in grid.specs()] == expected
@@ -174,7 +174,7 @@ def test_neighbours_differ_in_their_target_only() -> None:
     assert len({*kin}) == 1 + sum(a != b for a, b in itertools.pairwise(kin)) == 4
 
 
-def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
+def test_toml_and_json_are_equivalent(tmp_path: Path) -> None:
     toml, plain = tmp_path / "grid.toml", tmp_path / "grid.json"
     toml.write_text("K = [3, 5]\nepsilon = inf\naffected = 1\ntarget_epsilon = { from = 0.1, to = 0.3, step = 0.1 }\n")
     plain.write_text(
@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, conten
         read_grid(tmp_path / "none.toml")
 
 
-def test_the_grids_that_are_ready() -> None:
+def test_the_example_grids() -> None:
     paper = [*read_grid(EXAMPLES / "paper.toml").specs()]
     assert {r.problem.K for r in paper} == {11, 35, 101}
     settings = [
@@ -239,7 +239,7 @@ def row(key: str, core: int = CORE) -> Row:
     return Row(key, core, "{}", "")
 
 
-def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
+def test_a_plan_counts_stored_answers_and_changes_nothing() -> None:
     grid, store = grid_of({**SMALL, "m": [1, 1.5, 2]}), open_store("memory")
     keys = [r.key for r in grid.specs()]
     store.put(row(keys[0]))
@@ -253,7 +253,7 @@ def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
     assert (twice.missing, twice.repeated) == (2, 2)
 
 
-def test_dear_ones_go_first_and_cheap_ones_together() -> None:
+def test_expensive_problems_go_first_and_cheap_ones_together() -> None:
     grid = grid_of({**SMALL, "K": [3, 5, 201, 51], "m": {"from": 1, "to": 1.9, "step": 0.1}})
     plan = make_plan(grid.specs(), open_store("memory"), cost)
     seconds = [batch.seconds for batch in plan.batches]
@@ -263,7 +263,7 @@ def test_dear_ones_go_first_and_cheap_ones_together() -> None:
     assert max(len(batch.specs) for batch in plan.batches) > 5
 
 
-def test_a_lead_depends_on_the_grid_and_not_on_what_is_kept() -> None:
+def test_a_lead_depends_on_the_grid_alone() -> None:
     grid = grid_of({"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
     specs = [*grid.specs()]
     assert warm_start_pays(tuple(specs[:GROUP_SIZE]))

@@ -82,7 +82,7 @@ def test_one_slow_call_is_refused_alone() -> None:
     async def scene() -> None:
         store, slow = open_store("memory"), threading.Event()
         calls = StoreCalls("store", store, store.health_check)
-        with pytest.raises(CacheError, match="has not answered"):
+        with pytest.raises(CacheError, match="has not responded"):
             await calls.run(slow.wait)
         for _ in range(20):
             assert await calls.run(str) == ""

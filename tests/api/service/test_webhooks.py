@@ -489,7 +489,9 @@ def test_an_invalid_secret_aborts_the_start_and_stays_hidden(monkeypatch: pytest
     assert SECRET not in refused("serve", "--port", "0", "--show-settings", "--json", "extra")
     for place in ("memory", "off"):
         monkeypatch.setenv("DARRM_CACHE_URL", place)
-        assert f"DARRM_CACHE_URL: '{place}' is not valid: expected a writable database" in refused("serve", "--port", "0")
+        assert f"DARRM_CACHE_URL: '{place}' is not valid: expected a writable database" in refused(
+            "serve", "--port", "0"
+        )
     monkeypatch.setenv("DARRM_WEBHOOK_NETWORKS", "localhost")
     assert "DARRM_WEBHOOK_NETWORKS" in refused("serve", "--port", "0")
     del tmp_path

@@ -239,7 +239,7 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
     with DarrmClient(place.as_uri()) as client:
         with pytest.raises(AnswerNotFound, match="least_parameter to search locally"):
             client.least(3, epsilon=0.1, utility=0.5)
-        with pytest.raises(AnswerNotFound, match="A table has no tags"):
+        with pytest.raises(AnswerNotFound, match="A table has neither tags"):
             list(client.designs.list())
 
 

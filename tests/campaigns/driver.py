@@ -45,17 +45,13 @@ class Row:
 
 @dataclass
 class Tally:
-    """What all cases came to."""
-
     rows: list[Row] = field(default_factory=list)
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with any case."""
         return [fault for row in self.rows for fault in row.faults]
 
     def kinds(self, group: str) -> Counter[str]:
-        """Count the kinds "GROUP: …"."""
         parts = (kind.partition(": ") for row in self.rows for kind in row.kinds)
         return Counter(name for found, _, name in parts if found == group)
 
@@ -100,7 +96,6 @@ class Campaign:
         return tally
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Run from the command line; return 1 if anything is wrong."""
         options = self.options(arguments)
         tally = self.run(options)
         words = f"--{self.unit} {len(tally.rows)} --seed {options.seed}"
@@ -110,7 +105,6 @@ class Campaign:
         return int(bool(tally.faults))
 
     def options(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-        """Read the options."""
         return read_options(
             self.doc,
             arguments,
@@ -170,7 +164,6 @@ def shares_within(values: Sequence[float], limits: Iterable[float]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yield a table, as Markdown."""
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     for row in rows:

@@ -70,8 +70,6 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
-
     votes: str  # whose
     batch: VoteBatch  # how many labels, and at which noise
     any_votes: float  # ε for any votes [nats]
@@ -155,7 +153,6 @@ def authors_rdp(counts: CountRows, batch: VoteBatch, order: float) -> float:
 
 
 def report(rows: Sequence[Row], options: Namespace) -> Iterator[str]:
-    """Yield the result."""
     yield from (COLUMNS, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", *map(str, rows))
     yield ""
     yield f"Chances of passing are means over {options.sets} sets of votes, exact for each."
@@ -166,7 +163,6 @@ def report(rows: Sequence[Row], options: Namespace) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign; 1 if the labels cost more by the votes than for any votes."""
     sets_ = (3, "sets of votes at each level")
     options = read_options(__doc__, arguments, sets=sets_, seed=0, labels=[*STATED], write=Path)
     rows = []

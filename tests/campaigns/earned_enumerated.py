@@ -106,7 +106,6 @@ def neighbours(votes: Votes, classes: int) -> set[Votes]:
 
 
 def divergence(p: Array, q: Array, order: float) -> float:
-    """D_λ of two laws, by logarithms."""
     kept = p > 0
     logs = order * np.log(p[kept]) - (order - 1) * np.log(q[kept])
     return float(np.logaddexp.reduce(logs)) / (order - 1)
@@ -147,7 +146,6 @@ def examine(case: Case) -> list[str]:
 
 
 def row(seed: int, number: int) -> Row:
-    """Return what is kept of a case."""
     case = random_case(Random(f"{seed} {number}"))
     batch = case.proposal.batch
     size = f"K={batch.K} C={batch.classes}{' checked' if batch.check_sigma else ''}"
@@ -155,7 +153,6 @@ def row(seed: int, number: int) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     orders = {*tally.values("order")}
     yield (
         f"{len(tally.rows)} batches at {len(orders)} orders from {min(orders)} to {max(orders)}: "

@@ -220,13 +220,11 @@ def examine(case: Case, *, tight: bool) -> tuple[ReleaseTotal, list[str]]:
 
 
 def row(seed: int, number: int) -> Row:
-    """Return what is kept of a case."""
     found, wrong = examine(random_case(Random(f"{seed} {number}")), tight=True)
     return Row(wrong, [f"account: {found.account}"])
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     least = listed(tally.kinds("account"))
     yield f"{len(tally.rows)} totals, {len(tally.faults)} wrong. The least by account: {least}"
 

@@ -88,7 +88,6 @@ class Situation:
 
     @property
     def counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Votes of every query."""
         leader = max(math.ceil(self.K / 2), round(self.leader * self.K))
         counts = np.zeros((min(self.queries, 100), self.classes), dtype=np.int64)
         counts[:, 0], counts[:, 1] = leader, self.K - leader
@@ -122,7 +121,6 @@ class Situation:
 
 
 def draw(rng: Random) -> Situation:
-    """Return a random situation."""
     large, K = rng.random() < LARGE, rng.choice([1, 2, 3, 5])
     delta = rng.choice([10 ** rng.uniform(-300, -3), 10 ** rng.uniform(-15, -2), rng.uniform(0.001, 0.999)])
     among = rng.choice([1, 2, 5, 1000]) if large else rng.choice([1, 2, 3])
@@ -194,8 +192,6 @@ def _cost(name: str, scheme: Any = None) -> Question:
 
 
 def _calibrated(name: str, scheme: Any = None) -> Question:
-    """The noise that is needed: σ, or what one over the parameter is."""
-
     def ask(at: Situation) -> list[float]:
         made, drawn, total = mechanism_class(name), at.sampling(scheme), Privacy(at.epsilon, at.delta)
         queries, classes = min(at.queries, 100), _classes(name, at.classes)
@@ -356,7 +352,6 @@ def examine(name: str, at: Situation, argument: str = "") -> str:
 
 
 def row(seed: int, number: int, names: Sequence[str] | None = None) -> Row:
-    """Return what is wrong with the answer to a random question, one of these by name."""
     asked = cycle([*QUESTIONS] if names is None else names)
     turn, place = divmod(number, len(asked))
     situation, name, argument = asked[place]
@@ -365,7 +360,6 @@ def row(seed: int, number: int, names: Sequence[str] | None = None) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     kinds = tally.kinds("wrong")
     told = f"{len(QUESTIONS)} kinds of questions: {len(tally.rows)} questions, {kinds.total()} wrong"
     yield f"{told}: {listed(kinds)}" if kinds else f"{told}."

@@ -161,7 +161,6 @@ def leading_counts(batch: VoteBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def batch_of(case: Case) -> VoteBatch:
-    """Return the batch of a case."""
     mechanism = NoisyMaximum(
         case["K"], case["classes"], case["sigma"],
         threshold=case.get("threshold"), check_sigma=case.get("check_sigma"),
@@ -250,7 +249,6 @@ def compare(frozen: Sequence[Case], say: Callable[[str], None]) -> int:
 
 
 def freeze() -> list[Case]:
-    """Return what is stated now."""
     totals = []
     for case in islice(cases(), 0, None, STRIDE):
         start = time.process_time()
@@ -265,7 +263,6 @@ def freeze() -> list[Case]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, or write."""
     options = read_options(__doc__, arguments, write=0)
     if options.write:
         made = origin("PYTHONPATH=tests python -m campaigns.golden_totals --write 1", "numpy", "scipy")

@@ -99,7 +99,6 @@ def examine(seed: int, number: int) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     private, refused = (int(sum(tally.values(name))) for name in ("private", "refused"))
     yield (
         f"{len(tally.rows)} optima, {private + refused:,} hostile tables of which {private:,} were called private; "

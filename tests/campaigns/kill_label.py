@@ -88,7 +88,6 @@ def kill_and_resume(
 
 
 def _faults(folder: Path, output: str, rows: int, block: int, classes: int | None) -> tuple[str, ...]:
-    """Return what is wrong with a job that has ended."""
     faults = []
     log = ReleaseLog(folder / "log")
     labels = _labels(folder / output)
@@ -131,7 +130,6 @@ def _labels(path: Path) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign; 1 if anything was wrong."""
     options = read_options(__doc__, arguments, trials=100, rows=4000, block=10, kills=6, seed=0, classes=int)
     kills, faulty = 0, 0
     for number in range(options.trials):

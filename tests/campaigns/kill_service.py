@@ -61,8 +61,6 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """What a campaign came to."""
-
     kills: Counter[str] = field(default_factory=Counter)  # by victim
     answers: int = 0  # that clients got and wrote down
     # that were submitted, by the state in which they are at the end
@@ -154,7 +152,6 @@ class Campaign:
         return self.outcome
 
     def _breathe(self) -> None:
-        """Wait until a client has written down one answer more."""
         count, end = len(self._answers()), time.monotonic() + BREATH
         while len(self._answers()) <= count and time.monotonic() < end:
             time.sleep(0.05)
@@ -194,7 +191,6 @@ class Campaign:
         )
 
     def _settle(self) -> None:
-        """Wait until every job is over, then end the server in order."""
         client_, faults = self.service.client, self.outcome.wrong
         end = time.monotonic() + 300
         for state in ("running", "queued"):
@@ -229,19 +225,16 @@ class Campaign:
             store.close()
 
     def _answers(self) -> list[dict[str, Any]]:
-        """Return what clients wrote down; the last line of one that was killed may be cut short."""
         files = sorted(self.folder.glob("client-*.jsonl"))
         lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines(keepends=True)]
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def _is_excused(reason: str) -> bool:
-    """Whether kills explain that a job failed: its solver process twice in one attempt, or its server five times."""
     return "killed by SIGKILL" in reason or "the server died" in reason
 
 
 def main() -> int:
-    """Run a campaign, or be one of its clients; return the exit code."""
     options = read_options(
         __doc__, None, kills=200, seconds=3600.0, seed=1, folder=(Path, SUPPRESS), client=(str, SUPPRESS)
     )

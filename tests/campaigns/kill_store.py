@@ -47,8 +47,6 @@ KINDS = ("sqlite", "postgresql")
 
 @dataclass
 class Tally:
-    """What the rounds came to."""
-
     kills: int = 0  # processes killed
     early: int = 0  # those that had not yet opened the store
     kept: int = 0  # answers that were said to be kept
@@ -57,7 +55,6 @@ class Tally:
     lost: list[str] = field(default_factory=list)  # what was said and is not there, or is wrong; empty, or the store is
 
     def add(self, other: Tally) -> None:
-        """Count another's rounds too."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -159,7 +156,6 @@ class Places:
         self.grown = self.new()
 
     def new(self) -> str:
-        """Return the URL of a new place."""
         self._number += 1
         if self._kind == "postgresql":
             from support import postgres
@@ -192,7 +188,6 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
 
 
 def lines(tallies: dict[str, Tally]) -> Iterator[str]:
-    """Yield the table."""
     head = ("store", "killed", "before opening", "answers stored", "jobs done", "jobs taken over", "lost or wrong")
     rows = []
     for kind, tally in tallies.items():
@@ -202,7 +197,6 @@ def lines(tallies: dict[str, Tally]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Run the campaign, print what came of it; return 1 if anything was lost."""
     kind = ([*KINDS], "kinds of store")
     options = read_options(__doc__, None, kills=200, seed=1, kind=kind, json=False, write=Path)
     tallies = {kind: campaign(options.kills, options.seed, kind) for kind in options.kind}

@@ -89,13 +89,11 @@ def _verifies(answer: Solution, path: str) -> bool:
 
 
 def row(_: int, number: int) -> Row:
-    """Return what is kept of a comparison; its number is its seed."""
     found = examine(number)
     return Row([f"{fault}: {found.problem}, {found.shape}" for fault in found.faults], [], {"lost": found.lost})
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     lost = max(tally.values("lost"))
     yield f"{len(tally.rows)} problems, {len(tally.faults)} faults; utility lost by knots: at most {lost:.2g}."
 

@@ -52,7 +52,6 @@ def certificate() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Write the file."""
     FILE.write_text(json.dumps(certificate(), separators=(",", ":")) + "\n", encoding="utf-8")
     return 0
 

@@ -42,7 +42,6 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the certificate is right."""
         return self.excess <= ABOVE and self.same
 
 
@@ -75,12 +74,10 @@ def examine(problem: Problem, objective: PluralityObjective) -> Finding:
 
 
 def finding(seed: int, number: int) -> Finding:
-    """Return the finding of a numbered problem."""
     return examine(*random_problem(np.random.default_rng((seed, number))))
 
 
 def row(found: Finding) -> Row:
-    """Return what is kept of a finding."""
     problem = found.solution.problem
     kinds = {
         f"C = {problem.classes}": True,
@@ -99,7 +96,6 @@ def row(found: Finding) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     slack = f"{min(tally.values('slack')):.1e}"
     yield from table(
         ("certified rules", "not private as doubles", "smallest slack"), [(len(tally.rows), len(tally.faults), slack)]

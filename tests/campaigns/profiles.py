@@ -116,7 +116,6 @@ def examine(seed: int, number: int) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     accepted, refused = (int(sum(tally.values(name))) for name in ("accepted", "refused"))
     yield (
         f"{accepted + refused:,} γ certified, {len(tally.faults)} faults (largest excess "

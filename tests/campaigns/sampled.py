@@ -199,7 +199,6 @@ def _right(options: Any) -> float:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     yield (
         f"{len(tally.rows):,} random totals: {int(sum(tally.values('accounts'))):,} ε of single accounts were held against "
         f"every sample, every assignment and every transcript, in fractions: {len(tally.faults)} were below the truth."
@@ -210,7 +209,6 @@ CAMPAIGN = Campaign("sampled", __doc__, "totals", 2000, examine, lines, verb="sa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the tables of settings, and run the campaign."""
     options = CAMPAIGN.options(arguments)
     for name, rows in (("settings", settings_table()), ("rotated", rotated_table())):
         publish(f"sampled, {name}", [*rows, "", origin("make sampled")], options.write)

@@ -49,8 +49,6 @@ PHASES = ("examples", "coverage", "fuzzing")
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to."""
-
     seed: int  # of all that was generated
     cases: int  # requests that were generated
     operations: int  # of the API, tested
@@ -85,7 +83,6 @@ def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str 
 
 
 def main() -> int:
-    """Run the campaign from the command line."""
     options = read_options(
         __doc__,
         None,

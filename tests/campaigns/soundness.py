@@ -52,8 +52,6 @@ TOLERANCES = {"default": 1e-7, "tightest": 1e-10}
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one problem."""
-
     case: ProblemCase  # its numbers
     solution: Solution  # the certified answer
     # multisets at which the certified γ is not private; empty, or the product is wrong
@@ -155,13 +153,11 @@ def plain_answers(problem: Problem) -> dict[str, float]:
 
 
 def finding(seed: int, number: int, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> Finding:
-    """Return the finding of a numbered problem."""
     rng = np.random.default_rng((seed, number))
     return examine(random_case(rng, sizes, largest_Delta=largest_Delta), rng)
 
 
 def row(found: Finding) -> Row:
-    """Return what is kept of a finding."""
     case, solution = found.case, found.solution
     of_problem = {
         "K even": case.K % 2 == 0,
@@ -186,7 +182,6 @@ def row(found: Finding) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the tables."""
     count, broken = len(tally.rows), tally.kinds("not private").total()
     answers = [("certified", count, broken, f"{broken / max(1, count):.1%}", "–")]
     for name in TOLERANCES:

@@ -167,7 +167,6 @@ KINDS = ("gaussian", "laplace", "sampled")
 
 
 def random_voter(kind: str, draw: np.random.Generator) -> TrueVoter:
-    """Return a mechanism of a kind."""
     level = float(np.exp(draw.uniform(math.log(0.02), math.log(1.0))))
     if kind == "gaussian":
         return gaussian(level)
@@ -219,7 +218,6 @@ def examine(seed: int, number: int) -> Row:
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the result."""
     majorities, largest = tally.kinds("majority"), max(tally.values("excess"))
     yield (
         f"{3 * len(tally.rows):,} certified γ, {len(tally.faults)} broken, largest excess {largest:.1e}; of "

@@ -140,7 +140,7 @@ def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
 def test_looking_makes_no_file(action: str, tmp_path: Path) -> None:
     result = run("cache", *action.split(), "--url", f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}")
     assert result.exit_code == 4
-    assert "there is no such file" in result.stderr
+    assert "the file does not exist" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

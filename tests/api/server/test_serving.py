@@ -155,9 +155,7 @@ def test_workers_need_a_shared_store(monkeypatch: pytest.MonkeyPatch, place: str
 
 
 def test_invalid_numbers_of_workers_are_refused() -> None:
-    assert "--workers: '0' is not valid: expected the worker processes" in refused(
-        "serve", "--workers", "0"
-    )
+    assert "--workers: '0' is not valid: expected the worker processes" in refused("serve", "--workers", "0")
 
 
 # ------------------------------------------------------------------------------------------------------------ settings

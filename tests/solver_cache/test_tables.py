@@ -354,9 +354,7 @@ def test_export_and_import_from_the_command_line(tmp_path: Path, rows: list[Row]
     assert path.read_bytes() == again.read_bytes()
 
 
-def test_export_counts_skipped_rows(
-    tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_counts_skipped_rows(tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     store = open_store(url)
     for row in (replace(rows[0], core=-1), *rows[1:6]):

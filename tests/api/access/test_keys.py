@@ -112,9 +112,7 @@ def test_the_file_is_checked_once_a_second(path: Path) -> None:
     assert ring.holder(text) is None
 
 
-def test_a_change_is_logged_once(
-    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_change_is_logged_once(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
     secret = webhook_secret_text(bytes(range(32)))
     create_key(path, "alice")

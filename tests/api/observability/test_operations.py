@@ -327,9 +327,7 @@ def test_paths_cannot_control_a_terminal(configured: Any, path: str, terminal: b
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("log_format", ["console", "json"])
 @pytest.mark.parametrize("status", [200, 500])
-def test_request_lines_have_the_common_format(
-    configured: Any, status: int, log_format: str, terminal: bool
-) -> None:
+def test_request_lines_have_the_common_format(configured: Any, status: int, log_format: str, terminal: bool) -> None:
     stream = configured(terminal, log_format=log_format)
     entry = NASTY._replace(path="/v1/100%s", status=status, request_id="a=b'c")
     logs.log_request(entry)

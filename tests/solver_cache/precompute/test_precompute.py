@@ -310,9 +310,7 @@ def test_an_idle_process_that_dies_loses_nothing() -> None:
             until(lambda: executor.processes == ())
 
 
-def test_work_sent_ahead_survives_a_dead_process(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_sent_ahead_survives_a_dead_process(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specs = [*itertools.islice(grid_of(GRID).specs(), 4)]
     monkeypatch.setenv("COUNTED_CRASH", specs[0].key)
     with closing(Processes(1, counted)) as executor:

@@ -1,10 +1,11 @@
 """Command line, ``darrm <verb>``.
 
-    parser         how verbs declare their parameters; words to values; help texts
-    parameters     the parameters that verbs share, as two small groups
-    output         answers and messages; the one place that turns errors and statuses into exit codes
-    cached_solve   solve, through the cache where that pays; the release that a verb is about
-    files          reading, and writing whole or not at all
+    parser            how verbs declare their parameters; words to values; help texts
+    parameters        the parameters that verbs share, as small groups
+    question_options  options made from the fields of questions; `verbs.question` reads them, asks and shows
+    output            answers and messages; the one place that turns errors and statuses into exit codes
+    cached_solve      solve, through the cache where that pays; the release that a verb is about
+    files             reading, and writing whole or not at all
 
 A verb is a function in ``darrm.cli.verbs``: it takes options, calls the core and prints.
 """

@@ -125,7 +125,7 @@ def text_of(value: Any) -> str:
         return ", ".join(map(text_of, value))
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    return f"{value:.15g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
 def _controls(prefix: str, path: str, names: list[str]) -> list[_Control]:

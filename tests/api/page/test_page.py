@@ -119,7 +119,7 @@ WRONG = {
         ("total_epsilon", "0", "total_epsilon = 0.0 is not valid"),
         ("prior", "dirichlet(nan)", "prior = 'dirichlet(nan)' is not valid"),
         ("price", "<i>", "price"),
-        ("affected", "6", "affected = 6"),
+        ("affected", "11", "affected = 11"),
         ("sample", "4", "needs records"),
     ],
     "groups": [
@@ -132,7 +132,9 @@ WRONG = {
 """By the tab: a field, a wrong value, and what is said at the field."""
 
 
-@pytest.mark.parametrize("row", [(tab, *row) for tab, rows in WRONG.items() for row in rows], ids=lambda row: row[:2])
+@pytest.mark.parametrize(
+    "row", [(tab, *row) for tab, rows in WRONG.items() for row in rows], ids=lambda row: "-".join(row[:2])
+)
 def test_invalid_input_is_shown_at_its_field(form: Visit, row: tuple[str, str, str, str]) -> None:
     tab, field, value, said = row
     name = field if tab == "design" else f"{tab}_{field}"

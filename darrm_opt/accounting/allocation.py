@@ -239,15 +239,14 @@ def added_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: Ar
     logs = np.minimum(among * (np.log(logs) + 16 * ULP * (100 + max(len(p) for p, _ in laws))), 0.0)
     fine = np.interp(np.arange((places.size - 1) * PARTS + 1) / PARTS, np.arange(places.size), places)
     values = np.interp(np.exp(fine), np.exp(places), logs)
-    widths = np.diff(fine)
-    found = np.empty(powers.size)
+    widths, alike = np.unique(np.diff(fine), return_inverse=True)  # few, since steps are equal but for rounding
+    growth, found = np.expm1(widths), np.empty(powers.size)
     for number, s in enumerate(powers.tolist()):
         # Between two points the function is below its chord, and a power times that is integrated exactly.
         one, more = np.expm1(s * widths) / s, np.expm1((s + 1) * widths) / (s + 1)
-        growth = np.expm1(widths)
         with np.errstate(divide="ignore"):
-            left = np.log(np.maximum((1 + growth) * one - more, 0.0) / growth) + values[:-1]
-            right = np.log(np.maximum(more - one, 0.0) / growth) + values[1:]
+            left = np.log(np.maximum((1 + growth) * one - more, 0.0) / growth)[alike] + values[:-1]
+            right = np.log(np.maximum(more - one, 0.0) / growth)[alike] + values[1:]
         terms = s * fine[:-1] + np.logaddexp(left, right)
         # Below the first point the function is at most 1; beyond the last it falls by the least ratio at least.
         ends = [s * fine[0] - math.log(s), math.log(2 / least) + (s - 1) * end + logs[-1]]

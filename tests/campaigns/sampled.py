@@ -144,10 +144,8 @@ def random_allocation(
     shape = (mechanism.K, mechanism.classes)
     # At δ = 0 an ε is that of the theorem, which is attained, and laws here are of doubles.
     slopes = [exp_fraction(min(epsilon, 50.0) + LAW_ERROR) for epsilon in found.epsilons.values()]
-    return delta, [
-        worst_allocated_delta(data, neighbour, questions, shape, law, slope, among=among, times=times)
-        for slope in slopes
-    ]
+    true = worst_allocated_delta(data, neighbour, questions, shape, law, among=among, times=times)
+    return delta, [true(slope) for slope in slopes]
 
 
 def settings_table() -> list[str]:

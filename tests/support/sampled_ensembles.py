@@ -187,14 +187,13 @@ def worst_allocated_delta(
     questions: Sequence[Vote],
     shape: tuple[int, int],
     law: Law,
-    slope: Fraction,
     *,
     among: int,
     times: int,
-) -> Fraction:
-    """Return the largest Σ (P − slope·Q)₊ over all transcripts of a round, each question chosen by the answers before.
+) -> Callable[[Fraction], Fraction]:
+    """Return, as a function of the slope, the largest Σ (P − slope·Q)₊ over all transcripts of a round.
 
-    ``shape``: voters and classes.
+    Each question is chosen by the answers before. ``shape``: voters and classes.
     """
     K, classes = shape
     sides = [list(allocations(values, K, among, times)) for values in (data, neighbour)]
@@ -225,8 +224,12 @@ def worst_allocated_delta(
         return found
 
     draws = math.lcm(*(len(side) for side in sides))  # all of a side are equally likely
-    start = [
-        [times * draws // len(side)] * len(side)
-        for times, side in zip((slope.denominator, slope.numerator), sides, strict=True)
-    ]
-    return Fraction(value(0, start), slope.denominator * draws * common**among)
+
+    def worst(slope: Fraction) -> Fraction:
+        start = [
+            [weight * draws // len(side)] * len(side)
+            for weight, side in zip((slope.denominator, slope.numerator), sides, strict=True)
+        ]
+        return Fraction(value(0, start), slope.denominator * draws * common**among)
+
+    return worst

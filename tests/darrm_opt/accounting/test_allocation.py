@@ -54,24 +54,24 @@ def test_never_below_every_allocation_and_transcript(name: str, among: int, time
     votes = [random_vote(rng, mechanism.classes), shown(9, 1)]
     data, neighbour = ([0, 9], [0, None]) if more else ([0, None], [0, 9])
     shape, law = (mechanism.K, mechanism.classes), drawn_law(mechanism)
+    true = worst_allocated_delta(data, neighbour, votes, shape, law, among=among, times=times)
     for delta in (0.0, 1e-3, 3e-2):
         found = cost(mechanism, among, delta, allocated(among, times))
         slope = exp_fraction(min(found.epsilon, 50.0))  # the least of all accounts
-        true = worst_allocated_delta(data, neighbour, votes, shape, law, slope, among=among, times=times)
-        assert true <= Fraction(delta), found.epsilons
+        assert true(slope) <= Fraction(delta), found.epsilons
 
 
 def truth(mechanism: VoteMechanism, delta: float, *, among: int, times: int) -> float:
     """The ε of a round, to 1e-3, of one record that its voter shows."""
     law, low, high = drawn_law(mechanism), 0.0, 30.0
+    both = [
+        worst_allocated_delta(with_it, without, [shown(9, 1)], (1, 2), law, among=among, times=times)
+        for with_it, without in (([9], [None]), ([None], [9]))
+    ]
     while high - low > 1e-3:
         middle = (low + high) / 2
         slope = exp_fraction(middle)
-        true = max(
-            worst_allocated_delta(with_it, without, [shown(9, 1)], (1, 2), law, slope, among=among, times=times)
-            for with_it, without in (([9], [None]), ([None], [9]))
-        )
-        low, high = (low, middle) if true <= delta else (middle, high)
+        low, high = (low, middle) if max(true(slope) for true in both) <= delta else (middle, high)
     return low
 
 

@@ -379,8 +379,8 @@ class Losses:
         excess += self.loss_error + 2 * ULP * (np.abs(self.losses) + epsilon)
         counts = excess > 0
         terms = -np.expm1(-excess[counts]) * self.masses[counts]
-        total = float(np.sum(terms))
-        return min(1.0, (up(total, SUM_ULPS + 4) if total else 0.0) + self.missing)
+        total = up(float(np.sum(terms)), SUM_ULPS + 4) if terms.size else 0.0
+        return min(1.0, total + terms.size * math.ulp(0.0) + self.missing)  # a product may underflow
 
 
 @lru_cache(maxsize=32)

@@ -293,6 +293,14 @@ def test_losses_of_classes_together_cover_their_products_and_sums() -> None:
     assert both.loss_error == ULP * sum(float(np.max(np.abs(each.losses))) for each in (one, both))
 
 
+@for_each("k", [1, 2, 1000])
+@for_each("epsilon", [5e-324, 1e-323, 1e-320, 1e-310])
+def test_the_least_doubles_have_a_delta(epsilon: float, k: int) -> None:
+    # At ε → 0 the distance between the answers of k coins is ε·E|k − 2L|/2, L ~ Bin(k, ½), less a relative kε.
+    distance = Fraction(epsilon) * sum(math.comb(k, lies) * abs(k - 2 * lies) for lies in range(k + 1)) / 2 ** (k + 1)
+    assert Fraction(optimal_delta(epsilon, 0.0, k, 0.0)) >= distance * (1 - Fraction(1, 10**12))
+
+
 def test_the_excess_of_a_loss_is_charged_for_its_rounding() -> None:
     certain, other = np.array([1.0]), np.array([3.0])
     assert 4 * ULP * (1 - 1e-9) <= Losses(certain, certain, 0.0, 0.0).delta(1.0) <= 5 * ULP  # 2 units of each of both

@@ -19,6 +19,11 @@ export function svg(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Returns the pieces of a text whose commands and fields stand in backticks. */
+export function prose(text) {
+  return text.split("`").map((part, number) => (number % 2 ? make("code", {}, part) : part));
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

@@ -7,7 +7,7 @@ import { COST } from "./cost.js";
 import { label, swatch } from "./curves.js";
 import * as designs from "./designs.js";
 import { draw } from "./draw.js";
-import { byId, make, tilesOf } from "./elements.js";
+import { byId, make, prose, tilesOf } from "./elements.js";
 import * as fields from "./fields.js";
 import { Cancelled, answered, stop } from "./follow.js";
 import { TABLE } from "./groups.js";
@@ -342,7 +342,7 @@ function present() {
   byId("result").classList.remove("stale");
   byId("headline").textContent = headline(answer);
   const warnings = answer.nearest ? [answer.nearest.label, ...answer.warnings] : answer.warnings;
-  byId("warnings").replaceChildren(...warnings.map((warning) => make("li", {}, warning)));
+  byId("warnings").replaceChildren(...warnings.map((warning) => make("li", {}, ...prose(warning))));
   byId("warnings").hidden = warnings.length === 0;
   byId("figures").replaceChildren(...tilesOf(tiles(answer)));
   byId("certificate").replaceChildren(...proof(answer).flatMap(([title, sentence]) => [make("dt", {}, title), make("dd", {}, sentence)]));

@@ -2,7 +2,7 @@
 
 import { planRows, ranking } from "./classes.js";
 import { label } from "./curves.js";
-import { byId, make, scrolling, table } from "./elements.js";
+import { byId, make, prose, scrolling, table } from "./elements.js";
 import { command } from "./groups.js";
 import { assumed, count, percent, roundedUp } from "./numbers.js";
 import { questionOf } from "./question.js";
@@ -47,8 +47,8 @@ function mechanismName(mechanism) {
 /** Returns what a plan says to do, and what to reconsider. */
 export function advised({ advice, warnings, queries, fresh, voters }) {
   return [
-    make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
-    ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
+    make("p", { class: "headline" }, ...prose(advice + assumed({ fresh, queries, voters }))),
+    ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, ...prose(text))))] : []),
   ];
 }
 

@@ -1138,6 +1138,14 @@ def test_queries_to_groups_are_planned_within_one_total(visit: Visit) -> None:
     assert "darrm plan --group K=2,epsilon=0.5" in visit.text("#ask_plan-answer pre")
 
 
+def test_commands_in_a_plan_are_set_as_code(visit: Visit) -> None:
+    problem = {"K": 5, "epsilon": 0.1, "queries": 501, "total_epsilon": 1, "fresh": "true"}
+    visit.go("?tab=questions&question=plan" + "".join(f"&ask_plan_{name}={value}" for name, value in problem.items()))
+    visit.tab.wait_for_selector("#ask_plan-answer .warnings")
+    assert visit.text("#ask_plan-answer .warnings code") == "darrm cost"
+    assert "`" not in visit.text("#ask_plan-answer .warnings")
+
+
 def test_every_question_is_asked_in_a_form(visit: Visit) -> None:
     visit.go("?tab=questions&question=compose")
     visit.tab.wait_for_selector("#ask_compose-answer dl")

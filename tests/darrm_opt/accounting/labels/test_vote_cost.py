@@ -32,13 +32,21 @@ from darrm_opt.accounting.labels import (
     composed_epsilon,
     gaussian_argmax,
     noisy_bit,
+    power_divergence,
     table_divergence,
     vote_cost,
 )
 from darrm_opt.accounting.labels import composition as labels_composition
 from darrm_opt.accounting.labels import discrete_gaussian_argmax as lattice
 from darrm_opt.accounting.labels import gaussian_comparison as comparison
-from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, loss_gradients, loss_term
+from darrm_opt.accounting.labels.power_divergence import (
+    PowerDivergence,
+    gaussian_counts,
+    gaussian_divergence,
+    largest_loss_term,
+    loss_gradients,
+    loss_term,
+)
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check
 from darrm_opt.noise import Array
@@ -322,6 +330,46 @@ def test_formulas_of_the_power_divergence() -> None:
     np.testing.assert_allclose(gaussian_divergence(0.2, orders), closed, rtol=1e-12)
     assert gaussian_divergence(0.2, np.array([1.0]))[0] >= 0.02
     assert gaussian_divergence(0.2, np.array([1e9]))[0] == math.inf
+
+
+def test_loss_terms_are_those_of_each_loss_and_order() -> None:
+    """Whichever way powers are computed; also where the gaps of orders are nearly the same, and all over intervals."""
+    losses, orders = np.linspace(-0.3, 9.0, 60), 1.5 + 0.5 * np.arange(40.0)
+    orders += 2e-10 * (np.arange(40) % 2)  # as far apart as counts as the same
+    terms, single = loss_term(losses.reshape(60, 1, 1), orders), loss_term(losses, orders[7] + 0 * losses)
+    assert terms.shape == (60, 1, 40)
+    assert single.shape == (60,)
+    np.testing.assert_allclose(terms[:, 0, 7], single, rtol=1e-11)
+    (first, error), (both, more) = loss_gradients(losses.reshape(60, 1, 1), orders)
+    assert first.shape == both.shape == (60, 1, 40)
+    with localcontext() as context:
+        context.prec = 60
+        for row, column in product(range(0, 60, 7), range(40)):
+            loss, order = Decimal(float(losses[row])), Decimal(float(orders[column]))
+            true = (((1 - order) * loss).exp() - 1) / (order - 1)
+            assert abs(true - Decimal(float(first[row, 0, column]))) <= Decimal(float(error[row, 0, column]))
+            true += (1 - (-order * loss).exp()) / order
+            assert abs(true - Decimal(float(both[row, 0, column]))) <= Decimal(float(more[row, 0, column]))
+    _, ulps = power_divergence._power_changes(losses.reshape(1, 60, 1), orders.reshape(40, 1, 1))
+    assert ulps.ravel()[:11].tolist() == [*range(8, 49, 5), 8, 13]  # each step from the one before is charged
+    low, high = np.array([[-1.0], [-0.2], [0.0], [0.5], [-2.0]]), np.array([[0.1], [3.0], [1.0], [0.7], [-1.0]])
+    for share in np.linspace(0, 1, 11).tolist():
+        inside = loss_term(low + share * (high - low), orders)
+        assert np.all(inside <= largest_loss_term(low, high, orders) * (1 + 1e-9))
+
+
+def test_a_bound_is_charged_for_its_logarithm_and_counts_hold_from_order_1_on() -> None:
+    bound = PowerDivergence(np.array([0.5, 2.0, 3.0]), np.array([1.0, 4.0, 16.0]), 30.0, "by hand")
+    for order, value in ((2.0, 4.0), (2.5, 8.0)):
+        assert value * (1 + 2.0**-41) <= bound.at(np.array([order]))[0] <= value * (1 + 2.0**-39)
+    assert bound.renyi(np.array([2.0]))[0] == pytest.approx(math.log(9), rel=1e-11)
+    assert bound.scaled(2.0).orders.tolist() == [0.5, 1.25, 1.75]
+    other = PowerDivergence(np.array([0.5, 2.0]), np.array([1.0, 1.0]), 0.1, "by hand", within_gaussian=False)
+    assert other.at(np.array([0.75]))[0] > 0.2
+    assert other.at(np.array([1.0])) == gaussian_divergence(0.1, np.array([1.0]))
+    for order in (1.5, 7.0, 30.0):
+        found = gaussian_counts(0.3).renyi(np.array([order]))[0]
+        assert Fraction(found) >= Fraction(order) * Fraction(0.3) ** 2 / 2 * Fraction(1 + 4 * ULP)
 
 
 @for_each("mu", [2.8, 0.7, 5e-3, 1.4e-5])

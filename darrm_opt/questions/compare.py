@@ -99,13 +99,13 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(SampledTotalQuestion):
-    """Mechanisms that release a majority: same voters, same total privacy, same number of queries.
+    """Compare the mechanisms that release a majority, for the same voters, total privacy and number of queries.
 
-    With `records`, fresh private voters each draw their own for every query, and those compared are the amplified ones.
+    With `records`, fresh private voters each draw a sample of their own for every query, which amplifies their privacy.
     """
 
     path: ClassVar[str] = "compare"
-    summary: ClassVar[str] = "Every mechanism, at the same total privacy"
+    summary: ClassVar[str] = "Mechanisms compared at equal total privacy"
     answers: ClassVar[Any] = CompareAnswer
 
     K: int = question_field()

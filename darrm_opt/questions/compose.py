@@ -137,16 +137,16 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
-    """Account for Q releases by every sound account; the best is the least of them.
+    """Bound the total privacy of Q releases by every sound account; the least bound is the best.
 
-    Without `K`: `epsilon` and `delta` are those of one release. With `K` (and `m` or `target_epsilon`) they belong to a
-    problem as everywhere, `epsilon` to one voter; then γ_opt is designed, or `gamma` is given, and the accounts that
-    know the very γ are asked too.
+    Without `K`, `epsilon` and `delta` are those of one release. With `K` (and `m` or `target_epsilon`) they state a
+    problem, `epsilon` that of one voter; γ_opt is then designed, or `gamma` given, and the accounts of that γ are
+    included.
     """
 
     path: ClassVar[str] = "compose"
     tag: ClassVar[str] = "accounting"
-    summary: ClassVar[str] = "What many releases cost together"
+    summary: ClassVar[str] = "Total privacy of many releases"
     answers: ClassVar[Any] = ComposeAnswer
     takes_more_voters: ClassVar[bool] = False
 

@@ -121,13 +121,13 @@ class MechanismQuestion(SampledQuestion, PublicQuestion, WithinTotalQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(MechanismQuestion):
-    """What do releases of a mechanism cost together, or which parameter fits in a total?
+    """Compute the total privacy of a mechanism's releases, or the parameter that fits a total.
 
     Give `parameter` and `delta`, or `total_epsilon` and `total_delta`. Voters are not private.
     """
 
     path: ClassVar[str] = "cost"
-    summary: ClassVar[str] = "What releases of a mechanism cost, or the parameter that fits in a total"
+    summary: ClassVar[str] = "Total privacy of a mechanism's releases, or the parameter that fits a total"
 
     total_epsilon: float | None = question_field(  # type: ignore[assignment]  # a cost may have no total
         None, otherwise="given: find the parameter"
@@ -274,10 +274,10 @@ class Cost(MechanismQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrate(MechanismQuestion):
-    """Which parameter of a mechanism fits in a total? The most useful one; voters are not private."""
+    """Find the most useful parameter of a mechanism whose releases fit a total; voters are not private."""
 
     path: ClassVar[str] = "calibrate"
-    summary: ClassVar[str] = "Which parameter of a mechanism fits in a total"
+    summary: ClassVar[str] = "Parameter of a mechanism that fits a total"
 
     def canonical(self) -> Cost:
         """Return the same question as a cost."""

@@ -61,7 +61,7 @@ def errors_text(head: str, over: str, at: Sequence[float], errors: Mapping[str, 
 
 @dataclass(frozen=True)
 class ErrorCurves:
-    """Errors of γ_opt and of the baselines over p."""
+    """Error of γ_opt and of the baselines over p."""
 
     problem: Problem  # for which every γ was proved private
     noise: dict[str, NoiseFunction]  # each γ by its name: "optimal", and the baselines
@@ -121,11 +121,11 @@ class ErrorCurveAnswer(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve(NeedsGamma):
-    """Compare γ_opt with every baseline that is as private, where all voters share one p."""
+    """Compare γ_opt with every baseline of the same privacy, where all voters share one p."""
 
     path: ClassVar[str] = "error-curve"
     tag: ClassVar[str] = "curves"
-    summary: ClassVar[str] = "Errors of γ_opt and of the baselines over p"
+    summary: ClassVar[str] = "Error of γ_opt and of the baselines over p"
     answers: ClassVar[Any] = ErrorCurveAnswer
     table: ClassVar[str] = "The curves; as CSV or npz, the columns curve, p, tv_error, disagreement."
 

@@ -1,4 +1,4 @@
-"""The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement."""
+"""Find the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement."""
 
 from __future__ import annotations
 
@@ -73,15 +73,14 @@ class LeastAnswer(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class Least(VotersQuestion, SolvedQuestion):
-    """The inverse question: the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
+    """Find the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
 
-    Give `epsilon` and search for `m` or, where m has no meaning, for `target_epsilon`; or give `m` and search for
-    `epsilon`.
+    Give `epsilon` to search for `m` or, where m has no meaning, for `target_epsilon`; give `m` to search for `epsilon`.
     """
 
     path: ClassVar[str] = "least"
     tag: ClassVar[str] = "curves"
-    summary: ClassVar[str] = "The least m, target ε or voter's ε for a wanted utility"
+    summary: ClassVar[str] = "Least m, target ε or voter's ε that reaches a utility"
     answers: ClassVar[Any] = LeastAnswer
     solves: ClassVar[bool] = True
     limited_by: ClassVar[str] = "time_limit"

@@ -249,16 +249,16 @@ def _option_record(option: Option) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
-    """Voters, queries and a budget: what should be released?
+    """Find the best release for given voters, queries and a total budget.
 
-    Voters that need not be alike are named by `groups`, which a body has, and a query has not. Their answer, and that
-    for more than two classes, a prior of classes or a price, is that of `/v1/plurality/options`. With `records`, every
-    query has a fresh and secret sample of them. Voters that are not private share it, and have that answer too; private
-    ones that are fresh each draw their own.
+    State voters that differ as `groups`, in a request's body. With more than two classes, a prior of classes or a
+    price, the answer is that of `/v1/plurality/options`. With `records`, every query has a fresh and secret sample of
+    the records: voters that are not private share it, and their answer is of that form too; fresh private voters each
+    draw their own.
     """
 
     path: ClassVar[str] = "plan"
-    summary: ClassVar[str] = "What to release within a total budget, and why"
+    summary: ClassVar[str] = "Best release within a total budget, with the reasons"
     answers: ClassVar[Any] = PlanAnswer | PluralityOptionsAnswer
 
     K: int | None = question_field(None, otherwise="or groups")
@@ -555,7 +555,7 @@ class PluralityOptions(PublicVotersQuestion, SampledQuestion, WithinTotalQuestio
 
     path: ClassVar[str] = "plurality/options"
     tag: ClassVar[str] = "design"
-    summary: ClassVar[str] = "Every mechanism for queries among any number of classes within a total"
+    summary: ClassVar[str] = "Mechanisms for queries among any number of classes within a total"
     answers: ClassVar[Any] = PluralityOptionsAnswer
 
     least_accuracy: float | None = question_field(None, otherwise="from 1/classes on")

@@ -195,13 +195,13 @@ class AnyTable(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
-    """Design the best private release of one of C classes, and compare it with the mechanisms that people use.
+    """Design the best private release of one of C classes, and compare it with the usual mechanisms.
 
     Voters are not private.
     """
 
     path: ClassVar[str] = "plurality"
-    summary: ClassVar[str] = "The optimal release of the plurality among any number of classes"
+    summary: ClassVar[str] = "Optimal release of the plurality among any number of classes"
     answers: ClassVar[Any] = PluralityAnswer
 
     target_epsilon: float = question_field(words="ε of the release [nats]")
@@ -234,10 +234,10 @@ class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class TableQuestion(AnyTable, PluralityQuestion):
-    """Design the best private release of the votes of groups, each voter with the privacy of its group."""
+    """Design the best private release of the votes of groups; each voter has the privacy of its group."""
 
     path: ClassVar[str] = "table"
-    summary: ClassVar[str] = "The optimal table for groups of voters and any number of classes"
+    summary: ClassVar[str] = "Optimal table for groups of voters and any number of classes"
     answers: ClassVar[Any] = TableDesignAnswer
     by_query: ClassVar[bool] = False
     takes_more_voters: ClassVar[bool] = False

@@ -131,7 +131,7 @@ class TradeoffAnswer(Answer):
 class TradeoffQuestion(VotersQuestion, SolvedQuestion):
     """Utility against the privacy allowance: γ_opt for many m of the same voters.
 
-    The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
+    The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; by default, whole numbers up to (K+1)/2.
     For epsilon = 0 and epsilon = 'inf', where m has no meaning, give `target_epsilons`.
     """
 

@@ -36,7 +36,7 @@ class Verify(ProblemQuestion):
 
     path: ClassVar[str] = "verify"
     tag: ClassVar[str] = "design"
-    summary: ClassVar[str] = "The certificate of a γ of yours"
+    summary: ClassVar[str] = "Certificate of a given γ"
     answers: ClassVar[Any] = VerifyAnswer
     by_query: ClassVar[bool] = False
 

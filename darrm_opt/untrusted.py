@@ -168,7 +168,7 @@ def check_written(
     may differ by `TOLERANCE`.
     """
     for name in record.keys() - written.keys() - set(beside):
-        raise InvalidInput(name, record[name], "no field of this name", "Fields that cannot be verified are rejected.")
+        raise InvalidInput(name, record[name], "no field of this name", "Fields that no proof covers are rejected.")
     for name, value in written.items():
         if name in record or name not in absent:
             _check_same(name, field(record, name), value)

@@ -69,5 +69,5 @@ function plot(id, points, place, at, rest) {
 
 function sample(points, name) {
   const some = [points[0], points[Math.floor(points.length / 2)], points[points.length - 1]];
-  return `${some.map((point) => `${name(point)}: ε = ${point.epsilon === null ? "none" : roundedUp(point.epsilon)}`).join("; ")}. The dotted line is what was asked.`;
+  return `${some.map((point) => `${name(point)}: ε = ${point.epsilon === null ? "none" : roundedUp(point.epsilon)}`).join("; ")}. The dotted line marks the request.`;
 }

@@ -14,7 +14,7 @@ const PAGE = 10; // designs that are shown at a time
 const NUMBERS = {
   K: "voters K", m: "allowance m", epsilon: "ε of a voter", Delta: "Δ of a voter", affected: "a record reaches",
   target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept",
-  narrowest: "narrowest majority, chance to stay", unanimous: "unanimous vote, chance to stay", gap: "proven gap", margin: "privacy margin",
+  narrowest: "narrowest majority, kept with probability", unanimous: "unanimous vote, kept with probability", gap: "proven gap", margin: "privacy margin",
 };
 const OF_TABLES = {
   voters: "voters", classes: "classes", affected: NUMBERS.affected, target_epsilon: NUMBERS.target_epsilon, delta: NUMBERS.delta,

@@ -25,7 +25,7 @@ export function command(verb, { groups, ...rest }, file) {
 function rows({ classes, groups, target_epsilon: epsilon, delta, affected, corners, ...answer }, body) {
   return [
     ["Guarantee", `${guarantee(epsilon, delta)} of one released class`],
-    ["Mechanism", `a table: the chance of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group`],
+    ["Mechanism", `a table: the probability of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group`],
     ["Unit of privacy", `one record, which reaches at most ${count(affected, "voter")}: ${votersOf(groups)}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
     ["What leaves", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
@@ -91,7 +91,7 @@ function heatMap([one, other], rows) {
   const squares = [...cells].map(([place, chance]) => {
     const [x, y] = place.split(" ").map(Number);
     const square = svg("rect", { x: left + x * size, y: top + height - (y + 1) * size, width: size - 1, height: size - 1 });
-    square.append(svg("title", {}, `${x} of ${one.K} and ${y} of ${other.K} votes for class 2: released with chance ${plain(chance)}`));
+    square.append(svg("title", {}, `${x} of ${one.K} and ${y} of ${other.K} votes for class 2: released with probability ${plain(chance)}`));
     square.style.fill = "var(--curve-second)";
     square.style.fillOpacity = String(chance);
     return square;
@@ -129,11 +129,11 @@ function triangle(K, rows) {
       sector.style.fill = `var(${COLOURS[index]})`;
       return sector;
     });
-    const words = `votes ${place}: classes 1, 2 and 3 with chances ${chances.map((chance) => plain(chance, 3)).join(", ")}`;
+    const words = `votes ${place}: classes 1, 2 and 3 with probabilities ${chances.map((chance) => plain(chance, 3)).join(", ")}`;
     return [svg("g", {}, svg("title", {}, words), ...sectors)];
   });
   const text = (x, y, words) => svg("text", { x, y, "text-anchor": "middle" }, words);
-  return figure("Votes at their place in the triangle, each a disc of the chances of the three classes.", side + 2 * left, height + top + 50, [
+  return figure("Votes at their place in the triangle, each a disc of the probabilities of the three classes.", side + 2 * left, height + top + 50, [
     ...dots,
     text(left, top + height + radius + 20, "all for class 1"),
     text(left + side - 10, top + height + radius + 20, "all for class 2"),

@@ -391,7 +391,7 @@ function plots() {
   });
   draw(byId("error-figure"), {
     title: `What it costs: ${MEASURE_NAMES[measure]}`, of,
-    x: "p, each voter’s chance to say 1", y: "probability",
+    x: "p, each voter’s probability of answering 1", y: "probability",
     about: aboutErrors(curves.p, curves.curves, measure, label), lines: lines(curves.p, (curve) => curve[measure]),
     hidden: hidden(), range: [0.5, 1],
   });

@@ -1,15 +1,15 @@
-// The objective is a text of the API; the menu writes the usual ones, and says what each is for.
+// The objective is a text of the API; the menu writes the usual ones, and says what each stands for.
 
 import { byId, make } from "./elements.js";
 
 const KINDS = [
-  ["rectangular", "each voter beats a coin (paper)", "Each chance of a 1 by itself, from 1/2 to 1."],
-  ["uniform(lower=0.5)", "the same, without a grid", "Each chance of a 1 by itself, from lower to 1."],
-  ["shared(2,5)", "voters agree on easy inputs", "All share one chance from Beta(a, b): most like models trained for one task."],
-  ["histogram(…)", "votes as they were counted", "How often 0, 1, … K ones were seen on public or past data, as histogram(9,1,0,2,7) for K = 4."],
+  ["rectangular", "each voter beats a coin (paper)", "Each voter’s probability of a 1 on its own, uniform from 1/2 to 1."],
+  ["uniform(lower=0.5)", "the same, without a grid", "Each voter’s probability of a 1 on its own, uniform from lower to 1."],
+  ["shared(2,5)", "voters agree on easy inputs", "All voters share one probability from Beta(a, b), as models trained for one task do."],
+  ["histogram(…)", "counts of past votes", "How often 0, 1, … K ones were seen on public or past data, as histogram(9,1,0,2,7) for K = 4."],
 ];
 
-const OTHER = ["", "something else", "Whatever the command line takes, such as uniform(lower=0.7) agreement."];
+const OTHER = ["", "another prior", "Any prior that the command line accepts, such as uniform(lower=0.7) agreement."];
 
 /** Fills the menu; to be called once. */
 export function prepare() {
@@ -19,7 +19,7 @@ export function prepare() {
     const text = byId("objective");
     if (kind.value) text.value = kind.value;
     if (!kind.value || kind.value.includes("…")) {
-      event.stopPropagation(); // there is nothing to design yet
+      event.stopPropagation(); // the text is incomplete
       explain();
       text.focus();
       text.setSelectionRange(text.value.indexOf("(") + 1 || 0, text.value.length - 1);

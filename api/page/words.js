@@ -15,7 +15,7 @@ export function headline({ problem, utility, shape }) {
   const kind = shape === "monotone" ? " that never falls as the majority grows" : "";
   return (
     `The released bit is ${releaseGuarantee(problem)}${reach}. With the best γ${kind} it keeps ` +
-    `${percent(utility)} of what the plain majority of ${count(problem.K, "voter")} is worth.`
+    `${percent(utility)} of the utility of the plain majority of ${count(problem.K, "voter")}.`
   );
 }
 
@@ -23,9 +23,9 @@ export function headline({ problem, utility, shape }) {
 export function tiles({ problem, gamma, utility, gap, certificate }) {
   return [
     ["Utility kept", percent(utility), "of the noiseless majority’s, under the objective"],
-    ["Unanimous vote", percent((1 + gamma[problem.K]) / 2), "chance that it is released as it was"],
+    ["Unanimous vote", percent((1 + gamma[problem.K]) / 2), "probability that it is released unchanged"],
     ["Proven gap", plain(gap, 2), "no private γ keeps more than this above it"],
-    ["Privacy margin", plain(certificate.margin, 2), "slack that the proof leaves [probability]"],
+    ["Privacy margin", plain(certificate.margin, 2), "slack left by the proof [probability]"],
   ];
 }
 
@@ -65,7 +65,7 @@ function claim({ K, epsilon, Delta, profile, target_epsilon: target, delta, targ
   const plus = ([, d]) => (d === 0 ? "" : `, plus ${roundedUp(d, 3)}`);
   return (
     `Take any two datasets that differ in one record. The ${count(K, "voter")} ${voters}, and the record ${reach}. ` +
-    `Whatever they think: each value of the released bit is, on the one dataset, ${targets.map((pair) => times(pair) + plus(pair)).join("; and ")}.`
+    `Each value of the released bit is, on the one dataset, ${targets.map((pair) => times(pair) + plus(pair)).join("; and ")}.`
   );
 }
 
@@ -85,17 +85,17 @@ const METHODS = {
 const EXACT = " The proof is of the exact numbers in the table, rounding included.";
 
 const MOVES = {
-  zero: () => "surely say 0 on both datasets",
-  one: () => "surely say 1 on both",
-  xy: (x, y) => `say 1 with chance ${x} on the one and ${y} on the other`,
-  yx: (x, y) => `say 1 with chance ${y} on the one and ${x} on the other`,
-  up: (x, y, Delta) => `never say 1 on the one, and with chance ${Delta} on the other`,
-  down: (x, y, Delta) => `say 1 with chance ${Delta} on the one, and never on the other`,
-  up_to_one: (x, y, Delta) => `say 0 with chance ${Delta} on the one, and never on the other`,
-  down_from_one: (x, y, Delta) => `never say 0 on the one, and with chance ${Delta} on the other`,
+  zero: () => "surely answer 0 on both datasets",
+  one: () => "surely answer 1 on both",
+  xy: (x, y) => `answer 1 with probability ${x} on the one and ${y} on the other`,
+  yx: (x, y) => `answer 1 with probability ${y} on the one and ${x} on the other`,
+  up: (x, y, Delta) => `never answer 1 on the one, and with probability ${Delta} on the other`,
+  down: (x, y, Delta) => `answer 1 with probability ${Delta} on the one, and never on the other`,
+  up_to_one: (x, y, Delta) => `answer 0 with probability ${Delta} on the one, and never on the other`,
+  down_from_one: (x, y, Delta) => `never answer 0 on the one, and with probability ${Delta} on the other`,
 };
 
-/** Returns the two chances of a corner of a profile, as `upper_3` names it; undefined for other corners. */
+/** Returns the two probabilities of a corner of a profile, as `upper_3` names it; undefined for other corners. */
 function chancesAt(corner, profile) {
   const [, side, place] = /^(upper|lower)_(\d+)$/.exec(corner) ?? [];
   if (!side || !profile) return undefined;
@@ -103,7 +103,7 @@ function chancesAt(corner, profile) {
   return (side === "upper" ? pair.toReversed() : pair).map((chance) => plain(chance));
 }
 
-/** Returns what voters do who are at corners of what their privacy allows. */
+/** Returns what voters do at corners of the region that their privacy allows. */
 export function votersAt(corners, { epsilon, Delta, profile }) {
   const shrink = epsilon === "inf" ? 0 : Math.exp(-epsilon);
   const [x, y] = [(1 + Delta * shrink) / (1 + shrink), ((1 - Delta) * shrink) / (1 + shrink)].map((chance) => plain(chance));
@@ -121,8 +121,8 @@ function worst(problem, { worst_corners: corners, worst_value: value, limit }) {
 
 function margin({ margin: slack, error_bound: error }) {
   return (
-    `After charging all that rounding may have hidden (${plain(error, 2)}), a margin of ${plain(slack, 2)} of probability is left. ` +
-    "A small margin is good: it means that no accuracy was given away. Below zero nothing would be shown here at all."
+    `After a charge for all rounding (${plain(error, 2)}), a margin of ${plain(slack, 2)} of probability is left. ` +
+    "A small margin is good: no accuracy was given away. A γ with a margin below zero is never shown."
   );
 }
 
@@ -131,7 +131,7 @@ const NO_GAP = 1e-9;
 function optimality({ gap, upper_bound: bound, advice, status }) {
   const sentence =
     gap <= NO_GAP
-      ? `No private γ of this shape can be better by more than ${plain(gap, 2)}: this is the best there is.`
+      ? `No private γ of this shape is better by more than ${plain(gap, 2)}: this one is optimal.`
       : `No private γ of this shape can keep more than ${percent(bound, 4)}; this one may be ${plain(gap, 2)} short of it.`;
   return status === "optimal" ? sentence : `${sentence} ${advice}`;
 }
@@ -140,7 +140,7 @@ function origin({ cached, method, backend, statistics }) {
   const seconds = statistics.seconds.total;
   const duration = seconds === undefined ? "" : `, in ${plain(seconds, 2)} s`;
   const way = `${method} with ${backend}, ${count(statistics.rows, "row")} in ${count(statistics.rounds, "round")}${duration}`;
-  return cached ? `Stored before, and checked again when it was read (solved by ${way}).` : `Solved just now: ${way}.`;
+  return cached ? `Read from the store and checked again (solved by ${way}).` : `Solved just now: ${way}.`;
 }
 
 /** Returns what a listener should know of the γ plot. */
@@ -152,7 +152,7 @@ export function aboutGamma({ problem, gamma }, curves, names) {
   const texts = baselines.map(([name, curve]) => `${names(name)} ${at(curve.gamma, least)} and ${at(curve.gamma, K)}`);
   const comparison = texts.length ? ` For comparison: ${texts.join("; ")}.` : "";
   return (
-    `With probability γ the majority is kept, else a fair coin is tossed, so the released bit is the majority with probability (1 + γ)/2: ` +
+    `With probability γ the majority is kept, otherwise a fair coin is tossed, so the released bit is the majority with probability (1 + γ)/2: ` +
     `${at(gamma, least)} for the narrowest majority, ${least} of ${K}, and ${at(gamma, K)} for a unanimous one.${comparison}`
   );
 }
@@ -170,6 +170,6 @@ export function aboutErrors(p, curves, measure, names) {
 export const MEASURE_NAMES = { tv_error: "error in probability", disagreement: "disagreement" };
 
 export const MEASURES = {
-  tv_error: "Error in probability (total variation, “tv_error” in the API): how far the chance of releasing a 1 is from the majority’s own, when every voter says 1 with chance p (at 1 − p it is the same).",
-  disagreement: "Disagreement: how often the released bit is not the majority that was voted, when every voter says 1 with chance p (at 1 − p it is the same).",
+  tv_error: "Error in probability (total variation, “tv_error” in the API): how far the probability of releasing a 1 is from that of the majority, when every voter answers 1 with probability p (the same at 1 − p).",
+  disagreement: "Disagreement: how often the released bit is not the voted majority, when every voter answers 1 with probability p (the same at 1 − p).",
 };

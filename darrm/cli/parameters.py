@@ -195,14 +195,7 @@ class ProblemOptions:
         given = {name: number(getattr(self, name)) for name in names} | instead
         if self.profile is None and targets is None:
             problem = Problem.from_allowance(**given)
-            if LARGE_EPSILON <= problem.voter.epsilon < inf:
-                from darrm.cli.output import say
-
-                factor = f"{exp(min(problem.voter.epsilon, 700)):,.4g}"
-                say(
-                    f"Warning: epsilon = {problem.voter.epsilon:g} nats makes an answer up to {factor} times likelier; "
-                    "it is no percentage, and voters that are not private have epsilon = inf."
-                )
+            warn_of_large(problem.voter.epsilon)
             return problem
         option = "--profile" if targets is None else "--targets"
         if "m" in instead:
@@ -219,6 +212,18 @@ class ProblemOptions:
         profile = stated_voter(self.profile, self.profile_points)
         numbers = given["target_epsilon"], given["delta"], given["affected"]
         return profile_problem(given["K"], profile, *numbers, targets=targets)
+
+
+def warn_of_large(epsilon: float) -> None:
+    """Say what a large ε means: it may have been taken for a percentage."""
+    if LARGE_EPSILON <= epsilon < inf:
+        from darrm.cli.output import say
+
+        factor = f"{exp(min(epsilon, 700)):,.4g}"
+        say(
+            f"Warning: epsilon = {epsilon:g} nats makes an answer up to {factor} times likelier; "
+            "it is no percentage, and voters that are not private have epsilon = inf."
+        )
 
 
 def stated_voter(profile: str, points: str | None) -> Any:

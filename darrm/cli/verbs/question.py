@@ -21,6 +21,7 @@ from darrm.cli.parameters import (
     number,
     refuse_missing,
     stated_voter,
+    warn_of_large,
 )
 from darrm.cli.parser import ADVANCED, EVERY_COMMAND, Command, CommandOption, Parameter
 from darrm_opt.answers import DRAW, SAMPLING, sampling_body
@@ -55,7 +56,7 @@ def question_command(path: str) -> Command | None:
 
     >>> command = question_command("tradeoff")
     >>> command is not None and [each.name for each in command.parameters][:2]
-    ['objective', 'shape']
+    ['K', 'epsilon']
     """
     question = QUESTIONS.get(path)
     if question is None:
@@ -115,6 +116,8 @@ def given_fields(
     for name, text in typed.items():
         if text is not None and name in declared and not (composed and name in COMPOSED):
             given[name] = _value(declared[name], text)
+    if given.get("epsilon", "inf") != "inf":
+        warn_of_large(given["epsilon"])
     if composed:
         names = ("records", "sample", "sampling")
         given |= sampling_body(SampleOptions(**{name: typed[name] for name in names}).as_sampling())

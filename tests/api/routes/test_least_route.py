@@ -51,7 +51,7 @@ def test_long_work_is_a_job_with_progress_in_steps() -> None:
                 json.loads(line.removeprefix("data: ")) for line in events.iter_lines() if line.startswith("data: {")
             ]
         assert lines[-1]["state"] == "done"
-        assert all(set(line["progress"]) == {"done", "of"} for line in lines if line["progress"])
+        assert all(set(line["progress"]) == {"done", "of", "step"} for line in lines if line["progress"])
         job = client.get(pending.json()["location"]).json()
         assert job["question"] == ASKED
         assert client.get(job["result"]).json()["value"] == client.post("/v1/least", json=ASKED).json()["value"]

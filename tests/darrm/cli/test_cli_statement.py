@@ -191,7 +191,7 @@ GROUPS: dict[str, Any] = {
     "groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}],
     "target_epsilon": 0.6,
 }
-SAMPLED = {"queries": 50, "total_epsilon": 3.0, "total_delta": 1e-5, "records": 5452, "sample": 40}
+SAMPLED = {"queries": 5, "total_epsilon": 3.0, "total_delta": 1e-5, "records": 5452, "sample": 40}
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +207,8 @@ def client() -> Iterator[TestClient]:
     [
         ("table", GROUPS, (0.6, 0.0), 1),
         ("plurality", {"K": 5, "classes": 3, "affected": 1, "target_epsilon": 1.0}, (1.0, 0.0), 1),
-        ("plurality/options", {"K": 10, "classes": 4, **SAMPLED}, (3.0, 1e-5), 50),
-        ("plan", {"K": 10, "epsilon": "inf", **SAMPLED}, (3.0, 1e-5), 50),
+        ("plurality/options", {"K": 5, "classes": 3, **SAMPLED}, (3.0, 1e-5), 5),
+        ("plan", {"K": 5, "epsilon": "inf", **SAMPLED}, (3.0, 1e-5), 5),
     ],
 )
 def test_saved_answers_of_a_service_are_proved_and_stated(

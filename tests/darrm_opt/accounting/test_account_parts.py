@@ -444,3 +444,12 @@ def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> No
     assert refused.value.floor == 0.2
     with pytest.raises(TooMuchWork):
         _ = total.ReleaseTotal(0.1, {}, {"long": floors["long"]}).method
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("queries", [1, 2, 7])
+def test_a_delta_below_rounding_costs_no_more_than_none(queries: int, fresh: bool) -> None:
+    noise, voters = NoiseFunction(np.full(3, 0.43)), Problem(2, Privacy(1.7e-12), Privacy(1.0), 1)
+    none = total.exact_epsilon(noise, voters, queries, 0.0, fresh=fresh)
+    for delta in (1e-300, 1e-18, 8e-14):
+        assert total.exact_epsilon(noise, voters, queries, delta, fresh=fresh) <= none < 1e-11

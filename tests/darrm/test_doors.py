@@ -138,25 +138,25 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
 def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
     sampling, total, prior = Sampling(5452, 40, neighbours="replace-one"), Privacy(3.0, 1e-5), "shared(2,5)"
     drawn = {"records": 5452, "sample": 40}
-    body = {"K": 4, "queries": 20, "total_epsilon": 3.0, "total_delta": 1e-5, "prior": prior, **drawn}
+    body = {"K": 4, "queries": 3, "total_epsilon": 3.0, "total_delta": 1e-5, "prior": prior, **drawn}
     words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words += ["--sampling", "poisson,neighbours=replace-one"]
     body |= {"neighbours": "replace-one"}
     asked = {**body, "epsilon": "inf"}
     voters = Problem(4, Privacy(math.inf), Privacy(1.0), 1)
-    here = plan(4, None, 20, total, 1, prior, sampling=sampling)
+    here = plan(4, None, 3, total, 1, prior, sampling=sampling)
     found: dict[str, Any] = {
         "command line": run_json("plan", *words),
         "REST": _asked(service, "/v1/plan", asked),
         "REST of classes": _asked(service, "/v1/plurality/options", {**body, "classes": 2}),
-        "client": plan_record(client.plan(voters, 20, total, prior=prior, sampling=sampling)),
+        "client": plan_record(client.plan(voters, 3, total, prior=prior, sampling=sampling)),
     }
     own = json.loads(json.dumps(plan_record(here)))
     for door, told in found.items():
         assert {name: told[name] for name in own} == own, door
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
-        read = remote.plan(voters, 20, total, prior=prior, sampling=sampling)
+        read = remote.plan(voters, 3, total, prior=prior, sampling=sampling)
     assert isinstance(read, Plan)
     assert read.best is not None
     assert read.best.mechanism == here.options[0].mechanism

@@ -78,7 +78,7 @@ ORDERS: Array = np.arange(2.0, 1025.0)
 """Orders of Rényi divergences: whole numbers, whose moments are sums of products."""
 ORDERS.setflags(write=False)
 
-FIRST_ORDERS: Array = np.unique(np.geomspace(ORDERS[0], ORDERS[-1], 36).round())
+FIRST_ORDERS: Array = np.array(sorted({*np.geomspace(ORDERS[0], ORDERS[-1], 36).round()}))
 """Those at which integrals are computed first; up to `NEXT_ORDERS` more lie around the best of them."""
 FIRST_ORDERS.setflags(write=False)
 

@@ -57,7 +57,7 @@ WHOLE_ORDERS: Array = np.arange(2.0, MAX_WHOLE_ORDER + 1)
 """Orders at which divergences of a release are asked for that those of a sampled one follow from."""
 WHOLE_ORDERS.setflags(write=False)
 
-SOME_ORDERS = np.unique(np.geomspace(2, MAX_WHOLE_ORDER, 80).round().astype(np.intp))
+SOME_ORDERS = np.array(sorted({round(order) for order in np.geomspace(2, MAX_WHOLE_ORDER, 80)}))
 """Orders at which these are computed."""
 SOME_ORDERS.setflags(write=False)
 

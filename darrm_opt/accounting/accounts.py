@@ -284,25 +284,12 @@ def _of_one_law(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | N
 
 
 def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
-    """Return the total by the exact adaptive recursion, or by the sum of the largest losses where that is less."""
-    losses = [(bounds.largest_loss(), count) for bounds, count in parts]
-    if any(loss == math.inf for loss, _ in losses):
-        if not delta:
-            raise DeltaTooSmall(0.0, max(_leak(bounds.shown) for bounds, _ in parts), LEAK)
-        return _by_recursion(parts, delta, effort)
-    # They add up at every δ, and at δ = 0 no grid finds more exactly.
-    added = float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0)))
-    if not delta:
-        return _bound(added, delta)
-    try:
-        found = _by_recursion(parts, delta, effort)
-    except DeltaTooSmall:  # a δ below the rounding of the recursion
-        return _bound(added, delta)
-    return found if found.epsilon == math.inf else _bound(min(added, found.epsilon), delta)
-
-
-def _by_recursion(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
     """Return the total by the exact adaptive recursion, on as many grid points as are affordable."""
+    if not delta:  # the largest losses add up, which no grid finds more exactly
+        losses = [(bounds.largest_loss(), count) for bounds, count in parts]
+        if any(loss == math.inf for loss, _ in losses):
+            raise DeltaTooSmall(0.0, max(_leak(bounds.shown) for bounds, _ in parts), LEAK)
+        return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))))
     if _is_single(parts):  # no grid needed
         return _bound(parts[0][0].shown.epsilon(delta), delta)
     # The recursion over several kinds has a state for every way to have used some of each, as the adversary chooses the

@@ -32,7 +32,12 @@ def test_calibrate_returns_the_largest_value_that_fits() -> None:
 
     def asking(cost: Callable[[float], float]) -> Callable[[float], tuple[float, float]]:
         asked.clear()
-        return lambda x: (asked.append(x) or x, cost(x))  # type: ignore[func-returns-value]
+
+        def evaluated(x: float) -> tuple[float, float]:
+            asked.append(x)
+            return x, cost(x)
+
+        return evaluated
 
     assert calibrate(asking(lambda _: math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
     assert MIN_SHARE / 100 <= min(asked) < MIN_SHARE  # nothing is tried below that

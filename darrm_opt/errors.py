@@ -202,8 +202,8 @@ def similar_names(word: str, names: Iterable[str]) -> list[str]:
     word, bare = word.lower(), word.lower().lstrip("-")
     begun = [name for name in known if len(bare) > 1 and name.lower().startswith(word)]
     ended = [name for name in known if len(bare) > 1 and name.lower().endswith((f"-{bare}", f"_{bare}"))]
-    matches = get_close_matches(word, {name.lower() for name in known})
-    alike = [name for match in matches for name in known if name.lower() == match]
+    matches = get_close_matches(bare, {name.lower().lstrip("-") for name in known})
+    alike = [name for match in matches for name in known if name.lower().lstrip("-") == match]
     return list(dict.fromkeys([*begun, *ended, *alike]))[:MAX_SIMILAR]
 
 

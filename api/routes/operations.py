@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("api")
 
 CHECK_SECONDS = 5.0
-"""Time for a part to show that it works [s]; whoever asks gives up soon after."""
+"""Maximum time for a component to show that it works [s]; health checks time out soon after."""
 
 router = create_router("operating", "")
 

@@ -5,7 +5,7 @@
     question_options  options made from the fields of questions; `verbs.question` reads them, asks and shows
     output            answers and messages; the one place that turns errors and statuses into exit codes
     cached_solve      solve, through the cache where that pays; the release that a verb is about
-    files             reading, and writing whole or not at all
+    files             reading, and atomic writing
 
 A verb is a function in ``darrm.cli.verbs``: it takes options, calls the core and prints.
 """

@@ -1,4 +1,4 @@
-"""Options of a verb that are those of questions."""
+"""Options of a verb that are those of questions: apart from `verbs.question`, which loads the questions themselves."""
 
 from __future__ import annotations
 

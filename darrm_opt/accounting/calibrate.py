@@ -274,11 +274,9 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
 
     # Basic composition always fits, and so do about 2δ/k, whatever ε is; from 0 no doubling would lead away.
     low, high = down(total / k, 2), max(2 * total / k, budget.delta / k, LEAST)
-    while fits(high):
+    while high < math.inf and fits(high):
         low, high = high, 2 * high
-        if high == math.inf:
-            return low
-    return largest_fitting(fits, low, high)
+    return low if high == math.inf else largest_fitting(fits, low, high)
 
 
 def release_target(total: Privacy, queries: int) -> Privacy:

@@ -54,6 +54,8 @@ def plain_spelling(text: str) -> str:
 
 
 def _shortest(number: str) -> str:
+    if number.isdigit():  # a count, exact however long
+        return number.lstrip("0") or "0"
     value = float(number)
     return repr(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 

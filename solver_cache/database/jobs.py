@@ -310,7 +310,7 @@ class Jobs:
             return _change(statements, _OWN, changes, id=id, owner=owner, **values)
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
-        """Mark a running job as done with ``result``, whoever owns it; return it, or None if it does not exist.
+        """Mark a running job as done with ``result``, regardless of its owner; return it, or None if it does not exist.
 
         The owner learns of it at its next `renew`.
         """

@@ -21,6 +21,7 @@ from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Problem, solve
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, VerificationFailed
 from darrm_opt.questions.design import Design
+from darrm_opt.questions.question import plain_spelling
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.tables.solver import solve_table
 from solver_cache.model import row_of
@@ -271,6 +272,13 @@ def test_a_prior_in_other_spelling_is_the_same_question(path: str, field: str, s
     for each in questions:
         each.check()
         QUESTIONS[path].of(each.argument()).check()
+
+
+def test_counts_beyond_doubles_are_not_rounded_into_one_question() -> None:
+    counts = [str(2**53), str(2**53 + 1), "9" * 5000]
+    assert [plain_spelling(f"histogram(0{count}, 1)") for count in counts] == [
+        f"histogram({each},1)" for each in counts
+    ]
 
 
 def test_a_plan_in_which_nothing_fits_is_an_answer(service: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""Verbs about claims: ``darrm audit``, is one true, whoever wrote the vote? ``darrm statement``, one to be filed."""
+"""Verbs about privacy claims: ``darrm audit`` tests one, ``darrm statement`` writes one that can be filed."""
 
 from __future__ import annotations
 

@@ -134,13 +134,20 @@ def check_slack(slack: float) -> float:
     return real_number(slack, "slack", "a probability above 0, at most 1", above=0, most=1)
 
 
+MAX_TOTAL = 1e150
+"""Largest Σε whose square is a double, with room: beyond it the branches with a root are taken as ∞ [nats]."""
+
+
 def _branches(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]:
+    total = total_loss(counts)
+    if total > MAX_TOTAL:
+        return total, math.inf, math.inf
     squares = math.fsum(count * event.epsilon**2 for event, count in counts.items())
     mean = math.fsum(count * event.epsilon * math.tanh(event.epsilon / 2) for event, count in counts.items())
     first = mean + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack))
     second = mean + math.sqrt(2 * squares * -math.log(slack))
     first, second = (up(term, BRANCH_ULPS) if term else 0.0 for term in (first, second))
-    return total_loss(counts), first, second
+    return total, first, second
 
 
 def _log_no_leak(counts: Counter[Privacy]) -> float:

@@ -162,6 +162,7 @@ def test_no_value_is_near_where_an_estimate_is_none_or_jumps() -> None:
 def test_one_release_may_have_the_whole_total() -> None:
     assert release_target(Privacy(1.0, 1e-5), 1) == Privacy(1.0, 1e-5)
     assert 1 - 1e-12 <= epsilon_each(Privacy(1.0, 1e-3), 1e-3, 1) <= 1.0  # as much δ as there is
+    assert 0.3 * 1.7e308 <= epsilon_each(Privacy(1.7e308, 1e-6), 0.0, 3) < 1.7e308  # whose double is no double
 
 
 @for_each(

@@ -11,7 +11,7 @@ import pytest
 from support.cases import for_each
 from support.refusals import refused
 
-from darrm_opt.accounting.composition import closed_forms
+from darrm_opt.accounting.composition import closed_forms, optimal
 from darrm_opt.accounting.composition.closed_forms import (
     MAX_MECHANISMS,
     basic_composition,
@@ -129,3 +129,10 @@ def test_a_leak_and_what_is_lost_without_one_add_up_rounded_up(kept_log: float, 
 def test_the_least_epsilon_is_0_where_nothing_is_needed() -> None:
     assert least_epsilon(lambda epsilon: 0.1 - epsilon, 0.1, 5.0) == 0.0
     assert least_epsilon(lambda epsilon: 0.2 - epsilon, 0.1, 5.0) == pytest.approx(0.1, rel=1e-12)
+
+
+@for_each("epsilon", [1e150, 1e160, 1e200, 1.7e308])
+@for_each("slack", [1e-320, 1e-6, 0.5])
+def test_the_largest_epsilons_add_up(epsilon: float, slack: float) -> None:
+    total = kov_composition_at_delta({Privacy(epsilon): 5}, slack).epsilon
+    assert total == kov_composition(epsilon, 0.0, 5, slack).epsilon == optimal.total_loss({Privacy(epsilon): 5})

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec, problem_record
 
 if TYPE_CHECKING:
+    from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.bagging import Bags
 
 Report = Callable[[Any], None]
@@ -64,6 +64,8 @@ def draw_body(bags: Bags | None) -> dict[str, Any]:
 
 def sampling_of(argument: dict[str, Any]) -> Sampling | None:
     """Return the sampling of `SAMPLING` fields; fields may be missing or None."""
+    from darrm_opt.accounting.sampling import Sampling
+
     given = {name: argument[name] for name in SAMPLING if argument.get(name) is not None}
     if "records" not in given:
         for name, value in given.items():

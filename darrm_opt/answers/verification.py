@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.answers import DRAW, voters_body
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
@@ -184,6 +183,8 @@ def verify_comparison(answer: Any, question: Question) -> dict[str, Any]:
 
 def verify_plan(answer: Any, question: Question) -> dict[str, Any]:
     """Return a plan in which each γ is proved private for its option's target."""
+    from darrm_opt.accounting.freshness import effective_voters
+
     verify_budget(answer, question)
     # The privacy of models that answer many queries with the same randomness does not count.
     voters = effective_voters(question.voters, question.queries, fresh=question.fresh)

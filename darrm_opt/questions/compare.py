@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from darrm_opt.answers import Report, voters_body
@@ -32,7 +32,6 @@ from darrm_opt.questions.voters import DrawAnswer, EachAnswer, VotersAnswer, dra
 from darrm_opt.record import DesignSpec
 
 
-@dataclass(frozen=True, kw_only=True)
 class MechanismAnswer(Answer):
     """One mechanism, calibrated to the budget."""
 
@@ -53,7 +52,6 @@ class MechanismAnswer(Answer):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompareAnswer(Answer):
     """Every mechanism within one budget, the most useful first."""
 
@@ -97,7 +95,6 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compare(SampledTotalQuestion):
     """Compare the mechanisms that release a majority, for the same voters, total privacy and number of queries.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from darrm_opt.accounting.accounts import MAX_RELEASES
@@ -36,7 +36,6 @@ from darrm_opt.record import canonical_json, problem_from_record, problem_record
 from darrm_opt.untrusted import TOLERANCE
 
 
-@dataclass(frozen=True, kw_only=True)
 class AccountAnswer(Answer):
     """The total by one account, or why there is none."""
 
@@ -49,7 +48,6 @@ class AccountAnswer(Answer):
     method: str | None = answer_field("Which account is the best.", None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ComposeAnswer(Answer):
     """The total by every sound account."""
 
@@ -135,7 +133,6 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
     return {"epsilon": None, "delta": None, "refused": str(err)}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
     """Bound the total privacy of Q releases by every sound account; the least bound is the best.
 

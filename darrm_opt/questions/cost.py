@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from darrm_opt.accounting.sampling import Sampling
@@ -36,7 +36,6 @@ SAMPLED_SHARE = 4.0
 """Time where records are sampled, in multiples: most of them take less, and labels with four cells up to this."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CostPoint(Answer):
     """Point of a curve."""
 
@@ -46,7 +45,6 @@ class CostPoint(Answer):
     account: str = answer_field("The account that proves it.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CostAnswer(Answer):
     """What releases of a mechanism cost together, as `darrm cost --json` says it."""
 
@@ -89,7 +87,6 @@ class CostAnswer(Answer):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
 class MechanismQuestion(SampledQuestion, PublicQuestion, WithinTotalQuestion):
     """Releases of a mechanism among voters that are not private, and whether their curve is wanted."""
 
@@ -119,7 +116,6 @@ class MechanismQuestion(SampledQuestion, PublicQuestion, WithinTotalQuestion):
     _seconds: ClassVar[float] = CALIBRATION_SECONDS
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cost(MechanismQuestion):
     """Compute the total privacy of a mechanism's releases, or the parameter that fits a total.
 
@@ -272,7 +268,6 @@ class Cost(MechanismQuestion):
         return replace(proof, **design)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Calibrate(MechanismQuestion):
     """Find the most useful parameter of a mechanism whose releases fit a total; voters are not private."""
 

@@ -88,7 +88,6 @@ class ErrorCurves:
         return {"over": "p", "problem": problem_record(self.problem), "p": p, "curves": curves}
 
 
-@dataclass(frozen=True, kw_only=True)
 class CurveAnswer(Answer):
     """One noise function and its errors."""
 
@@ -97,7 +96,6 @@ class CurveAnswer(Answer):
     disagreement: list[float] = answer_field("Pr[release ≠ majority that was voted] at each p [probability].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ErrorCurveAnswer(Answer):
     """Errors over the probability p of a one, shared by all voters: γ_opt beside the baselines."""
 
@@ -119,7 +117,6 @@ class ErrorCurveAnswer(Answer):
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Curve(NeedsGamma):
     """Compare γ_opt with every baseline of the same privacy, where all voters share one p."""
 

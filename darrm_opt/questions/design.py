@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import Report
@@ -80,7 +79,6 @@ def stated_problem(
     return problem
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProblemAnswer(Answer):
     """The problem as it was understood: every number canonical."""
 
@@ -95,7 +93,6 @@ class ProblemAnswer(Answer):
     affected: int = answer_field("How many voters one record can influence [voters].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DesignSummary(ProblemAnswer):
     """A stored design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
 
@@ -109,7 +106,6 @@ class DesignSummary(ProblemAnswer):
     utility: float = answer_field("Share of the noiseless utility kept, as recorded.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PairAnswer(Answer):
     """One number of two designs."""
 
@@ -122,7 +118,6 @@ FOUND = ("id", "nearest", "problem", "objective", "shape", "gamma", "status", "w
 """What other questions take of the record of a γ that they need."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class AffectedQuestion(Question):
     """Question about voters of whom one record can influence several."""
 
@@ -138,7 +133,6 @@ class AffectedQuestion(Question):
         return super().argument() | ({"affected": None} if self._reaches_all else {})
 
 
-@dataclass(frozen=True, kw_only=True)
 class PrivateVotersQuestion(AffectedQuestion):
     """Voters of one kind, and how private each is."""
 
@@ -148,7 +142,6 @@ class PrivateVotersQuestion(AffectedQuestion):
     profile: Any = question_field(None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SolvedQuestion(Question):
     """What is maximised, and by which solver."""
 
@@ -157,7 +150,6 @@ class SolvedQuestion(Question):
     backend: str = question_field("highs")
 
 
-@dataclass(frozen=True, kw_only=True)
 class VotersQuestion(PrivateVotersQuestion):
     """The voters of one release, and how often it may fail."""
 
@@ -172,7 +164,6 @@ class VotersQuestion(PrivateVotersQuestion):
         return self.K
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProblemQuestion(VotersQuestion):
     """A problem: K voters, how private each is, and how private their majority must be."""
 
@@ -187,7 +178,6 @@ class ProblemQuestion(VotersQuestion):
         return stated_problem(*numbers, profile=self.profile, **target)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CertificateAnswer(Answer):
     """Why γ is private: a bound on the privacy constraint, divided by e^(mε), over every admissible case."""
 
@@ -201,7 +191,6 @@ class CertificateAnswer(Answer):
     version: str = answer_field("Version of darrm-opt that proved it.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class StatisticsAnswer(Answer):
     """Statistics of the solve."""
 
@@ -211,7 +200,6 @@ class StatisticsAnswer(Answer):
     seconds: dict[str, float] = answer_field("Time by phase [s].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class NearestAnswer(Answer):
     """This γ was designed for another problem, whose guarantee implies the one that was asked."""
 
@@ -222,7 +210,6 @@ class NearestAnswer(Answer):
     label: str = answer_field("What that means, in a sentence.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class GammaAnswer(Answer):
     """A certified noise function: the record of the files and the command line, with its id."""
 
@@ -251,7 +238,6 @@ class GammaAnswer(Answer):
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class IncumbentAnswer(Answer):
     """The best certified γ of a solve that goes on: private exactly as it is, whatever comes after."""
 
@@ -262,7 +248,6 @@ class IncumbentAnswer(Answer):
     margin: float = answer_field("Proven slack of its privacy [probability].", least=0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProgressAnswer(Answer):
     """Progress of a solve."""
 
@@ -278,7 +263,6 @@ class ProgressAnswer(Answer):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepsAnswer(Answer):
     """Progress of work in steps."""
 
@@ -287,7 +271,6 @@ class StepsAnswer(Answer):
     step: str | None = answer_field("The step that was done last, such as the name of an option of a plan.", None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class EstimateAnswer(Answer):
     """Expected cost of a request; nothing was solved."""
 
@@ -305,7 +288,6 @@ class EstimateAnswer(Answer):
     basis: str = answer_field("Basis of the estimate.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Design(ProblemQuestion, SolvedQuestion):
     """A noise function to design: K voters, how private each is, and how private their majority must be."""
 
@@ -347,7 +329,6 @@ class Design(ProblemQuestion, SolvedQuestion):
         return verify_answer(given, self.spec())
 
 
-@dataclass(frozen=True, kw_only=True)
 class TradeoffPoint(Answer):
     """A certified γ among several."""
 
@@ -395,7 +376,6 @@ def verified_point(given: Any, spec: DesignSpec) -> VerifiedAnswer:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class NeedsGamma(Design):
     """Question about the γ of a design, which is found first."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import Report
@@ -40,7 +39,6 @@ from darrm_opt.record import DesignSpec, problem_from_record
 from darrm_opt.untrusted import TOLERANCE
 
 
-@dataclass(frozen=True, kw_only=True)
 class NeighbourAnswer(Answer):
     """The number next below, which does not reach what was wanted."""
 
@@ -50,7 +48,6 @@ class NeighbourAnswer(Answer):
     design: TradeoffPoint = answer_field("Its certified γ.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeastAnswer(Answer):
     """The least m, target ε or voter's ε whose certified γ reaches what was wanted."""
 
@@ -71,7 +68,6 @@ class LeastAnswer(Answer):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Least(VotersQuestion, SolvedQuestion):
     """Find the least m, target ε or voter's ε whose certified γ reaches a utility or an agreement.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import SAMPLING, Report, sampling_record, voters_body
@@ -65,7 +65,6 @@ from darrm_opt.tables.record import group_records
 Verdict = Literal["plain majority", "noisy majority", "none"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class SuggestionAnswer(Answer):
     """A change of the request that makes an option useful; proved."""
 
@@ -76,7 +75,6 @@ class SuggestionAnswer(Answer):
     words: str = answer_field("The same in words.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class OptionAnswer(Answer):
     """One mechanism, calibrated to the total."""
 
@@ -103,7 +101,6 @@ class OptionAnswer(Answer):
     why: str = answer_field("In words.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanAnswer(Answer):
     """Plan: what to do, and every mechanism compared."""
 
@@ -131,7 +128,6 @@ class PlanAnswer(Answer):
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PluralityOption(Answer):
     """A mechanism for all queries within the total: what it achieves and what it costs."""
 
@@ -151,7 +147,6 @@ class PluralityOption(Answer):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class PluralityOptionsAnswer(Answer):
     """Every mechanism for all queries within a total, the best first."""
 
@@ -247,7 +242,6 @@ def _option_record(option: Option) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
     """Find the best release for given voters, queries and a total budget.
 
@@ -546,7 +540,6 @@ _OF_VOTERS = ("K", "epsilon", "Delta", "profile", *OF_DRAW, *SAMPLING)
 """Fields of voters that are alike."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PluralityOptions(PublicVotersQuestion, SampledQuestion, WithinTotalQuestion):
     """Queries and a total: which mechanism for all of them is the best, among any number of classes?
 

@@ -43,7 +43,6 @@ class VerifiedProfile(PrivacyProfile):
     noise: NoiseFunction
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProfileAnswer(Answer):
     """The exact privacy profile of one release."""
 
@@ -59,7 +58,6 @@ class ProfileAnswer(Answer):
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Profile(NeedsGamma):
     """Find the least δ at each ε′, for γ_opt or for a given γ, private or not."""
 

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from abc import ABC
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput, Rule
@@ -60,9 +60,15 @@ def _shortest(number: str) -> str:
     return repr(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, eq_default=False)
+@dataclasses.dataclass(kw_only=True, repr=False, eq=False)
 class Answer:
-    """Answer to a question, a frozen dataclass with the fields of its JSON."""
+    """Answer to a question, a dataclass with the fields of its JSON; so is every class below it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Most only declare what the JSON has: to compare and print them would double the time of importing them.
+        dataclasses.dataclass(kw_only=True, repr=False, eq=False)(cls)
 
     @classmethod
     def json_types(cls) -> dict[str, Any]:
@@ -71,9 +77,17 @@ class Answer:
         return {each.name: each.metadata["json"] or hints[each.name] for each in dataclasses.fields(cls)}
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fields:
-    """Declared fields that belong together: a question, or an item of a list in one."""
+    """Declared fields that belong together: a question, or an item of a list in one; a frozen dataclass.
+
+    So is every class below it.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
     def stated(cls) -> list[dataclasses.Field[Any]]:
@@ -113,7 +127,6 @@ class Fields:
                 raise InvalidInput(each.name, value, Rule(rule), advice)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Question(Fields, ABC):
     """What can be asked, at every door by the names of its fields."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from darrm_opt.accounting.sampling import Sampling, Scheme
@@ -26,7 +25,6 @@ OF_DRAW = ("n", "subsample_size", "replacement")
 """Fields of voters that are trained on subsamples."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SampledQuestion(Question):
     """Question about queries that may have a fresh sample of the records each."""
 
@@ -45,7 +43,6 @@ class SampledQuestion(Question):
         return sampling_of(self.record())
 
 
-@dataclass(frozen=True, kw_only=True)
 class SampledTotalQuestion(PrivateVotersQuestion, WithinTotalQuestion, SampledQuestion):
     """Question about a total, of voters trained on subsamples, or of queries with a fresh sample of records each."""
 
@@ -109,7 +106,6 @@ def options_report(report: Report) -> Callable[[Option], None]:
     return lambda option: report({"done": next(steps), "of": len(MECHANISMS), "step": option.name})
 
 
-@dataclass(frozen=True, kw_only=True)
 class SamplingAnswer(Answer):
     """How records are drawn anew for every query."""
 
@@ -121,7 +117,6 @@ class SamplingAnswer(Answer):
     labels: int = answer_field("Labels that one sample serves.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class AllocationAnswer(SamplingAnswer):
     """How records are drawn anew for every round of queries, each by coins of its own."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -50,7 +50,6 @@ STORED_SECONDS = 0.1
 """About how long the mechanisms take that are compared with a stored table [s]."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PluralityProblemAnswer(Answer):
     """A problem of one release, in canonical numbers."""
 
@@ -62,7 +61,6 @@ class PluralityProblemAnswer(Answer):
     abstention: bool = answer_field("Whether the release may withhold the class.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CertifiedAnswer(Answer):
     """What every table is certified to be."""
 
@@ -78,7 +76,6 @@ class CertifiedAnswer(Answer):
     record: dict[str, Any] = answer_field("The record of the table, as `darrm solve` writes it for `darrm label`.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TableAnswer(CertifiedAnswer):
     """A certified table: the optimal release of the plurality."""
 
@@ -88,7 +85,6 @@ class TableAnswer(CertifiedAnswer):
     margin: float = answer_field("δ that is left at the worst pair of vote counts [probability].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PluralityAnswer(TableAnswer):
     """The optimal table with its certificate, and the mechanisms at the same privacy."""
 
@@ -96,7 +92,6 @@ class PluralityAnswer(TableAnswer):
     rates: dict[str, float] = answer_field("Its rate [nats a vote]; of Gaussian noise 1/σ [1/votes].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CountsAnswer(Answer):
     """Votes, and the chance of each output."""
 
@@ -104,7 +99,6 @@ class CountsAnswer(Answer):
     probabilities: list[float] = answer_field("Chance of each class, then of ⊥ if it may be released.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TableDesignAnswer(CertifiedAnswer):
     """The best table with its certificate."""
 
@@ -128,7 +122,6 @@ class TableDesignAnswer(CertifiedAnswer):
     seconds: float = answer_field("Time that the design took [s].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnyTable(Question):
     """Question whose answer is a table."""
 
@@ -193,7 +186,6 @@ class AnyTable(Question):
         verify_table_answer(given, self.spec.problem)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
     """Design the best private release of one of C classes, and compare it with the usual mechanisms.
 
@@ -232,7 +224,6 @@ class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
         return TableSpec(problem, PluralityObjective(class_prior(self.prior), self.ties, self.price))
 
 
-@dataclass(frozen=True, kw_only=True)
 class TableQuestion(AnyTable, PluralityQuestion):
     """Design the best private release of the votes of groups; each voter has the privacy of its group."""
 

@@ -97,7 +97,6 @@ def _errors(noise: NoiseFunction, prior: Any) -> tuple[float | None, float]:
     return tv, disagreement(noise, prior)
 
 
-@dataclass(frozen=True, kw_only=True)
 class AverageAnswer(Answer):
     """Errors of one way of releasing, averaged over the objective's prior, at each allowance."""
 
@@ -110,7 +109,6 @@ class AverageAnswer(Answer):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TradeoffAnswer(Answer):
     """Utility over the allowance, each point certified."""
 
@@ -127,7 +125,6 @@ class TradeoffAnswer(Answer):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TradeoffQuestion(VotersQuestion, SolvedQuestion):
     """Utility against the privacy allowance: γ_opt for many m of the same voters.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.answers import Report
@@ -16,7 +16,6 @@ from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import problem_record
 
 
-@dataclass(frozen=True, kw_only=True)
 class VerifyAnswer(Answer):
     """The γ is private for the problem, exactly as posted."""
 
@@ -26,7 +25,6 @@ class VerifyAnswer(Answer):
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Verify(ProblemQuestion):
     """Prove from γ alone that a release is private, or return a counterexample.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
 from darrm_opt.bagging import Bags
@@ -53,7 +53,6 @@ def prior_of(text: str, K: int | None = None) -> Objective:
     return objective
 
 
-@dataclass(frozen=True, kw_only=True)
 class GroupFields(Fields):
     """Voters that are alike."""
 
@@ -83,14 +82,12 @@ def voter_groups(fields: Sequence[GroupFields]) -> list[VoterGroup]:
     return groups
 
 
-@dataclass(frozen=True, kw_only=True)
 class QueriesQuestion(Question):
     """Question about any number of releases."""
 
     queries: int = question_field(1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class WithinTotalQuestion(QueriesQuestion):
     """Question about releases and the privacy of all of them together."""
 
@@ -98,7 +95,6 @@ class WithinTotalQuestion(QueriesQuestion):
     total_delta: float = question_field(0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PluralityQuestion(AffectedQuestion):
     """Question about the class with the most votes, and what an answer is worth."""
 
@@ -107,7 +103,6 @@ class PluralityQuestion(AffectedQuestion):
     price: float = question_field(0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PublicQuestion(AffectedQuestion):
     """Question about voters that are not private."""
 
@@ -117,7 +112,6 @@ class PublicQuestion(AffectedQuestion):
     _reaches_all: ClassVar[bool] = False  # None says nothing of them
 
 
-@dataclass(frozen=True, kw_only=True)
 class PublicVotersQuestion(PublicQuestion, PluralityQuestion):
     """Question about voters that are not private, among any number of classes."""
 
@@ -129,7 +123,6 @@ class PublicVotersQuestion(PublicQuestion, PluralityQuestion):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class EachAnswer(Answer):
     """Privacy of a release, or of several together."""
 
@@ -137,7 +130,6 @@ class EachAnswer(Answer):
     delta: float = answer_field("δ of the release [probability].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class VotersAnswer(Answer):
     """The voters, as they were understood."""
 
@@ -148,7 +140,6 @@ class VotersAnswer(Answer):
     affected: int = answer_field("How many voters one record can influence [voters].")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DrawAnswer(Answer):
     """How the voters' subsamples are drawn, and whom one record reaches."""
 
@@ -167,7 +158,6 @@ def draw_record(bags: Bags | None, K: int) -> dict[str, Any] | None:
     return asdict(bags) | {"chance": bags.chance, "reached": bags.affected_distribution(K).mean}
 
 
-@dataclass(frozen=True, kw_only=True)
 class GroupAnswer(Answer):
     """A group, in canonical numbers."""
 

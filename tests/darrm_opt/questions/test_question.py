@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -12,7 +11,6 @@ from support.refusals import refused
 from darrm_opt.questions.question import Question, question_field
 
 
-@dataclass(frozen=True, kw_only=True)
 class Bare(Question):
     """A question with a path alone."""
 
@@ -27,7 +25,6 @@ def test_what_a_question_leaves_out_is_named(name: str) -> None:
 
 
 def test_a_field_that_is_not_declared_is_named() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Leaning(Question):
         right: int = question_field(1)
 

@@ -1,6 +1,5 @@
 """A question in one file: the sum of the votes of a pair of voters that are alike, which nobody needs."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from darrm_opt.answers import Report
@@ -8,7 +7,6 @@ from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
 
 
-@dataclass(frozen=True, kw_only=True)
 class PairsAnswer(Answer):
     """Number of pairs."""
 
@@ -19,7 +17,6 @@ class PairsAnswer(Answer):
         return {"pairs": self.pairs, "share": self.share}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pairs(Question):
     """How many pairs of voters are there?"""
 

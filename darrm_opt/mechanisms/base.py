@@ -1,8 +1,8 @@
 """Mechanisms: from vote counts to a class or ⊥, and the registry of their names.
 
-A mechanism is one file: its law, how it is drawn, its parameter, what is proved of one release, its record, its words.
-`VoteMechanism` says what each has; `mechanism_class` finds one by its name, ours or that of an installed package, which
-brings its own by an entry point in the group `ENTRY_POINTS`.
+A mechanism is one file: its law, sampler, parameter, guarantee of one release, record and descriptions, as
+`VoteMechanism` defines them. `mechanism_class` finds it by name; an installed package adds its own in the entry point
+group `ENTRY_POINTS`.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ CountTable = NDArray[np.intp]
 """Vote counts, decreasing in each row, shape (N, C)."""
 
 ENTRY_POINTS = "darrm_opt.mechanisms"
-"""Group of entry points by which an installed package brings mechanisms of its own: name = "module:Class"."""
+"""Entry point group for mechanisms of installed packages: name = "module:Class"."""
 
 MAX_CLASSES = 2**20
-"""Most classes of a mechanism without a table: more than any vocabulary has. Its account does not depend on them."""
+"""Maximum number of classes of a mechanism without a table, above any vocabulary; the accounts do not depend on it."""
 
 CUT = 1e-18
-"""Chance of noise that is cut off from one answer's laws where nobody says how much may be."""
+"""Default probability of the noise that is cut off from the laws of one answer."""
 
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
 
 LABEL_SHARE = 0.64
-"""Share of μ² of noisy counts that a noisy label costs, about."""
+"""Approximate share of μ² of noisy counts that a noisy label costs."""
 
 MANY_RELEASES = 50
-"""Releases from which a calibration starts from an estimate."""
+"""Number of releases from which a calibration starts from an estimate."""
 
 FINER = 4.0
-"""How much finer a calibration is where its first value is nearly right, and the second exactly."""
+"""Factor by which the precision is refined if an estimate gives a start near the result."""
 
 SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
-"""The same where records are sampled and δ > 0, and the accounts that take most of the time there."""
+"""Relative precision with sampled records and δ > 0, and the slowest accounts there."""
 
 CONFIDENT = "confident_gnmax"
-"""Name of a noisy maximum where a class leaves only if the largest count passes a noisy check."""
+"""Name of the noisy maximum that releases a class only if the largest count passes a noisy check."""
 
 TESTED = "gnmax"
-"""Name of the mechanism whose batches may be tested, and earn their total."""
+"""Name of the mechanism whose batches can be tested (`accounting.propose_test_release`)."""
 
 CHECKS = ("threshold", "check_sigma", "cap")
-"""Numbers of such a check."""
+"""Parameters of the check."""
 
 BUILT_IN = {
     name: f"darrm_opt.mechanisms.{place}"
@@ -90,33 +90,33 @@ BUILT_IN = {
         "group_table": "table:GroupTableMechanism",
     }.items()
 }
-"""Our own mechanisms: where each name stands."""
+"""Built-in mechanisms: the module and class of each name."""
 
 
 class VoteMechanism(ABC):
-    """What turns vote counts into a class or ⊥.
+    """A mechanism that maps vote counts to a class or ⊥.
 
     Attributes:
-        name: by which it is asked for.
-        kind: what its record says it is.
-        parameter: name of its one parameter; "" if it has none that is calibrated.
-        meaning: what the parameter is, in words.
-        increases: whether a larger parameter is more useful and less private; else the other way round.
-        limits: least and largest value of the parameter that is tried; the least is above 0 unless it `increases`.
-        advice: what to do, for a plan.
+        name: its name in requests.
+        kind: its kind in records.
+        parameter: name of its one parameter; "" if it has none to calibrate.
+        meaning: description of the parameter.
+        increases: whether a larger parameter is more useful and less private; otherwise it is the reverse.
+        limits: smallest and largest value of the parameter; the smallest is above 0 unless it `increases`.
+        advice: recommendation, for a plan.
         title: its name in a figure.
         has_check: whether `of` takes a check.
-        claims: fields that its record may have besides, which `from_record` proves.
-        defaults: fields that its record may lack.
+        claims: additional fields of its record, which `from_record` proves.
+        defaults: optional fields of its record.
         K: voters.
         classes: C.
         affected: votes that one record can move.
-        cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
-        fresh: whether totals suppose that private voters are fresh (`accounting.freshness.FRESH`).
-        effort: how long its accounts may take.
-        takes_samples: whether totals are known where records are drawn anew for every release.
-        models: privacy of each model and how many one record reaches, where these, charged once, cover all releases:
-            of private voters that were trained once. None: each release is charged.
+        cap: maximum number of classes released in all; afterwards every answer is ⊥, whatever the votes. None: no cap.
+        fresh: whether totals assume that private voters are fresh (`accounting.freshness.FRESH`).
+        effort: limits on the running time of its accounts.
+        takes_samples: whether totals are known if records are drawn anew for every release.
+        models: for private voters trained once: the privacy of each model and the number of models that one record
+            reaches. Charged once, they cover all releases. None: each release is charged.
     """
 
     name: ClassVar[str]
@@ -152,19 +152,19 @@ class VoteMechanism(ABC):
 
     @property
     def concentration(self) -> Fraction | None:
-        """ρ such that one release is ρ-zCDP by its noise; None where that is not known."""
+        """ρ such that one release is ρ-zCDP by its noise; None if unknown."""
         return None
 
     @property
     def private_voters(self) -> tuple[Privacy, ...]:
-        """(ε, Δ) of the voters that its proofs suppose to be private; none where votes may be anything."""
+        """(ε, Δ) of the voters that its proofs assume to be private; none if votes may be anything."""
         return ()
 
     def count(self, votes: NDArray[Any]) -> VoteTable:
-        """Return the votes that `draw_many` takes: those for each class, shape (N, C).
+        """Return the input of `draw_many`: the votes for each class, shape (N, C).
 
         Args:
-            votes: the class of each voter, checked, shape (N, K).
+            votes: the class of each voter, validated, shape (N, K).
         """
         return count_checked(votes, self.classes)
 
@@ -180,8 +180,6 @@ class VoteMechanism(ABC):
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         """Return a class or `ABSTENTION` for each row of vote counts, each with exactly the law of `draw`.
 
-        A mechanism may draw all rows at once; this draws one after the other.
-
         Args:
             counts: votes for each class, shape (N, C).
             source: random bits.
@@ -193,56 +191,41 @@ class VoteMechanism(ABC):
 
     @abstractmethod
     def bounds(self, releases: int) -> Releases:
-        """Return the guarantees of a number of releases, for every account (`darrm_opt.accounting.accounts`).
-
-        Args:
-            releases: how many.
-        """
+        """Return the guarantees of a number of releases, for every account (`darrm_opt.accounting.accounts`)."""
 
     def at_sensitivity(self, votes: int) -> ReleaseGuarantee | None:
-        """Return the guarantee of one release if a record moves a number of votes; None if nothing is proved.
-
-        Args:
-            votes: 1..K.
-        """
+        """Return the guarantee of one release if a record moves ``votes`` votes, 1..K; None if nothing is proved."""
         if votes != self.affected and not self.parameter:
             return None
         mechanism = self if votes == self.affected else with_shape(self, self.K, votes)
         parts = mechanism.bounds(1)
-        # Where a release counts as several, as a label and its check, one of them is not what it costs.
+        # If a release is charged as several (a label and its check), no single part is its cost.
         bounds = parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None
         if (bounds is None or bounds.laws is None) and (laws := mechanism.listed()) is not None:
             return ReleaseGuarantee(None if bounds is None else bounds.privacy, lambda: laws)
         return bounds
 
     def batch(self, queries: int) -> VoteBatch:  # noqa: ARG002 — of those that have the account
-        """Return a fixed batch of queries, for what its labels reveal beside their votes.
-
-        Args:
-            queries: Q ≥ 1.
+        """Return a fixed batch of ``queries`` ≥ 1, whose privacy can be accounted from its votes.
 
         Raises:
             InvalidInput: the mechanism has no such account.
         """
-        raise InvalidInput("mechanism", self.name, "a mechanism that has an account by its votes")
+        raise InvalidInput("mechanism", self.name, "a mechanism with an account by its votes")
 
     def listed(self) -> LawPairs | None:
-        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise.
-
-        Returns:
-            Those of a query, where that is a check and a label.
-        """
+        """Return all pairs of laws of one query (check and label together), in both orders; None if too many."""
         return listed_pairs(self.class_chances, self.K, self.classes, self.affected, PROBABILITY_ERROR)
 
     def sampled_laws(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it, in one of two values.
+        """Return the laws of one answer without a record and with it, in one or two of its values; None if unknown.
 
         Args:
             sampling: how the records are drawn.
-            cut: chance of noise that may be cut off, for laws that are those given that none is.
+            cut: probability of the noise that may be cut off; the laws are conditional on the noise that remains.
 
         Returns:
-            None where they are too many, or not known.
+            None also if they are too many.
         """
         del cut
         return listed_triples(
@@ -250,37 +233,36 @@ class VoteMechanism(ABC):
         )
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released], and Pr[⊥] last if it can be, of what `draw` draws.
+        """Return Pr[each class is released], and Pr[⊥] last if it is possible.
 
-        Optional, and a claim as `bounds` is: totals of sampled records, and accounts of a release for which `bounds`
-        states no laws, are computed from it. A permutation of the classes permutes the chances.
+        Optional. A claim, as `bounds` is: totals of sampled records, and accounts of a release for which `bounds`
+        states no laws, are computed from it. A permutation of the classes permutes the probabilities.
 
         Args:
             counts: decreasing vote counts, shape (N, C).
 
         Returns:
-            Shape (N, C) or (N, C + 1), each to a relative error of `PROBABILITY_ERROR`; None where that is not
-            computed.
+            Shape (N, C) or (N, C + 1), each to a relative error of `PROBABILITY_ERROR`; None if it is not computed.
         """
         del counts
         return None
 
     @abstractmethod
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders is released], of what is drawn, shape (N,).
+        """Return Pr[one of the leaders is released], shape (N,).
 
         Args:
             counts: decreasing vote counts, shape (N, C).
         """
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data, for a log: its parameter, where that is all it has."""
+        """Return the mechanism as plain data, for a log; here, of a mechanism with nothing but its parameter."""
         fields = ("K", "classes", self.parameter, "affected")
         return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in fields}}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> VoteMechanism:
-        """Return the mechanism of a record of its kind, proved here; `mechanism_from_record` checks what it wrote.
+        """Return the mechanism of a record of its kind, proved here; `mechanism_from_record` checks the round trip.
 
         Raises:
             InvalidInput: not such a record.
@@ -291,17 +273,17 @@ class VoteMechanism(ABC):
 
     @classmethod
     def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
-        """Return the mechanism at a value of its parameter, with a check of the largest count where one is given.
+        """Return the mechanism at a value of its parameter, with a check of the largest count if one is given.
 
         Args:
             K: voters.
             classes: C ≥ 2.
             value: of the parameter.
             affected: votes that one record can move.
-            **check: numbers of `CHECKS`; None: not given.
+            **check: values of `CHECKS`; None: not given.
 
         Raises:
-            InvalidInput: a number is outside its range, or the mechanism has no parameter, or no check.
+            InvalidInput: a value is out of range, or the mechanism has no parameter or no check.
         """
         if not cls.parameter:
             raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
@@ -313,12 +295,12 @@ class VoteMechanism(ABC):
 
     @classmethod
     def of_information(cls, K: int, classes: int, information: float, affected: int = 1) -> Self:
-        """Return the mechanism at a parameter such that more ``information`` is more useful and less private.
+        """Return the mechanism at a parameter for which more ``information`` is more useful and less private.
 
         Args:
             K: voters.
             classes: C ≥ 2.
-            information: the parameter, or its inverse where a larger one is less useful; up to `most_information`.
+            information: the parameter, or its inverse if a larger one is less useful; at most `most_information`.
             affected: votes that one record can move.
         """
         value = information if cls.increases else min(cls.range_for(K, classes)[1], 1 / information)
@@ -326,23 +308,13 @@ class VoteMechanism(ABC):
 
     @classmethod
     def most_information(cls, K: int, classes: int) -> float:
-        """Return the most that `of_information` takes.
-
-        Args:
-            K: voters.
-            classes: C ≥ 2.
-        """
+        """Return the largest ``information`` of `of_information` for ``K`` voters and ``classes``."""
         low, high = cls.range_for(K, classes)
         return high if cls.increases else 1 / low
 
     @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:
-        """Return the least and the largest value of the parameter.
-
-        Args:
-            K: voters.
-            classes: C ≥ 2.
-        """
+        """Return the smallest and largest value of the parameter for ``K`` voters and ``classes``."""
         del K, classes
         return cls.limits
 
@@ -363,7 +335,7 @@ class VoteMechanism(ABC):
         estimate: Callable[[Self], float | None] | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Self:
-        """Return the mechanism at the most useful value of its parameter at which a number of releases fit in a total.
+        """Return the mechanism at the most useful parameter for which a number of releases fit in a total.
 
         Args:
             K: voters.
@@ -373,23 +345,23 @@ class VoteMechanism(ABC):
             affected: votes that one record can move.
             sampling: how the records are drawn anew for every release; None: every record is in every release.
             precision: relative distance of the parameter, or of the cost, from the best.
-            quick: with ``sampling``, leave out the accounts that take longest: some per cent less may be found.
-            skip: accounts that are not asked, such as "bits", whose time grows with the releases.
-            spent: what all releases of a mechanism cost together at the total's δ [nats]; None: by its accounts.
-            estimate: about that, where it is known sooner.
+            quick: with ``sampling``, skip the slowest accounts; the result may be some per cent less useful.
+            skip: accounts to leave out, such as "bits", whose time grows with the releases.
+            spent: cost of all releases of a mechanism at the total's δ [nats]; None: by its accounts.
+            estimate: a faster approximation of ``spent``.
             stop: called between the steps of the search; if it returns True, the best value so far is returned.
 
         Guarantees:
-            ``calibrated(...).epsilon(releases, total.delta, sampling) <= total.epsilon``, or what ``spent`` says.
+            ``calibrated(...).epsilon(releases, total.delta, sampling) <= total.epsilon``, or with ``spent`` its cost.
 
         Raises:
-            InvalidInput: a number is outside its range, or no value of the parameter fits.
+            InvalidInput: a value is out of range, or no value of the parameter fits.
         """
         if not 0 < total.epsilon < math.inf:
             raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
         K, classes, affected = checked_shape(K, classes, affected)
         releases = whole_number(releases, "releases", "a whole number of releases, at least 1")
-        # Samples allow more than a release that every record is in: no mechanism's range is made for them.
+        # The ranges of the mechanisms are for unsampled records; samples allow more information.
         low, high = cls.range_for(K, classes) if sampling is None else cls.limits
         most = high if cls.increases else 1 / low
 
@@ -401,11 +373,11 @@ class VoteMechanism(ABC):
 
         precision = precision if total.delta or spent is not None else PURE_PRECISION
         share = total.epsilon / affected / (5 * math.sqrt(releases) if total.delta else 2 * releases)
-        share = max(share, 2.0**-1000)  # of less, products and quotients are 0, subnormal or infinite
+        share = max(share, 2.0**-1000)  # below, products and quotients are 0, subnormal or infinite
         if sampling is not None:
             share = min(1.0, share / sampling.chance)
             if total.delta:
-                # Convolutions take most of the time: without them first, which is nearly right.
+                # Convolutions are the slowest part: a first search without them is nearly right.
                 first: Calibration[Self] | None = calibrate(
                     partial(make, skip=SLOW), total.epsilon, most, guess=min(most, share), precision=SAMPLED_PRECISION
                 )
@@ -442,9 +414,9 @@ class VoteMechanism(ABC):
         most: float,
         estimate: Callable[[Self], float | None] | None,
     ) -> tuple[float, float] | None:
-        """Return about the calibrated information, and the power of it that costs follow there, by an estimate.
+        """Return an estimate of the calibrated information, and the power of it by which costs grow there.
 
-        By default that of many releases, of which each account takes longer.
+        The default estimate is that of many releases, which is faster than every account.
         """
         if not total.delta or (estimate is None and releases < MANY_RELEASES):
             return None
@@ -455,11 +427,11 @@ class VoteMechanism(ABC):
                 return estimate(mechanism)
             return estimated_epsilon(mechanism.bounds(releases), total.delta)
 
-        # Of r moved votes a noisy label shows about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ.
+        # A noisy label reveals about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ for r moved votes.
         shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
         first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
         as_counts = None
-        with suppress(BackendUnavailable):  # the exact profile needs SciPy; a guess does not
+        with suppress(BackendUnavailable):  # the exact profile needs SciPy, which is optional here
             as_counts = near_value(
                 lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first
             )
@@ -474,11 +446,11 @@ class VoteMechanism(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """What it does, in a few words."""
+        """Short description."""
 
     @property
     def words(self) -> str:
-        """What the parameter's value means, for a plan."""
+        """Meaning of the parameter's value, for a plan."""
         return f"{self.parameter} = {self.value:.4g}."
 
     @property
@@ -486,7 +458,7 @@ class VoteMechanism(ABC):
         """γ between two classes: 2·Pr[the leader is released] − 1.
 
         Raises:
-            InvalidInput: there are more classes.
+            InvalidInput: there are more than two classes.
         """
         if self.classes != 2:
             raise InvalidInput("classes", self.classes, "2 classes")
@@ -495,38 +467,38 @@ class VoteMechanism(ABC):
         return NoiseFunction.from_upper_half((2 * chances - 1).clip(0.0, 1.0), self.K)
 
     def cost(self, releases: int, delta: float, sampling: Sampling | None = None) -> ReleaseTotal:
-        """Return what a number of releases cost together at δ, by the least of all accounts.
+        """Return the cost of a number of releases at δ, by the tightest account.
 
         Args:
-            releases: how many.
-            delta: δ of all together [probability].
+            releases: number of releases.
+            delta: δ of all releases together [probability].
             sampling: how the records are drawn anew for every release; None: every record is in every release.
         """
         return cost(self, releases, delta, sampling)
 
     def epsilon(self, releases: int, delta: float, sampling: Sampling | None = None) -> float:
-        """Return ε of a number of releases together at δ, proved, rounded up [nats].
+        """Return a proved ε of a number of releases at δ, rounded up [nats].
 
         Args:
-            releases: how many.
-            delta: δ of all together [probability].
+            releases: number of releases.
+            delta: δ of all releases together [probability].
             sampling: as for `cost`.
         """
         return self.cost(releases, delta, sampling).epsilon
 
     def fits(self, budget: Privacy, releases: int, sampling: Sampling | None = None) -> bool:
-        """Return whether a number of releases are proved to fit in a total (ε, δ).
+        """Return whether a number of releases is proved to fit in a total (ε, δ).
 
         Args:
             budget: the total.
-            releases: how many.
+            releases: number of releases.
             sampling: as for `cost`.
         """
         within = cost(self, releases, budget.delta, sampling, enough=budget.epsilon)
         return within.epsilon <= budget.epsilon
 
     def most_releases(self, budget: Privacy, sampling: Sampling | None = None) -> Quota:
-        """Return how many releases are proved to fit in a total (ε, δ), and by which account.
+        """Return the number of releases proved to fit in a total (ε, δ), and the account that proves it.
 
         Args:
             budget: the total.
@@ -543,19 +515,19 @@ class VoteMechanism(ABC):
 
 @cache
 def mechanism_names() -> tuple[str, ...]:
-    """Return the names of all mechanisms: ours, then those that installed packages bring."""
+    """Return the names of all mechanisms: built-in ones, then those of installed packages."""
     brought = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
     return (*BUILT_IN, *(name for name in brought if name not in BUILT_IN))
 
 
 def calibrated_names() -> tuple[str, ...]:
-    """Return the names of the mechanisms with a parameter, which can be calibrated to a total."""
+    """Return the names of the mechanisms with a parameter to calibrate."""
     return tuple(name for name, mechanism in mechanism_classes().items() if mechanism.parameter)
 
 
 @cache
 def mechanism_classes() -> dict[str, type[VoteMechanism]]:
-    """Return every mechanism by its name, without those of a package that cannot be loaded."""
+    """Return every mechanism by its name, except those that cannot be loaded."""
     return _loaded(mechanism_names())
 
 
@@ -563,7 +535,7 @@ def _loaded(names: Sequence[str]) -> dict[str, type[VoteMechanism]]:
     classes = {name: mechanism_class(name) for name in names if name in BUILT_IN}
     for name in names:
         if name not in classes:
-            with suppress(InvalidInput, ImportError, AttributeError):  # said where it is asked for by its name
+            with suppress(InvalidInput, ImportError, AttributeError):  # `mechanism_class` reports the error
                 classes[name] = mechanism_class(name)
     return classes
 
@@ -585,7 +557,7 @@ def mechanism_class(name: str) -> type[VoteMechanism]:
         found = points[0].load()
     if not (isinstance(found, type) and issubclass(found, VoteMechanism)):
         raise InvalidInput(
-            "mechanism", name, "a subclass of darrm_opt.mechanisms.VoteMechanism", "A package brings it."
+            "mechanism", name, "a subclass of darrm_opt.mechanisms.VoteMechanism", "An installed package defines it."
         )
     if name not in BUILT_IN:
         _check_names(name, found)
@@ -593,35 +565,35 @@ def mechanism_class(name: str) -> type[VoteMechanism]:
 
 
 def _check_names(name: str, found: type[VoteMechanism]) -> None:
-    """Refuse a mechanism of a package under another name, or that would read records of one of an earlier name."""
-    advice = "A package brings it."
+    """Reject a mechanism of a package whose name differs, or that would read the records of an earlier one."""
+    advice = "An installed package defines it."
     if (own := getattr(found, "name", None)) != name:
         raise InvalidInput("name", own, f"{name!r}, as in its entry point", advice)
     if not isinstance(kind := getattr(found, "kind", None), str):
-        raise InvalidInput("kind", kind, f"what the records of {name} say they are", advice)
+        raise InvalidInput("kind", kind, f"the kind in the records of {name}", advice)
     names, reader = mechanism_names(), getattr_static(found, "from_record")
-    # What inherits kind and reader is read as the class that it is derived from; the common reader makes its own class.
+    # A class that inherits kind and reader is read as its parent; the common reader makes its own class.
     is_own = reader is getattr_static(VoteMechanism, "from_record")
     for other, earlier in _loaded(names[: names.index(name)]).items():
         if earlier.kind == kind and (is_own or getattr_static(earlier, "from_record") is not reader):
-            raise InvalidInput("kind", kind, f"another than that of {other}", advice)
+            raise InvalidInput("kind", kind, f"a kind other than that of {other}", advice)
 
 
 @cache
 def mechanism_kinds() -> dict[str, type[VoteMechanism]]:
-    """Return what the records of all mechanisms say they are, and who reads them."""
+    """Return the class of each kind of record."""
     return {mechanism.kind: mechanism for mechanism in mechanism_classes().values()}
 
 
 def mechanism_from_record(record: Any) -> VoteMechanism:
     """Return the mechanism of a record, proved here.
 
-    The record is exactly what the mechanism writes, with what its file may say of its use besides (`USE_FIELDS`) and,
-    of a table, of its design (`VoteMechanism.claims`).
+    The record must be exactly what the mechanism writes; in addition it may have fields of its use (`USE_FIELDS`) and,
+    for a table, of its design (`VoteMechanism.claims`).
 
     Raises:
-        InvalidInput: not a record of a known kind, or a field is missing, unknown or not what it must be.
-        NotPrivate: what it claims to be private is not.
+        InvalidInput: not a record of a known kind, or a field is missing, unknown or invalid.
+        NotPrivate: a claim of privacy is false.
     """
     kinds = mechanism_kinds()
     kind = record.get("kind") if isinstance(record, dict) else None
@@ -635,20 +607,17 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
     except DarrmError:
         raise
     except UNREADABLE as err:
-        raise InvalidInput("mechanism", str(err), f"every field of a {kind}, in its type") from err
+        raise InvalidInput("mechanism", str(err), f"every field of a {kind}, of its type") from err
     return mechanism
 
 
 def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
-    """Return what the record of a mechanism says of the queries that it was designed for."""
+    """Return the fields that record the queries and the total of a design."""
     return {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
 
 
 def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
-    """Return the queries that a mechanism was designed for and their total, as `planned_fields` wrote them.
-
-    Nothing is believed of them: `VoteMechanism.fits` proves the total.
-    """
+    """Return the queries and the total that `planned_fields` wrote: untrusted (see `VoteMechanism.fits`)."""
     names = ("queries", "total_epsilon", "total_delta")
     if not any(name in record for name in names):
         return None
@@ -660,19 +629,19 @@ def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
 
 
 def with_shape(mechanism: VoteMechanism, K: int, affected: int) -> VoteMechanism:
-    """Return a mechanism for another number of voters, or of votes that a record can move; its check stays."""
+    """Return a mechanism for another number of voters, or of votes that a record can move; it keeps its check."""
     checks = {name: getattr(mechanism, name, None) for name in CHECKS} if mechanism.has_check else {}
     return type(mechanism).of(K, mechanism.classes, mechanism.value, affected, **checks)
 
 
 def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
-    """Return voters, classes and votes that a record can move, checked."""
+    """Return valid numbers of voters, classes and votes that a record can move."""
     K, classes = field_number(K, "K"), field_number(classes, "classes", most=MAX_CLASSES)
     affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}", most=K)
     return K, classes, affected
 
 
 def checked_parameter(value: float, argument: str, limits: tuple[float, float], accepted: str) -> float:
-    """Return a parameter, checked to be within its limits."""
+    """Return a parameter within its limits."""
     least, most = limits
     return real_number(value, argument, accepted, least=least, most=most, above=0, below=math.inf)

@@ -1,9 +1,4 @@
-"""Mechanisms between two classes that are given by their γ: drawn exactly, for the doubles in it.
-
-`NoiseFunctionMechanism` is any γ of voters that are not private; `CertifiedNoiseFunction` is one with the problem for
-which it is proved private, of voters that may be private themselves; `Subsampling` and `RandomizedResponse` are the
-closed forms of the paper (`darrm_opt.baselines`), each with one parameter.
-"""
+"""Mechanisms between two classes that are given by their γ, sampled with exactly its stored values."""
 
 from __future__ import annotations
 
@@ -31,11 +26,11 @@ from darrm_opt.record import problem_from_record, problem_record
 from darrm_opt.tables.votes import Labels, VoteTable
 
 BLOCK = 1 << 15
-"""Rows drawn at once: what they need stays in the processor's cache."""
+"""Rows drawn at once, within the processor's cache."""
 
 
 class NoiseFunctionMechanism(VoteMechanism):
-    """A γ of voters that are not private: the majority of K votes between two classes, or a fair coin.
+    """Any γ, for voters that are not private: the majority of K votes between two classes, or a fair coin.
 
     Source: Algorithm 1 of the paper.
     """
@@ -67,7 +62,7 @@ class NoiseFunctionMechanism(VoteMechanism):
         return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a bit for each row: steps and randomness do not depend on the votes."""
+        """Return a bit for each row; steps and randomness do not depend on the votes."""
         coins, majority = self._coins
         labels = np.empty(len(counts), dtype=np.int16)
         for start in range(0, len(counts), BLOCK):
@@ -107,9 +102,9 @@ class NoiseFunctionMechanism(VoteMechanism):
 
 
 class CertifiedNoiseFunction(NoiseFunctionMechanism):
-    """A γ that is proved private for its problem; the voters may be private themselves.
+    """A γ that is proved private for its problem; its voters may be private.
 
-    Source: Algorithm 1 and Lemma 3.4 of the paper; what many releases cost: `accounting.total`.
+    Source: Algorithm 1 and Lemma 3.4 of the paper.
     """
 
     takes_samples = False
@@ -121,12 +116,12 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 
     @property
     def problem(self) -> Problem:
-        """What is proved of one release."""
+        """The problem, whose target is proved of one release."""
         return self.release.problem
 
     @property
     def certificate(self) -> Certificate:
-        """Why it is private, as proved when it was made."""
+        """Proof that it is private, as of its construction."""
         return self.release.certificate
 
     @property
@@ -135,7 +130,6 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 
     @property
     def models(self) -> tuple[Privacy, int] | None:
-        """Privacy of each model and how many one record reaches, where these, charged once, cover all releases."""
         charged_once = effective_voters(self.problem, MAX_RELEASES, fresh=self.fresh) is not self.problem
         return (self.problem.voter, int(self.problem.affected)) if charged_once else None
 
@@ -152,7 +146,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
         return {"kind": self.kind, "format": 1, "problem": problem_record(self.problem), **fields}
 
     def __eq__(self, other: object) -> bool:
-        """Return whether γ and problem are the same; that voters are fresh is a claim about them, and not compared."""
+        """Return whether γ and problem are equal; ``fresh`` is a claim about the voters and is not compared."""
         return isinstance(other, CertifiedNoiseFunction) and self.release == other.release
 
     def __hash__(self) -> int:
@@ -162,7 +156,7 @@ class CertifiedNoiseFunction(NoiseFunctionMechanism):
 class Subsampling(NoiseFunctionMechanism):
     """The majority of a few voters, drawn anew for each query: γ_Sub, mixed for every mean number of voters.
 
-    Source: Lemma 3.1 of the paper, mixed (`darrm_opt.baselines.subsampling_mixture`).
+    Source: Lemma 3.1 of the paper; `darrm_opt.baselines.subsampling_mixture`.
     """
 
     name = "subsampling"
@@ -189,7 +183,7 @@ class Subsampling(NoiseFunctionMechanism):
 
 
 class RandomizedResponse(NoiseFunctionMechanism):
-    """Randomised response of the majority: γ_const, the same for every number of ones.
+    """Randomised response of the majority: a constant γ, γ_const.
 
     Source: Lemma A.1 of the paper.
     """

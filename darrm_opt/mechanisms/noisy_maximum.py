@@ -1,9 +1,7 @@
-"""Noisy maxima: the class with the largest count plus noise, drawn exactly in whole numbers.
+"""Noisy maxima: the class with the largest count plus integer noise, drawn exactly; ties are broken at random.
 
-`NoisyMaximum` is GNMax with the discrete Gaussian on every count, or Confident-GNMax, which first checks whether the
-largest count plus noise reaches a threshold; `LaplaceMaximum` has discrete Laplace noise. Ties are broken at random.
-Between two classes the release is one bit, and its pairs of laws are known in closed form; among more, labels of
-Gaussian noise have an account of their own (`darrm_opt.accounting.labels`).
+Between two classes the release is one bit, whose pairs of laws have a closed form; among more, Gaussian noise has its
+own accounts (`darrm_opt.accounting.labels`).
 
 Source of the samplers: Canonne, Kamath, Steinke 2020.
 """
@@ -56,63 +54,62 @@ from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable
 
 FIELDS = ("K", "classes", "sigma", "threshold", "check_sigma", "affected", "cap")
-"""Fields of the record, which are the arguments of the mechanism."""
+"""Fields of the record: the arguments of the constructor."""
 
 MIN_BIT_SIGMA = 0.2
-"""Least σ [votes] between two classes, where the account is exact for any noise."""
+"""Smallest σ [votes] between two classes, where the account is exact for any noise."""
 
 MAX_BIT_VOTERS = 1000
-"""Most voters for which the pairs of a bit are listed; among more, the account of labels is as good."""
+"""Maximum number of voters for which the pairs of a bit are listed; beyond, the account of labels is as tight."""
 
 MAX_LOSS = 200.0
-"""Largest logarithm of the chance of an answer, and of one of its inverse, that is listed."""
+"""Largest |log| of a probability that is listed."""
 
 MIN_PROBABILITY = 1e-300
-"""Below this an answer is as good as excluded, and its logarithm means nothing."""
+"""Smallest probability whose logarithm is computed."""
 
 BLOCK, PRODUCTS = 5000, 1 << 15
-"""Numbers of votes whose chances are computed at a time, and numbers that are multiplied at a time: what a cache
-holds."""
+"""Vote counts per block, and products per step: sizes that stay in the cache."""
 
 MAX_NODES, MAX_NODES_SMOOTH = 24, 8
-"""Most nodes of the integral over ties, for noise below and from `SMOOTH_SCALE` on: more change no double."""
+"""Maximum number of nodes of the integral over ties, below and from `SMOOTH_SCALE`: more change no double."""
 
 SMOOTH_SCALE = 4.0
-"""Scale of noise [votes] from which one count more or less changes the chances little."""
+"""Scale of noise [votes] from which a difference of one vote changes the probabilities little."""
 
 WIDE_SIGMA = 2.0**18
-"""Standard deviation [votes] from which chances of discrete noise are those of its density, within 1e-12."""
+"""Standard deviation [votes] from which discrete noise has the probabilities of its density, within 1e-12."""
 
 MAX_REACH, MAX_ROWS = 400, 300
-"""Largest reach of noise, and most vote counts, whose chances are computed for every class."""
+"""Largest reach of noise, and maximum number of vote counts, for probabilities of every class."""
 
 _SIGMA = "a standard deviation, from 0.2 to 1e150 votes"
 
 MAX_WIDTH_MOVED = 400.0
-"""Largest σ times the votes of one record [votes²] for which its noisy counts' laws are listed among many classes."""
+"""Largest σ times moved votes [votes²] for which the laws of noisy counts among many classes are listed."""
 
 FEW_VOTERS = 2
-"""Voters, times this, up to σ: then votes that cannot be are most of those that a bound for any votes looks at."""
+"""From σ = this × voters on, most counts that a bound for any votes considers are impossible."""
 
 
 class NoisyMaximum(VoteMechanism):
-    """GNMax with discrete Gaussian noise, and Confident-GNMax where there is a threshold.
+    """GNMax with discrete Gaussian noise; with a threshold, Confident-GNMax.
 
     Args:
         K: voters, ≥ 1.
         classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
         sigma: σ ≥ `MIN_BIT_SIGMA` of the noise on each count [votes], taken at its exact value. Among more than two
-            classes, σ below 1 has a pure ε alone, but where records are drawn anew for every query.
+            classes, σ < 1 has only a pure ε unless records are drawn anew for every query.
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
-        check_sigma: σ₁ ≥ `MIN_BIT_SIGMA` of the check's noise [votes]; needed with a threshold, and only then.
+        check_sigma: σ₁ ≥ `MIN_BIT_SIGMA` of the check's noise [votes]; required with a threshold, and only then.
         affected: votes that one record can move, 1..K.
-        cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases.
-            A release log counts them.
+        cap: maximum number of labels over all releases, ≥ 1, with a threshold only; None: no cap. A release log counts
+            them.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
 
-    Source: Papernot and others 2018; the account of labels is ours (docs/proofs.md, "What labels cost").
+    Source: Papernot and others 2018; for the account of labels, docs/proofs.md, "What labels cost".
     """
 
     name = "gnmax"
@@ -138,7 +135,7 @@ class NoisyMaximum(VoteMechanism):
     ) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
         self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, MAX_SIGMA), _SIGMA)
-        # A threshold without noise would show exact counts, and noise without a threshold nothing.
+        # A threshold without noise would reveal exact counts; noise without a threshold has no effect.
         if (threshold is None) != (check_sigma is None):
             raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, None without")
         self.threshold = self.check_sigma = None
@@ -148,13 +145,13 @@ class NoisyMaximum(VoteMechanism):
             self.check_sigma = checked_parameter(check_sigma, "check_sigma", (MIN_BIT_SIGMA, MAX_SIGMA), _SIGMA)
         if cap is not None:
             self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
-            # Without a check every release is a label: a cap would be a second number of releases.
+            # Without a check every release is a label, so a cap would be a second number of releases.
             if threshold is None:
                 raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
 
     @classmethod
     def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
-        """Return the noise at σ, with the check that is given; its threshold is 0 if none is, which costs the same."""
+        """Return the noise at σ with the given check; the threshold defaults to 0 and does not change the cost."""
         if check.get("check_sigma") is not None and check.get("threshold") is None:
             check["threshold"] = 0.0
         make: Callable[..., Self] = cls
@@ -162,7 +159,7 @@ class NoisyMaximum(VoteMechanism):
 
     @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:
-        """Return the range of σ: among more than two classes at least 1."""
+        """Return the range of σ for ``K`` voters and ``classes``: at least 1 among more than two classes."""
         return (MIN_BIT_SIGMA if classes == 2 and K <= MAX_BIT_VOTERS else MIN_DISCRETE_SIGMA), cls.limits[1]
 
     @property
@@ -172,7 +169,7 @@ class NoisyMaximum(VoteMechanism):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
+        """Short description."""
         noise = f"the largest count after discrete Gaussian noise of σ = {self.sigma:.6g} votes on each"
         if self.threshold is None:
             return noise
@@ -182,16 +179,16 @@ class NoisyMaximum(VoteMechanism):
 
     @property
     def words(self) -> str:
-        """What σ means, for a plan."""
+        """Meaning of σ, for a plan."""
         return f"Gaussian noise of σ = {self.sigma:.4g} votes on each of {self.classes:,} counts."
 
     @property
     def gamma(self) -> NoiseFunction:
-        """γ between two classes."""
+        """γ between two classes, as in `VoteMechanism`."""
         return _gamma(self, self.noise)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
+        """Return a class 0..C−1, or `ABSTENTION` if the check fails; ties are broken at random."""
         if self.threshold is not None and self.check_sigma is not None:
             noisy = max(counts) + GaussianNoise.of_sigma(self.check_sigma).draw(source)
             if noisy < self.threshold:
@@ -199,7 +196,6 @@ class NoisyMaximum(VoteMechanism):
         return noisy_argmax(counts, self.noise, source)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class, or `ABSTENTION`, for each row of vote counts."""
         labels = noisy_leaders(counts, self.noise, source)
         if self.threshold is not None and self.check_sigma is not None:
             check = GaussianNoise.of_sigma(self.check_sigma).draw_many(len(counts), source)
@@ -208,7 +204,7 @@ class NoisyMaximum(VoteMechanism):
 
     @property
     def concentration(self) -> Fraction:
-        """ρ of the zCDP of one release: r votes leave one count and join others, so that ‖Δ‖₂² ≤ 2r²."""
+        """ρ of the zCDP of one release: r votes leave one count and join others, so ‖Δ‖₂² ≤ 2r²."""
         moved = Fraction(self.affected) ** 2
         rho = moved / Fraction(self.sigma) ** 2
         if self.check_sigma is not None:  # of the largest count, which moves by r
@@ -216,10 +212,10 @@ class NoisyMaximum(VoteMechanism):
         return rho
 
     def bounds(self, releases: int) -> Releases:
-        """Return the guarantees of the releases: their checks, if there are any, and up to the cap their labels."""
+        """Return the guarantees of the releases: their checks, if any, and their labels up to the cap."""
         labels = releases if self.cap is None else min(releases, self.cap)
         laws = None
-        # Without a check two classes are one bit, whose pairs are few enough to be listed.
+        # Without a check two classes are one bit, with few pairs.
         if self.threshold is None and _is_bit(self, self.noise):
             laws = partial(_bit_pairs, self.noise, self.K, self.affected)
         divergence, of_any = partial(self._divergence, "label", self.sigma), None
@@ -231,7 +227,7 @@ class NoisyMaximum(VoteMechanism):
         loss = partial(label_loss, self.sigma, self.K, self.classes, self.affected)
         label = ReleaseGuarantee(laws=laws, divergence=divergence, estimate=estimate, any_votes=of_any, loss=loss)
         if laws is not None and self.sigma >= FEW_VOTERS * self.K:
-            label = ReleaseGuarantee(laws=laws)  # of these votes, and not of any: tighter, and sooner known
+            label = ReleaseGuarantee(laws=laws)  # only possible votes: tighter and faster
         if self.check_sigma is None:
             return [(label, labels)]
         divergence = partial(self._divergence, "check", self.check_sigma)
@@ -240,38 +236,30 @@ class NoisyMaximum(VoteMechanism):
             estimate=divergence,
             any_votes=partial(check_of_any_votes, self.check_sigma, self.affected),
         )
-        # Each query is checked, and labels leave up to the cap alone: that many of each are charged.
+        # Every query is checked, but labels are released up to the cap only: each part is charged that often.
         return [(label, labels), (check, releases)]
 
     def batch(self, queries: int) -> VoteBatch:
-        """Return a fixed batch of queries.
-
-        Args:
-            queries: Q ≥ 1.
+        """Return a fixed batch of ``queries`` ≥ 1.
 
         Raises:
             InvalidInput: a record can move several votes, there is a cap, or σ is below 1.
         """
         if self.affected != 1:
-            raise InvalidInput("affected", self.affected, "1", "An account by the votes moves one vote of a query.")
+            raise InvalidInput("affected", self.affected, "1", "An account by the votes is for one moved vote.")
         if self.cap is not None:
             raise InvalidInput("cap", self.cap, Rule("cannot be combined with an account by the votes"), "Drop cap.")
         return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
 
     def sampled_laws(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it: listed, or those of any votes for a label.
-
-        Args:
-            sampling: how the records are drawn.
-            cut: chance of noise that may be cut off.
-        """
+        """Return the laws of one answer without a record and with it: listed, or for a label those of any votes."""
         listed = super().sampled_laws(sampling, cut)
         if listed is None and self.threshold is None:
             return sampled_labels(self.sigma, self.classes, self.affected, sampling.neighbours, cut)
         return listed
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released], and Pr[⊥] last with a threshold; None where σ is small or large."""
+        """Return Pr[each class is released], and Pr[⊥] last with a threshold; None if σ is too small or too large."""
         reach = math.ceil(END * self.sigma)
         if _is_bit(self, self.noise):
             chances = _bit_chances(counts, self.noise)
@@ -288,18 +276,14 @@ class NoisyMaximum(VoteMechanism):
         return np.hstack([chances * check.at_least(least), check.below(least)])
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders has the largest noisy count], shape (N,): where no check fails."""
+        """Return Pr[one of the leaders has the largest noisy count], shape (N,), given that the check passes."""
         noise, step = _gaussian_noise(self.sigma), max(1, math.floor(self.sigma / 4))
-        # Beyond 9σ there is less than 1e-18; at steps of σ/4 a sum over a Gaussian density is its integral to double
+        # Beyond 9σ less than 1e-18 is left; a sum of a Gaussian density at steps of σ/4 is its integral in double
         # precision.
         return leader_chances(counts, noise, step, math.ceil(9 * self.sigma / step), self.sigma)
 
     def pass_chances(self, largest: CountTable) -> Array:
-        """Return Pr[the check passes] for each largest count, same shape.
-
-        Args:
-            largest: counts of the leader.
-        """
+        """Return Pr[the check passes] for each ``largest`` count, same shape."""
         if self.threshold is None or self.check_sigma is None:
             return np.ones(largest.shape)
         return pass_chances(largest, self.threshold, self.check_sigma)
@@ -315,7 +299,6 @@ class NoisyMaximum(VoteMechanism):
         return gaussian_table(cells, rate)
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}
 
     @classmethod
@@ -323,7 +306,7 @@ class NoisyMaximum(VoteMechanism):
         """Return the mechanism of a record.
 
         Raises:
-            InvalidInput: another format, or a field out of range.
+            InvalidInput: another format, or a field is out of range.
         """
         if record.get("format") != 1:
             raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
@@ -374,7 +357,6 @@ class LaplaceMaximum(VoteMechanism):
         return _gamma(self, self.noise)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1; ties are broken at random."""
         return noisy_argmax(counts, self.noise, source)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
@@ -386,7 +368,7 @@ class LaplaceMaximum(VoteMechanism):
         return [(ReleaseGuarantee(each, laws), releases)]
 
     def class_chances(self, counts: CountTable) -> Array | None:
-        """Return Pr[each class is released]; None where the scale is small or large."""
+        """Return Pr[each class is released]; None if the scale is too small or too large."""
         if _is_bit(self, self.noise):
             return _bit_chances(counts, self.noise)
         noise = _LaplaceLattice(self.scale)
@@ -397,7 +379,7 @@ class LaplaceMaximum(VoteMechanism):
     def leader_chances(self, counts: CountTable) -> Array:
         noise = _LaplaceLattice(self.scale)
         step = max(1, math.floor(self.scale / 50))  # the density has an edge at each count
-        # Beyond 40 scales there is e^−40, less than 1e-17.
+        # Beyond 40 scales less than e^−40 < 1e-17 is left.
         return leader_chances(counts, noise, step, math.ceil(40 * self.scale / step), self.scale)
 
     @staticmethod
@@ -416,20 +398,20 @@ def calibrated_check(
     affected: int = 1,
     precision: float = PRECISION,
 ) -> NoisyMaximum:
-    """Return Confident-GNMax at about the least noise with which every query is checked within a total.
+    """Return Confident-GNMax at nearly the least noise with which every query can be checked within a total.
 
-    ``ratio``: σ₁/σ, noise of a check over that of a label. ``cap``: most labels; None: as many as queries.
+    ``ratio``: σ₁/σ, noise of a check over that of a label. ``cap``: maximum number of labels; None: one per query.
     """
 
     def checked_maximum(inverse: float) -> NoisyMaximum:
-        # Both σ and σ₁ = ratio·σ must be in the range of discrete noise: the tighter of the two limits holds.
+        # Both σ and σ₁ = ratio·σ must be within the limits of discrete noise.
         noisiest = NoisyMaximum.limits[1] * min(1.0, 1 / ratio)
         sigma = max(min(1 / inverse, noisiest), MIN_DISCRETE_SIGMA, MIN_DISCRETE_SIGMA / ratio)
         return NoisyMaximum(
             K,
             classes,
             sigma,
-            # Whether a check passes does not enter its cost: the caller chooses the threshold afterwards.
+            # The cost does not depend on the threshold: the caller chooses it afterwards.
             threshold=0.0,
             check_sigma=max(ratio * sigma, MIN_DISCRETE_SIGMA),
             affected=affected,
@@ -445,7 +427,7 @@ def calibrated_check(
 
     most = min(1.0, ratio) / MIN_DISCRETE_SIGMA
     guess = min(most, total.epsilon / (5 * affected * math.sqrt(queries)))
-    # By an estimate first: each account of checks and labels takes much longer.
+    # Start from an estimate: the accounts of checks and labels are slower.
     guess, power = near_value(estimate, total.epsilon, most, guess=guess) or (guess, None)
     precision /= FINER if power else 1.0
     found = calibrate(make, total.epsilon, most, guess=guess, precision=precision, power=power)
@@ -455,7 +437,7 @@ def calibrated_check(
 
 
 class _LaplaceLattice:
-    """Discrete Laplace noise on the whole numbers, as `LatticeNoise`."""
+    """Discrete Laplace noise on the integers, with the methods of `LatticeNoise`."""
 
     def __init__(self, scale: float) -> None:
         self.end = math.ceil(40 * scale)
@@ -473,7 +455,7 @@ class _LaplaceLattice:
 
 
 class _WideGaussian:
-    """Discrete Gaussian noise of `WIDE_SIGMA` or more, as `LatticeNoise`: between two whole numbers its density."""
+    """Discrete Gaussian noise from `WIDE_SIGMA` on, with the methods of `LatticeNoise`, by its density."""
 
     def __init__(self, sigma: float) -> None:
         self.end = math.ceil(END * sigma)
@@ -499,14 +481,14 @@ def _gaussian_noise(sigma: float) -> LatticeNoise | _WideGaussian:
 def leader_chances(
     counts: CountTable, noise: LatticeNoise | _WideGaussian | _LaplaceLattice, step: int, reach: int, scale: float
 ) -> Array:
-    """Return Pr[one of the leaders has the largest noisy count], ties broken uniformly.
+    """Return Pr[one of the leaders has the largest noisy count], ties broken uniformly, to about 1e-12.
 
-    With f and F the law of the noise, d_j how far class j is behind and s the place of a leader among those it ties
-    with,
+    With f and F the law of the noise, d_j the votes by which class j is behind and s the rank of a leader among its
+    ties,
 
         Pr[a given leader is released] = Σ_x f(x)·∫₀¹ Π_j (F(x + d_j − 1) + s·f(x + d_j)) ds.
 
-    Every ``step``-th x is summed: where noise is wide, that is enough, as the sum of a smooth curve. To about 1e-12.
+    Only every ``step``-th x is summed: enough for wide noise, whose summands are smooth.
     """
     x = np.arange(-reach, reach + 1) * step
     exact = counts.shape[1] // 2 + 1  # the integrand has degree C − 1
@@ -535,8 +517,8 @@ def leader_chances(
 def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, reach: int) -> Array:
     """Return Pr[each class has the largest noisy count], ties broken uniformly, shape (N, C).
 
-    As `leader_chances`, for every class and every value of the noise: sums of positive terms, so that small chances
-    keep their digits.
+    As `leader_chances`, for every class and every value of the noise: sums of positive terms, so small probabilities
+    keep their relative precision.
     """
     values = np.arange(-reach, int(counts.max()) + reach + 1)
     s, ds = gauss_legendre(counts.shape[1] // 2 + 1)
@@ -547,7 +529,7 @@ def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, rea
     chances = np.empty(counts.shape)
     for row, each in enumerate(places):
         for place in range(counts.shape[1]):
-            if place and each[place] == each[place - 1]:  # equal counts, equal chances
+            if place and each[place] == each[place - 1]:  # equal counts, equal probabilities
                 chances[row, place] = chances[row, place - 1]
                 continue
             chances[row, place] = at[each[place]] @ (np.prod(factors[np.delete(each, place)], axis=0) @ ds)
@@ -561,12 +543,11 @@ def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
 
 
 def _is_bit(mechanism: VoteMechanism, noise: VoteNoise) -> bool:
-    """Return whether the pairs of laws are those of a bit whose answers are both possible."""
+    """Return whether the release is a bit whose pairs of laws can be listed, both answers being possible."""
     return mechanism.classes == 2 and mechanism.K <= MAX_BIT_VOTERS and noise.loses(mechanism.K) >= MIN_PROBABILITY
 
 
 def _bit_chances(counts: CountTable, noise: VoteNoise) -> Array:
-    """Return Pr[each of two classes is released], shape (N, 2), of decreasing counts."""
     margins, rows = np.unique(counts[:, 0] - counts[:, 1], return_inverse=True)
     behind = np.array([noise.loses(margin) for margin in margins.tolist()])[rows]
     return np.stack([1 - behind, behind], axis=1)
@@ -578,7 +559,7 @@ def _bit_pairs(noise: VoteNoise, K: int, affected: int) -> BitPairs:
 
 
 def _is_listable(mechanism: NoisyMaximum) -> bool:
-    """Return whether the laws of its noisy counts are listed for the votes that a record can move."""
+    """Return whether the laws of its noisy counts can be listed for the votes that a record can move."""
     moved = 1 if mechanism.classes == 2 else mechanism.affected
     return moved <= MAX_MOVED and (moved == 1 or moved * mechanism.sigma <= MAX_WIDTH_MOVED)
 

@@ -1,7 +1,7 @@
-"""The plain vote of private models: the class of most votes, without noise, as often as one likes.
+"""The plain vote of private models: the class with most votes, without noise, for any number of queries.
 
-Everything that is computed from models is as private as the models together that one record reaches. So what is
-charged is their training, and one release *is* one training with all answers that follow from it.
+Anything computed from models is as private as the models that one record reaches. So the charge is for training: one
+release is one training, with all answers that follow from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from darrm_opt.voters import PrivacyProfile
 
 
 class PlainVote(VoteMechanism):
-    """The plain vote of K models that are private themselves. One release is one training, with all its answers.
+    """The plain vote of K models that are private themselves; one release is one training, with all its answers.
 
     Source: post-processing; the composition of r models.
     """
@@ -46,19 +46,16 @@ class PlainVote(VoteMechanism):
         return f"the class of most votes, of models that are each {guarantee(self.model)}"
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return the class of most votes; ties are broken at random."""
         return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return the class of most votes in each row; ties are broken at random."""
         return leaders(counts, source)
 
     def bounds(self, releases: int) -> Releases:
-        """Return the guarantees of a number of trainings: of r models each."""
+        """Return the guarantees of a number of trainings, of r models each."""
         return [(ReleaseGuarantee(self.model), releases * self.affected)]
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return 1 for each row: a leader is always released."""
         return np.ones(len(counts))
 
     def record(self) -> dict[str, Any]:

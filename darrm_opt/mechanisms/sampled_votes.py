@@ -1,6 +1,6 @@
-"""Sampled votes: what a record that may be in the sample makes of the laws of a label, listed vote count by vote count.
+"""Sampled votes: the laws of a label with and without a record in the sample, listed for every vote count.
 
-With n the votes of the others, a record that is not in the sample leaves votes x, and one that is votes y, or z in its
+Let n be the votes of the others. A record outside the sample leaves votes x; inside, it leaves votes y, or z with its
 other value: the triples (law at n + x, law at n + y, law at n + z) over all n, x, y and z. Relabelling the classes
 changes no divergence, so n is decreasing, and of classes with equal counts the first ones move first.
 """
@@ -24,22 +24,22 @@ from darrm_opt.tables.problem import has_table, partition_count, partitions
 CountTable = NDArray[np.intp]
 
 MAX_PARTITIONS = 3000
-"""Most partitions of the votes whose laws are listed."""
+"""Maximum number of partitions of the votes whose laws are listed."""
 
 MAX_TRIPLES = 150_000
-"""Most triples that are listed: half a second for an account."""
+"""Maximum number of listed triples: half a second for an account."""
 
 MAX_MOVES = 100
-"""Most ways in which a record can vote."""
+"""Maximum number of ways in which a record can vote."""
 
 MAX_PAIRS = 5000
-"""Most pairs of laws that are listed where every record is in every release: some hundredths of a second."""
+"""Maximum number of listed pairs if every record is in every release: some hundredths of a second."""
 
 
 def listed_pairs(
     chances: Callable[[CountTable], Array | None], K: int, classes: int, affected: int, error: float
 ) -> LawPairs | None:
-    """Return all pairs of laws, in both orders, of a mechanism that treats classes alike; None where they are too many.
+    """Return all pairs of laws, in both orders, of a mechanism that treats classes alike; None if they are too many.
 
     ``chances``: as for `listed_triples`.
     """
@@ -61,7 +61,7 @@ def listed_triples(
     neighbours: Neighbours | None,
     error: float,
 ) -> list[LawTriples] | None:
-    """Return all triples of laws of a mechanism that treats classes alike; None where they are too many.
+    """Return all triples of laws of a mechanism that treats classes alike; None if they are too many.
 
     ``chances``: from decreasing vote counts to the probability of each class (and of ⊥ last).
     """
@@ -70,7 +70,7 @@ def listed_triples(
     if places is None:
         return None
     counts, triples = places
-    # Chances are asked of decreasing counts, each once, and renamed: the mechanism treats classes alike.
+    # Probabilities are computed once for each decreasing count, then permuted: the mechanism treats classes alike.
     columns = np.argsort(-counts, axis=1, kind="stable")
     ordered, rows = np.unique(np.take_along_axis(counts, columns, axis=1), axis=0, return_inverse=True)
     laws = chances(ordered)
@@ -78,7 +78,7 @@ def listed_triples(
         return None
     each = laws[rows.reshape(-1)]
     unordered = each.copy()
-    # ⊥, the last column, has no class to be renamed.
+    # ⊥, the last column, is not a class and is not permuted.
     np.put_along_axis(unordered[:, :classes], columns, each[:, :classes], axis=1)
     off, on, other = (unordered[triples[:, side]] for side in range(3))
     return [LawTriples(off, on, other if three else None, error=error)]
@@ -86,9 +86,9 @@ def listed_triples(
 
 @lru_cache(maxsize=8)
 def vote_triples(K: int, classes: int, affected: int, *, three: bool) -> tuple[CountTable, CountTable] | None:
-    """Return vote counts, shape (N, C), and triples of their places, shape (triples, 3); None: too many.
+    """Return vote counts, shape (N, C), and triples of row indices, shape (triples, 3); None if they are too many.
 
-    ``three``: whether a record has a vote of its own in each of two values, as for replace-one.
+    ``three``: whether a record has separate votes in each of two values, as for replace-one.
     """
     if not has_table(K, classes, MAX_PARTITIONS) or math.comb(classes + affected - 1, affected) > MAX_MOVES:
         return None
@@ -108,7 +108,7 @@ def vote_triples(K: int, classes: int, affected: int, *, three: bool) -> tuple[C
 
 @lru_cache(maxsize=256)
 def _moves(runs: tuple[int, ...], affected: int, three: bool) -> list[tuple[int, int, int]]:  # noqa: FBT001 — a key
-    """Return the triples (x, y, z) of votes up to exchanging classes of the same run, by their places."""
+    """Return the triples (x, y, z) of votes, as indices, up to permutations of classes in the same run."""
     votes = list(combinations_with_replacement(range(len(runs)), affected))
 
     def pick() -> Iterator[tuple[int, int, int]]:
@@ -121,7 +121,7 @@ def _moves(runs: tuple[int, ...], affected: int, three: bool) -> list[tuple[int,
 
 
 def _first_come(moves: tuple[int, ...], runs: tuple[int, ...]) -> bool:
-    """Return whether of each run of equal counts the classes are named in their order."""
+    """Return whether the classes of each run of equal counts occur in their order."""
     seen = set[int]()
     for place in moves:
         if place > runs[place] and place - 1 not in seen and place not in seen:

@@ -1,11 +1,11 @@
 """Selection mechanisms: permute-and-flip and the exponential mechanism, for any number of voters and classes.
 
-With d_c the votes by which class c is behind the leader, both toss coins that succeed with probability e^(−rate·d_c):
-permute-and-flip for one class after the other in a random order, the exponential mechanism for a class drawn anew each
-time; the first success is released. The chances are e^−x for rational x, and are tossed without computing them.
+Let class c be d_c votes behind the leader. Both mechanisms toss coins with success probability e^(−rate·d_c):
+permute-and-flip for one class after another in random order, the exponential mechanism for a class drawn anew each
+time; the first success is released. The rates are rational, and the coins are tossed exactly. Both are pure DP for any
+counts.
 
-Source: McKenna, Sheldon 2020; McSherry, Talwar 2007. Both are private without δ whatever the counts. The coin:
-Canonne, Kamath, Steinke 2020.
+Source: McKenna, Sheldon 2020; McSherry, Talwar 2007; the coin: Canonne, Kamath, Steinke 2020.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable, label_type
 
 FIELDS = ("name", "K", "classes", "rate", "affected")
-"""Fields of the records."""
+"""Fields of the record."""
 
 MAX_RATE = 1000.0
-"""Largest rate: a class that is one vote behind never comes out there."""
+"""Largest rate: there a class that is one vote behind is never released."""
 
 MAX_TRIED = 1024
-"""Most classes that are tried one after the other: where nearly all are far behind, nearly all are tried."""
+"""Maximum number of classes tried one by one: if nearly all are far behind, nearly all are tried."""
 
 MAX_HALVINGS = 40
-"""Weights of classes are down to 2⁻⁴⁰: those of a million add up in 64 bits."""
+"""Weights of classes are at least 2⁻⁴⁰, so that a million of them add up in 64 bits."""
 
 MAX_BIT_VOTERS, MIN_EXPONENT = 1000, 600.0
-"""Most voters, and the largest rate·K, for which the pairs of a bit are listed: no chance is below e^−600."""
+"""Maximum number of voters, and largest rate·K, for which the pairs of a bit are listed: no probability < e^−600."""
 
 
 class SelectionMechanism(VoteMechanism):
-    """A mechanism of this file at a rate.
+    """A selection mechanism at a rate.
 
-    Guarantees: One release is 2·rate·affected-DP; accounts prove totals of many.
+    Guarantees: One release is 2·rate·affected-DP.
     """
 
     kind: ClassVar[str] = "darrm selection mechanism"
@@ -64,8 +64,8 @@ class SelectionMechanism(VoteMechanism):
 
     def __init__(self, K: int, classes: int, rate: float, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
-        accepted = f"a number of nats a vote above 0, at most {MAX_RATE:g}"
-        # t > 0 [nats a vote], up to `MAX_RATE`; taken at its exact value
+        accepted = f"a number of nats per vote above 0, at most {MAX_RATE:g}"
+        # t > 0 [nats per vote], up to `MAX_RATE`; taken at its exact value
         self.rate = checked_parameter(rate, "rate", self.limits, accepted)
 
     @property
@@ -97,16 +97,16 @@ class SelectionMechanism(VoteMechanism):
     @staticmethod
     @abstractmethod
     def shared_out(weights: Array) -> Array:
-        """Return Pr[each class is released] from e^(−rate·lag) of each, shape (N, C)."""
+        """Return Pr[each class is released] from the weights e^(−rate·lag), shape (N, C)."""
 
     @abstractmethod
     def divergence(self) -> PowerDivergence | None:
-        """Return a bound on the power divergences beyond that of (ε, 0)-DP, if there is one."""
+        """Return a bound on the power divergences that is tighter than that of (ε, 0)-DP; None if there is none."""
 
     @property
     def description(self) -> str:
         name = self.name.replace("_", " ")
-        return f"{name} at {self.rate:.6g} nats a vote, each released class {guarantee(self.each)}"
+        return f"{name} at {self.rate:.6g} nats per vote, each released class {guarantee(self.each)}"
 
     @property
     def gamma(self) -> NoiseFunction:
@@ -137,9 +137,8 @@ class SelectionMechanism(VoteMechanism):
         return places.astype(label_type(self.classes))
 
     def _try(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
-        """Return a class for each row, shape (N,): one is drawn uniformly, and its coin tossed, until one succeeds."""
-        # Where each class may be tried only once (`TRIES_ONCE`), one that was tried is passed over: what is left is
-        # drawn in a random order.
+        """Return a class for each row, shape (N,): draw a class uniformly and toss its coin, until one succeeds."""
+        # With `TRIES_ONCE` a tried class is skipped, so the classes are tried in a random order.
         labels = np.zeros(len(lags), dtype=np.int64)
         is_tried = np.zeros(lags.shape, dtype=bool)
         rows = np.arange(len(lags))
@@ -157,17 +156,17 @@ class SelectionMechanism(VoteMechanism):
 
     @abstractmethod
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
-        """Return the same without a try for each class, shape (N,)."""
+        """Return the same as `_try` without trying class by class, shape (N,)."""
 
     def _succeeds(self, counts: tuple[int, ...], source: RandomSource, place: int) -> bool:
         return exponential_chance(Fraction(self.rate) * (max(counts) - counts[place]), source)
 
 
 class PermuteAndFlip(SelectionMechanism):
-    """Permute-and-flip: in a random order a class is taken with probability e^(−rate·its lag), until one is.
+    """Permute-and-flip: in random order, release a class with probability e^(−rate·its lag), until one is released.
 
-    Between two classes this is the vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with
-    ties broken by a coin: the class behind by d votes wins with probability e^(−rate·d)/2 in all three.
+    Between two classes it equals the vote with Laplace noise of scale 1/rate on the *difference*, or with geometric
+    noise and ties broken by a coin: in all three a class behind by d votes wins with probability e^(−rate·d)/2.
     """
 
     name = "permute_and_flip"
@@ -178,7 +177,7 @@ class PermuteAndFlip(SelectionMechanism):
     @property
     def words(self) -> str:
         if self.classes > 2:
-            return f"Permute-and-flip at {self.rate:.4g} nats a vote."
+            return f"Permute-and-flip at {self.rate:.4g} nats per vote."
         return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -186,7 +185,7 @@ class PermuteAndFlip(SelectionMechanism):
         return next(place for place in order if self._succeeds(counts, source, place))  # the leader's coin succeeds
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
-        # Of coins that were all tossed before, the first success in a random order is a uniform one of all successes.
+        # If all coins are tossed in advance, the first success in a random order is uniform among the successes.
         successes = coins.toss(lags.ravel(), source).reshape(lags.shape).cumsum(axis=1, dtype=np.int64)
         return np.asarray(np.argmax(successes > below_each(successes[:, -1], source)[:, None], axis=1))
 
@@ -200,7 +199,7 @@ class PermuteAndFlip(SelectionMechanism):
 
     @staticmethod
     def shared_out(weights: Array) -> Array:
-        """Return a_c·∫₀¹ Π_{j≠c} (1 − a_j·s) ds, as `table`: of positive factors, so small chances keep digits."""
+        """Return a_c·∫₀¹ Π_{j≠c} (1 − a_j·s) ds, as `table`; positive factors keep relative precision."""
         s, ds = gauss_legendre(weights.shape[1] // 2 + 1)
         misses = 1 - weights[:, :, None] * s
         others = np.stack(
@@ -209,7 +208,7 @@ class PermuteAndFlip(SelectionMechanism):
         return np.asarray(weights * (others @ ds))
 
     def divergence(self) -> PowerDivergence | None:
-        """Return None: its losses have no narrower range than (ε, 0)-DP allows."""
+        """Return None: its losses fill the range that (ε, 0)-DP allows."""
         return None
 
     @staticmethod
@@ -226,10 +225,10 @@ class PermuteAndFlip(SelectionMechanism):
     def table(cells: Histograms, rate: float) -> Array:
         """Return a_c·∫₀¹ Π_{j≠c} (1 − a_j·s) ds, a_j = e^(rate·(n_j − max n)).
 
-        Given that c arrives at the share s of the order, each other class arrived before it with chance s.
+        Given that c arrives at time s in (0, 1), each other class has arrived before it with probability s.
         """
         chances = _cell_weights(cells, rate)
-        # The integrand has degree C − 1 in s: Gauss–Legendre with that many nodes is exact.
+        # The integrand has degree C − 1 in s, for which Gauss–Legendre with this many nodes is exact.
         s, ds = gauss_legendre(cells.classes // 2 + 1)
         misses = 1 - chances[:, None] * s
         product = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
@@ -254,8 +253,8 @@ class ExponentialMechanism(SelectionMechanism):
         return place
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
-        # A class of chance t = e^(−rate·lag) is drawn with weight 2^−k, where 2^−k ≥ t, and then accepted with chance
-        # t·2^k: together t. Accepted are more than half, as k is the greatest such number, or t is tiny.
+        # A class of probability t = e^(−rate·lag) is drawn with weight 2^−k ≥ t and accepted with probability t·2^k:
+        # together t. More than half are accepted, since k is the largest such number or t is tiny.
         halvings = np.minimum(coins.halvings(lags), MAX_HALVINGS)
         sums = np.cumsum(np.int64(1) << (MAX_HALVINGS - halvings), axis=1)
         labels = np.zeros(len(lags), dtype=np.int64)
@@ -310,7 +309,7 @@ def _coins(rate: float, K: int) -> ExponentialCoins:
 
 
 def _weights(counts: CountTable, rate: float) -> tuple[Array, Array]:
-    """Return e^(−rate·lag) of each class, and how many lead."""
+    """Return e^(−rate·lag) of each class, and the number of leaders."""
     behind = counts[:, :1] - counts
     return np.exp(-rate * behind), np.count_nonzero(behind == 0, axis=1).astype(np.float64)
 

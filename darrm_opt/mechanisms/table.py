@@ -1,8 +1,8 @@
-"""Certified tables: each output has exactly the probability that a `Table` states.
+"""Certified tables: each output has exactly the probability in a `Table`.
 
-A table of voters that are not private has the laws of its edges. Of groups of private voters a release's pairs of laws
-are those of its corners (`darrm_opt.tables.corners`); what a record of one group can change is the same over the
-corners at which that group's voters alone move: its own, smaller, cost.
+The pairs of laws of a release are those of the table's edges if voters are not private, and those of its corners
+(`darrm_opt.tables.corners`) for groups of private voters. What a record of one group can change is given by the corners
+at which only voters of that group move: the group's own, smaller, cost.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 from darrm_opt.voters import PrivacyProfile
 
 MAX_PAIRS = 20_000
-"""Most pairs of laws that an account goes through; where there are more, the target is what is proved of a release."""
+"""Maximum number of pairs of laws in an account; with more, the account of a release is its target."""
 
 
 class CertifiedTable(VoteMechanism):
-    """A certified table, sampled exactly; what its releases cost depends on the voters.
+    """A certified table, sampled exactly.
 
     Args:
-        problem: what must hold of one release.
-        table: proved private here, again, from its doubles.
+        problem: its target holds for one release.
+        table: proved private again here, from its doubles.
 
     Raises:
         NotPrivate: the table is not private for the problem.
@@ -53,10 +53,10 @@ class CertifiedTable(VoteMechanism):
     """
 
     claims = ("version", *CLAIMS)  # the version is that of its writer
-    defaults = ("fresh",)  # files of `darrm solve` do not say it
+    defaults = ("fresh",)  # missing in files of `darrm solve`
 
     def __init__(self, problem: Problem, table: Table) -> None:
-        # The accounts of one kind of voters prove nothing of the other.
+        # The accounts of one kind of voters prove nothing about the other.
         if kind_of(table.cells) != self.kind:
             raise InvalidInput("table", kind_of(table.cells), f"a {self.kind}")
         self.certificate: TableCertificate = verify_table(problem, table)
@@ -70,16 +70,15 @@ class CertifiedTable(VoteMechanism):
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         labels = np.empty(len(counts), dtype=label_type(self.classes))
         for row, cells in enumerate(self.table.cells.find(counts)[:, :-1]):
-            position = source.below(self.table.denominator)  # uniform; the output is where it falls
+            position = source.below(self.table.denominator)  # uniform; the output is the interval it falls in
             output = 0
-            for numerator in self.table.numerators[cells]:  # all of them, whichever it is
+            for numerator in self.table.numerators[cells]:  # all of them, for constant time
                 position -= numerator
                 output += position >= 0
             labels[row] = ABSTENTION if output == self.classes else output
         return labels
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data."""
         return table_record(self.problem, self.table)
 
     @classmethod
@@ -97,23 +96,21 @@ class TableMechanism(CertifiedTable):
 
     @property
     def description(self) -> str:
-        """What it does, in a few words."""
+        """Short description."""
         return f"a table, each released class {guarantee(self.problem.target)}"
 
     def bounds(self, releases: int) -> Releases:
         """Return the guarantees of the releases: the target, and the laws of all edges."""
-        # With δ > 0 the linear program uses it up on every edge: the target is then the better account among classes.
+        # With δ > 0 the linear program uses δ up on every edge, so among more classes the target is the better account.
         exact = self.classes == 2 or self.problem.target.delta == 0 or releases == 1
         return [(ReleaseGuarantee(self.problem.target, (lambda: self._laws) if exact else None), releases)]
 
     def at_sensitivity(self, votes: int) -> ReleaseGuarantee:
-        """Return the guarantee of one release if a record moves ``votes`` votes."""
         return ReleaseGuarantee(
             self.problem.target if votes <= self.affected else None, lambda: table_laws(self.table, votes)
         )
 
     def class_chances(self, counts: CountTable) -> Array:
-        """Return Pr[each class is released], and of ⊥ last if it can be."""
         return np.asarray(self.table.nearest[self.table.cells.find(counts)])
 
     @cached_property
@@ -121,16 +118,15 @@ class TableMechanism(CertifiedTable):
         return table_laws(self.table, self.affected)
 
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders is released], shape (N,)."""
         leaders, several = self.table.cells.find(counts)[:, 0], (counts == counts[:, :1]).sum(axis=1)
         return np.asarray(self.table.nearest[leaders] * several)
 
 
 def table_laws(table: Table, affected: int) -> LawPairs:
-    """Return the laws of a table's answers on both sides of every edge, voters being not private.
+    """Return the laws of a table's answers on both sides of every edge, for voters that are not private.
 
-    Between two classes they are those of a bit, exactly. Classes with the same counts on both sides have the same
-    ratio, so that they count as one answer.
+    Between two classes they are exactly those of a bit. Classes with the same counts on both sides have the same ratio
+    and count as one answer.
     """
     assert isinstance(table.cells, Histograms)  # noqa: S101 - for the type checker
     K, classes, abstention = table.cells.K, table.cells.classes, table.cells.abstention
@@ -143,18 +139,18 @@ def table_laws(table: Table, affected: int) -> LawPairs:
 
 @dataclass(frozen=True)
 class VoterReach:
-    """Which voters a record moves, and what is proved of the releases that it is in."""
+    """The voters that a record moves, and the guarantees of the releases that it is in."""
 
-    moving: frozenset[int]  # the groups whose voters it can move, by number
-    affected: int  # how many of them at most
-    event: Privacy  # of one release, voters being fresh
-    laws: LawPairs | None  # all pairs of laws of one release, voters being fresh; None where they are too many
-    fixed: LawPairs | None  # the same for votes that are fixed given the data, as those of non-private voters
-    models: dict[Privacy, int]  # the voters that it moves, the least private ones
+    moving: frozenset[int]  # numbers of the groups whose voters it can move
+    affected: int  # their maximum number
+    event: Privacy  # of one release of fresh voters
+    laws: LawPairs | None  # all pairs of laws of one release of fresh voters; None if too many
+    fixed: LawPairs | None  # the same for votes fixed by the data
+    models: dict[Privacy, int]  # its least private voters, with their numbers
 
 
 class GroupTableMechanism(CertifiedTable):
-    """A certified table for groups of voters. The columns of votes are by group."""
+    """A certified table for groups of voters; the columns of votes are ordered by group."""
 
     name = "group_table"
     kind = GROUP_KIND
@@ -180,12 +176,12 @@ class GroupTableMechanism(CertifiedTable):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether voters that are private were trained once: their earlier answers tell of later ones."""
+        """Whether private voters were trained once, so that their earlier answers are informative about later ones."""
         return not self.fresh and bool(self.private_voters)
 
     @property
     def models(self) -> tuple[Privacy, int] | None:
-        """A privacy that each model has at least, and how many one record reaches, where all releases cost no more."""
+        """A privacy that every model has, and the models that one record reaches, if all releases cost no more."""
         if not self.is_fixed:
             return None
         voters = [group.voter for group in self.problem.groups]
@@ -198,7 +194,7 @@ class GroupTableMechanism(CertifiedTable):
         return self._reach(frozenset(range(len(self.problem.groups))))
 
     def group(self, number: int) -> VoterReach:
-        """Return what a record of one group, 0..G−1, can change."""
+        """Return the reach of a record of one group, 0..G−1."""
         return self._reach(frozenset((number,)))
 
     def _reach(self, moving: frozenset[int]) -> VoterReach:
@@ -210,7 +206,7 @@ class GroupTableMechanism(CertifiedTable):
         delta = problem.target.delta
         events = [problem.target]
         with suppress(DeltaTooSmall):
-            events.append(compose_models(models, delta))  # the answers of the voters themselves
+            events.append(compose_models(models, delta))  # release of the votes themselves
         if laws is not None and len(moving) < len(groups):
             with suppress(DeltaTooSmall):
                 events.append(Privacy(laws.epsilon(delta), delta))
@@ -233,13 +229,13 @@ class GroupTableMechanism(CertifiedTable):
     def _bounds(self, reach: VoterReach, releases: int) -> Releases:
         once = self.is_fixed and releases > 1
         laws = reach.fixed if once else reach.laws
-        # Whatever is computed from the models is as private as they are.
+        # Anything computed from the models is as private as they are.
         models = (self.K, tuple(reach.models.items())) if self.is_fixed else None
         shown = None if laws is None else (lambda: laws)
         return [(ReleaseGuarantee(None if once else reach.event, shown, models=models), releases)]
 
     def group_cost(self, number: int, releases: int, delta: float) -> ReleaseTotal:
-        """Return what a number of releases cost the records of one group, 0..G−1, at δ.
+        """Return the cost of a number of releases to the records of one group, 0..G−1, at δ.
 
         Guarantees: for neighbours that differ in one record, which moves at most ``affected`` voters of that group and
         no other voter, the releases together are (ε, δ)-indistinguishable.
@@ -247,7 +243,7 @@ class GroupTableMechanism(CertifiedTable):
         return self.reach_cost(self.group(number), releases, delta)
 
     def reach_cost(self, reach: VoterReach, releases: int, delta: float) -> ReleaseTotal:
-        """Return what a number of releases cost the voters that a record reaches, at δ."""
+        """Return the cost of a number of releases to the voters that a record reaches, at δ."""
         return total_of(self._bounds(reach, releases), delta)
 
     def leader_chances(self, counts: CountTable) -> Array:
@@ -265,7 +261,7 @@ class GroupTableMechanism(CertifiedTable):
         return cls(problem, table, fresh=record.get("fresh", False))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether problem and table are the same; that voters are fresh is a claim about them, not compared."""
+        """Return whether problem and table are equal; ``fresh`` is a claim about the voters and is not compared."""
         return isinstance(other, GroupTableMechanism) and self._content == other._content
 
     def __hash__(self) -> int:
@@ -277,7 +273,7 @@ class GroupTableMechanism(CertifiedTable):
 
 
 MAX_LOG = 600.0
-"""Most nats by which votes may be unlikely: below e^−600 products of chances lose their relative precision."""
+"""Largest −log probability of votes [nats]: below e^−600 products of probabilities lose relative precision."""
 
 
 def _least_chance(voter: Privacy) -> float:
@@ -288,15 +284,15 @@ def _least_chance(voter: Privacy) -> float:
 
 
 def least_private(voters: list[tuple[Privacy, int]], affected: int) -> dict[Privacy, int]:
-    """Return voters of whom any ``affected`` are at least as private."""
+    """Return ``affected`` voters, as numbers of each privacy, at most as private as any ``affected`` of those given."""
     if sum(K for _, K in voters) <= affected:
         return dict(sum((Counter({voter: K}) for voter, K in voters), Counter()))
     if len({voter for voter, _ in voters}) > 1:
-        # Of two profiles either may be the less private one, by where it is asked: of each its last point counts.
+        # Neither of two profiles need be the less private one at every ε, so each is replaced by its last point.
         voters = [(Privacy(voter.epsilon, voter.delta), K) for voter, K in voters]
     highest = max(voter.delta for voter, _ in voters)
     ordered = sorted(voters, key=lambda one: (-one[0].epsilon, -one[0].delta))
-    # Where a voter with a smaller ε has a larger Δ, either choice might be the worst: each is given the largest Δ.
+    # If a voter with a smaller ε has a larger Δ, either could be the worst: all get the largest Δ.
     falls = all(a[0].delta >= b[0].delta for a, b in itertools.pairwise(ordered))
     chosen: Counter[Privacy] = Counter()
     for voter, K in ordered:

@@ -1,15 +1,10 @@
 """Noisy votes: count, add noise, release the winner.
 
-Counts are whole votes and the noise is whole votes, so the release has exactly the distribution that
-its privacy proof speaks of. The sources add continuous noise; the discrete one of the same scale has
-the same pure (Laplace) and Rényi (Gaussian) privacy on counts, and leaves ties, which are broken
-uniformly (post-processing). `continuous` forms are here to reproduce what the sources print.
-
-For two classes such a vote is symmetric in them, so it *is* a DaRRM with γ(l) = 2·Pr[winner 1 | l] − 1
-for l > K/2: `noise_function` hands it to everything that judges a γ.
-
-`laplace_table`, `gaussian_table` and `checked_table` are the laws of continuous noise, as published (Dwork, Roth 2014;
-Papernot and others 2018), over partitions; a table of these laws is certified as the doubles it holds.
+Counts and noise are integers, so the release has exactly the distribution of its privacy proof. The sources add
+continuous noise; discrete noise of the same scale has the same pure (Laplace) and Rényi (Gaussian) privacy on counts,
+and ties are broken uniformly (post-processing). The `continuous` forms and the tables of continuous noise over
+partitions reproduce published results (Dwork, Roth 2014; Papernot and others 2018); a table of them is certified as
+stored.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ Kind = Literal["discrete", "continuous"]
 
 
 class _SymmetricNoise(ABC):
-    """Noise that favours neither of two classes: the one that leads by some votes wins as often as the other would."""
+    """Noise that is symmetric between two classes."""
 
     @abstractmethod
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
@@ -68,10 +63,10 @@ class LaplaceNoise(_SymmetricNoise):
         return laplace_law(self.scale).draw(count, source) if is_listed else _one_by_one(self, count, source)
 
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
+        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses, without cancellation.
 
         Source: with x = margin/b, continuous: ½(1 + x/2)e^−x. Discrete, q = e^(−1/b): the difference of two samples has
-        mass C·q^|w|·(|w| + A), C = ((1−q)/(1+q))², A = (1+q²)/(1−q²); its tail is summed.
+            mass C·q^|w|·(|w| + A), C = ((1−q)/(1+q))², A = (1+q²)/(1−q²); its tail is summed.
 
         >>> LaplaceNoise(25.0).wins(50, "continuous")
         0.8646647167633873
@@ -118,7 +113,7 @@ class GaussianNoise(_SymmetricNoise):
         return gaussian_law(self.variance).draw(count, source) if is_listed else _one_by_one(self, count, source)
 
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
+        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses, without cancellation.
 
         Source: continuous: 1 − Φ(margin/(√2σ)), because the difference of two samples is N(0, 2σ²).
 
@@ -143,8 +138,8 @@ class GaussianNoise(_SymmetricNoise):
     def difference_masses(self) -> NDArray[np.float64]:
         """Return Pr[difference of two samples = w] for w = 0, 1, … up to 28 of its standard deviations.
 
-        Σ_j e^(−j²/2σ²)·e^(−(w−j)²/2σ²) = e^(−w²/4σ²)·Σ_j e^(−(j−w/2)²/σ²): the last sum depends on the
-        parity of w alone.
+        Σ_j e^(−j²/2σ²)·e^(−(w−j)²/2σ²) = e^(−w²/4σ²)·Σ_j e^(−(j−w/2)²/σ²); the last sum depends only on the parity of
+        w.
         """
         variance = float(self.variance)
         reach = math.ceil(40 * math.sqrt(variance)) + 2
@@ -162,12 +157,12 @@ VoteNoise = LaplaceNoise | GaussianNoise
 
 
 def noisy_leaders(counts: VoteTable, noise: VoteNoise, source: RandomSource) -> Labels:
-    """Return the class whose noisy count is largest, in each row: `noisy_argmax` of many."""
+    """Return the class with the largest noisy count of each row: `noisy_argmax`, vectorised."""
     return leaders(counts + noise.draw_many(counts.size, source).reshape(counts.shape), source)
 
 
 def leaders(counts: VoteTable, source: RandomSource) -> Labels:
-    """Return the class with the largest count of each row, uniformly among those it ties with."""
+    """Return the class with the largest count of each row; ties are broken uniformly."""
     is_leader = counts == counts.max(axis=1, keepdims=True)
     ranks = np.cumsum(is_leader, axis=1, dtype=np.int32)
     chosen = below_each(ranks[:, -1], source) + 1
@@ -179,9 +174,9 @@ def _one_by_one(noise: VoteNoise, count: int, source: RandomSource) -> NDArray[n
 
 
 def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source: RandomSource | None = None) -> int:
-    """Return the class whose noisy count is largest.
+    """Return the class with the largest noisy count; ties are broken uniformly.
 
-    Guarantees: As many noise samples as classes, whatever the counts; ties broken uniformly.
+    Guarantees: draws one noise sample per class, whatever the counts.
 
     >>> noisy_argmax([0, 1000], LaplaceNoise(1))
     1
@@ -195,7 +190,7 @@ def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source:
 
 
 def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFunction:
-    """Return the γ of a noisy vote of K voters between two classes.
+    """Return the γ(l) = 2·Pr[1 wins | l ones] − 1, l > K/2, of a noisy vote of K voters between two classes.
 
     Source: Lemma 3.3 of the DaRRM paper: every symmetric mechanism that is no worse than a coin is a DaRRM.
 
@@ -215,7 +210,7 @@ def gauss_legendre(nodes: int) -> tuple[Array, Array]:
 
 
 def positive_fraction(value: Fraction | float, argument: str) -> Fraction:
-    """Return ``value`` exactly, a positive finite number; ``argument`` is its name in the message."""
+    """Return ``value``, positive and finite, as an exact fraction."""
     number = real_number(value, argument, "a positive finite number", above=0, below=math.inf)
     return value if isinstance(value, Fraction) else Fraction(number)
 
@@ -235,13 +230,13 @@ def _checked_kind(kind: str) -> str:
 
 
 NODES = 12
-"""Gauss–Legendre nodes in a panel, which is a unit of noise wide at most: exact to rounding."""
+"""Gauss–Legendre nodes in a panel at most one unit of noise wide: exact to rounding."""
 
 BLOCK = 1 << 17
-"""Numbers of the integrand that are computed at a time."""
+"""Values of the integrand computed at a time."""
 
 REACH = 12.0
-"""Standard deviations (for Laplace: 3 times as many scales) after which a tail is cut off: below 1e-15."""
+"""Standard deviations (for Laplace, 3·REACH scales) after which a tail, below 1e-15, is cut off."""
 
 
 def laplace_table(cells: Histograms, rate: float) -> Array:
@@ -272,7 +267,7 @@ def gaussian_table(cells: Histograms, rate: float) -> Array:
 def checked_table(cells: Histograms, rate: float, threshold: float, check_share: float) -> Array:
     """Return the probabilities of a checked noisy maximum, shape (cells,), of cells with ⊥.
 
-    A class is released only if the largest count + N(0, σ₁²) is at least the threshold: the one with the largest count
+    A class is released only if the largest count + N(0, σ₁²) reaches the threshold: the class with the largest count
     plus N(0, σ₂²), σ₂ = 1/rate.
     """
     passes = normal_cdf((cells.values[cells.starts] - threshold) * rate * check_share)[cells.owners]
@@ -289,9 +284,9 @@ def _largest_count(
     """Return Pr[class has the largest count plus noise/rate] = ∫ f(z − t·n_c) Π_{j≠c} F(z − t·n_j) dz for each cell."""
     K = cells.K
     largest = rate * K
-    # Neighbouring counts lie `rate` units of noise apart. Laplace's density has its edge at a count, so a panel must
-    # end there, or no rule converges fast; and a panel wider than a unit would need more nodes than `NODES`.
-    panels = max(1, math.ceil(rate / 1.0))  # at most one unit of noise a panel
+    # Neighbouring counts are `rate` units of noise apart. Panels must end at counts, where Laplace's density has a
+    # kink; a panel wider than one unit would need more than `NODES` nodes.
+    panels = max(1, math.ceil(rate / 1.0))  # at most one unit of noise per panel
     ends = np.concatenate(
         [
             -reach + np.arange(math.ceil(reach)) * (reach / math.ceil(reach)),
@@ -299,7 +294,7 @@ def _largest_count(
             largest + np.arange(math.ceil(reach) + 1) * (reach / math.ceil(reach)),
         ]
     )
-    # Where counts lie close together their panels are narrow, and a third of the nodes is enough.
+    # If counts are close together, panels are narrow and fewer nodes are enough.
     nodes, shares = gauss_legendre(NODES if rate >= 0.2 else 8)
     widths = np.diff(ends)
     z = (ends[:-1, None] + widths[:, None] * nodes).ravel()
@@ -312,7 +307,7 @@ def _largest_count(
     multiplicities = np.where(cells.values == ABSTENTION, 0, cells.multiplicities)
     lengths = np.diff(np.append(cells.starts, votes.size))
     for count in np.unique(cells.values[cells.values != ABSTENTION]).tolist():
-        # A class is released near its own count: beyond, its noise is cut off.
+        # A class is released near its own count: elsewhere its noise is cut off.
         near = slice(*np.searchsorted(z, (rate * count - reach, rate * count + reach)).tolist())
         density_here, chances = f[np.searchsorted(counts, count), near] * dz[near], F[:, near]
         of_count = np.flatnonzero(cells.values == count)
@@ -320,7 +315,7 @@ def _largest_count(
         for length in np.unique(lengths[cells.owners[of_count]]).tolist():
             alike = of_count[lengths[cells.owners[of_count]] == length]
             step = max(1, BLOCK // max(1, density_here.size))
-            for first in range(0, alike.size, step):  # what a cache holds
+            for first in range(0, alike.size, step):  # as many as fit in the cache
                 chosen = alike[first : first + step]
                 product = np.ones((chosen.size, density_here.size))
                 for row in cells.starts[cells.owners[chosen]] + np.arange(length)[:, None]:

@@ -140,7 +140,7 @@ class PluralityOption(Answer):
     account: str = answer_field("How it was proved.")
     parameters: dict[str, float] = answer_field(
         "What was chosen: sigma, check_sigma, threshold [votes] and cap [labels]; or the epsilon and delta of each "
-        "release, and its rate [nats a vote] where there is no table."
+        "release, and its rate [nats per vote] where there is no table."
     )
     gap: float | None = answer_field(
         "Of the optimum: no table of the same (ε, δ) each has a utility more than this above it; null of other options."

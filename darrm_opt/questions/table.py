@@ -89,7 +89,7 @@ class PluralityAnswer(TableAnswer):
     """The optimal table with its certificate, and the mechanisms at the same privacy."""
 
     utilities: dict[str, float] = answer_field("Utility of each mechanism at the same privacy of its label.")
-    rates: dict[str, float] = answer_field("Its rate [nats a vote]; of Gaussian noise 1/σ [1/votes].")
+    rates: dict[str, float] = answer_field("Its rate [nats per vote]; of Gaussian noise 1/σ [1/votes].")
 
 
 class CountsAnswer(Answer):

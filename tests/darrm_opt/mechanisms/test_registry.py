@@ -114,9 +114,9 @@ def test_a_package_brings_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [
-        "a_no_kind|kind|None|what the records of a_no_kind say they are",
-        "taken|kind|'darrm selection mechanism'|another than that of permute_and_flip",
-        "twice|kind|'random voter'|another than that of random_voter",
+        "a_no_kind|kind|None|the kind in the records of a_no_kind",
+        "taken|kind|'darrm selection mechanism'|a kind other than that of permute_and_flip",
+        "twice|kind|'random voter'|a kind other than that of random_voter",
         "unlike|name|'random_voter'|'unlike', as in its entry point",
         "wrong|mechanism|'wrong'|a subclass of darrm_opt.mechanisms.VoteMechanism",
     ]

@@ -498,90 +498,6 @@ def test_histograms_and_edges_are_all_there() -> None:
 # ------------------------------------------------------------------------------------------- discrete noise
 
 
-def lattice_law(counts: tuple[int, ...], sigma: float, order: tuple[int, ...]) -> Array:
-    """Return the law of the argmax of counts plus discrete Gaussians, ties to whom comes first in ``order``, by enumeration."""
-    reach = math.ceil(9 * sigma)
-    k = np.arange(-reach, reach + 1)
-    masses = np.exp(-(k**2) / (2 * sigma**2))
-    masses /= masses.sum()
-    law = np.zeros(len(counts))
-    rank = {c: place for place, c in enumerate(order)}
-    values = np.arange(min(counts) - reach, max(counts) + reach + 1)
-    at = np.array([[masses[v - n + reach] if abs(v - n) <= reach else 0.0 for v in values] for n in counts])
-    below = np.cumsum(at, axis=1) - at
-    for c in range(len(counts)):
-        beaten = [below[d] + (at[d] if rank[c] < rank[d] else 0.0) for d in range(len(counts)) if d != c]
-        law[c] = float(np.sum(at[c] * np.prod(beaten, axis=0)))
-    return law
-
-
-@pytest.mark.parametrize("sigma", [2.0, 3.3])
-def test_discrete_noise_with_ties_is_never_above_its_bound(sigma: float) -> None:
-    release = lattice.lattice_label_divergence(sigma)
-    orders = np.array([0.5, 0.7, 1.5, 2.5, 5.0])
-    bounds = release.at(orders)
-    largest = np.zeros(orders.size)
-    for here, there in edges(7, 3):
-        laws = [[lattice_law(counts, sigma, order) for order in permutations(range(3))] for counts in (here, there)]
-        fixed = list(zip(*laws, strict=True))
-        at_random = (np.mean(laws[0], axis=0), np.mean(laws[1], axis=0))
-        for p, q in [*fixed, at_random]:
-            found = np.array([divergence(p, q, order) for order in orders])
-            assert np.all(found <= bounds)
-            largest = np.maximum(largest, found)
-    assert np.all(largest[:4] >= 0.9 * bounds[:4])
-
-
-def test_laws_of_labels_with_ties_are_those_of_the_rule() -> None:
-    sigma = 1.7
-    k = np.arange(-20, 21)
-    masses = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
-    weights = masses[:, np.newaxis] * masses
-    i, j = (each.ravel() for each in np.meshgrid(np.arange(-3, 6), np.arange(-4, 5)))
-    ways = ((0, 0, True), (0, 0, False), (0, 1, True), (1, 0, False))
-    for (t_a, t_b, a_first), laws in zip(ways, lattice.tie_laws(lattice.LatticeNoise(sigma, 0.0), i, j), strict=True):
-        for mean_u, mean_v, law in zip(i, j, laws, strict=True):
-            u, v = (mean_u + k)[:, np.newaxis], (mean_v + k)[np.newaxis, :]
-            a = (u >= t_a) & ((u >= v) if a_first else (u > v))
-            b = (v >= t_b) & ((v > u) if a_first else (v >= u))
-            assert not np.any(a & b)
-            np.testing.assert_allclose(law, [weights[a].sum(), weights[b].sum(), weights[~a & ~b].sum()], rtol=1e-9)
-
-
-@pytest.mark.parametrize("sigma", [5.5, 13.0])
-def test_the_largest_member_on_the_lattice_is_that_of_all_evaluated_one_by_one(sigma: float) -> None:
-    """What a quick formula leaves out is never the largest: the same as without it, but for roundings."""
-    bound = lattice.lattice_label_divergence(sigma)
-    first, last = math.ceil(gaussian_argmax.MIN_MEAN * sigma), math.ceil(gaussian_argmax.MAX_SUM * sigma)
-    i, j = (grid.ravel() for grid in np.indices((last - 2 * first + 1,) * 2) + first)
-    i, j = i[i + j <= last], j[i + j <= last]
-    noise = lattice.LatticeNoise(sigma, 0.0)
-    pairs = zip(lattice.tie_laws(noise, i, j), lattice.tie_laws(noise, i - 1, j + 1), strict=True)
-    largest = np.max([lattice.pair_divergences(p, q, bound.orders).max(axis=0) for p, q in pairs], axis=0)
-    inside = np.isclose(bound.values, largest * (1 + 1e-9), rtol=1e-11, atol=0)
-    assert np.all(inside | (bound.values > largest))
-    assert np.count_nonzero(inside) >= 10  # elsewhere the bounds outside of the triangle are larger
-
-
-def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
-    """Why lattice noise has an account of its own: at little noise it reveals more."""
-    orders = np.array([0.5, 2.0])
-    for sigma in (2.0, 3.0):
-        assert np.all(
-            lattice.lattice_label_divergence(sigma).at(orders) > gaussian_argmax.label_divergence(sigma).at(orders)
-        )
-        bit = lattice.lattice_bit_divergence(sigma, 1, (0.0,))
-        k = np.arange(-60, 61)
-        masses = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
-        tail = np.cumsum(masses[::-1])[::-1]
-        p, q = tail[50:70], tail[51:71]
-        for order, bound in zip(orders, bit.at(orders), strict=True):
-            exact = max(
-                divergence(np.array([x, 1 - x]), np.array([y, 1 - y]), order) for x, y in zip(p, q, strict=True)
-            )
-            assert exact <= bound <= 1.001 * exact
-
-
 def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
     for sigma, classes in ((9.0, 2), (1.0, None), (2e5, None)):
         cost = vote_cost([VoteReleases("label", sigma, 100, "discrete")], 1e-5, classes=classes)
@@ -611,27 +527,6 @@ def cells_of(rows: Array, columns: Array, tie: tuple[int, int, bool]) -> list[An
 
 def masses_at(values: Array, mean: float, scale: float) -> Array:
     return np.asarray(np.exp(-((values - mean) ** 2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi)))
-
-
-def test_laws_at_real_means_are_those_of_the_rule() -> None:
-    scale, k = 2.6, whole(-40, 40)
-    x, y = RNG.uniform(-4, 9, (2, 8))
-    for tie, laws in zip(TIES, lattice.real_laws(scale, x, y), strict=True):
-        for i, j, law in zip(x, y, laws, strict=True):
-            weights = np.outer(masses_at(k, i, scale), masses_at(k, j, scale))
-            np.testing.assert_allclose(law, [weights[cell].sum() for cell in cells_of(k, k, tie)], rtol=1e-9)
-
-
-def test_second_derivatives_of_laws_at_real_means_are_sums_over_the_rule() -> None:
-    scale, k = 2.6, whole(-60, 60)
-    x, y = RNG.uniform(-4, 9, (2, 8))
-    for tie, bends in zip(TIES, lattice.real_bends(scale, x, y), strict=False):  # of the first two
-        for n, (i, j) in enumerate(zip(x, y, strict=True)):
-            bent = [((k - mean) ** 2 / scale**2 - 1) * masses_at(k, mean, scale) for mean in (i, j)]
-            along = [np.outer(bent[0], masses_at(k, j, scale)), np.outer(masses_at(k, i, scale), bent[1])]
-            for axis in range(2):
-                exact = [along[axis][cell].sum() for cell in cells_of(k, k, tie)]
-                np.testing.assert_allclose(bends[axis][n], exact, atol=1e-13)
 
 
 @for_each("order", [0.5, 1.7, 60.0])
@@ -668,31 +563,6 @@ def test_quadratic_functions_on_a_square_are_largest_where_it_is_said() -> None:
     found = gaussian_argmax._largest_on_squares(corners[:, np.newaxis], *bends[:, np.newaxis])[0]
     assert np.all((largest <= found + 1e-12) & (found <= largest + 1e-3))
     assert np.mean(found > corners.max(axis=0) + 1e-3) > 0.2  # often between the corners
-
-
-def test_laws_at_real_means_keep_their_digits_in_ball_arithmetic() -> None:
-    flint = pytest.importorskip("flint")
-    flint.ctx.prec = 128
-    arb, scale = flint.arb, 20.0
-    least, most = -math.ceil(16 * scale), math.ceil(20 * scale)
-
-    def sums(mean: float) -> tuple[list[Any], list[Any]]:
-        """Return the masses of whole numbers from ``least`` on, and of all below each."""
-        front = arb(scale) * (2 * arb.pi()).sqrt()
-        masses = [(-((arb(k) - arb(mean)) ** 2) / (2 * arb(scale) ** 2)).exp() / front for k in range(least, most)]
-        below = [arb(0)]
-        for mass in masses:
-            below.append(below[-1] + mass)
-        return masses, below
-
-    for x, y in ((7.12 * scale, -1.5 * scale), (0.81 * scale, 0.8 * scale)):
-        (at_u, below_u), (at_v, below_v) = sums(x), sums(y)
-        laws = lattice.real_laws(scale, np.array([x]), np.array([y]))
-        for (t_a, t_b, a_first), law in zip(TIES, laws, strict=True):
-            a = sum((at_u[u - least] * below_v[u - least + a_first] for u in range(t_a, most)), arb(0))
-            b = sum((at_v[v - least] * below_u[v - least + 1 - a_first] for v in range(t_b, most)), arb(0))
-            for true, found in zip((a, b, below_u[t_a - least] * below_v[t_b - least]), law[0], strict=True):
-                assert abs(float(arb(float(found)) / true - 1)) <= lattice.MASS_ERROR / 100
 
 
 @pytest.mark.parametrize(("sigma", "m"), [(4.2, 2), (7.5, 3)])
@@ -772,32 +642,31 @@ def test_no_pair_of_whole_means_is_above_the_bound_of_wide_noise_and_one_is_clos
 
 
 def test_wide_noise_costs_what_enumeration_says_and_what_continuous_noise_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No jump from where members are listed to σ = 1e5: within 1e-3 of enumeration, within 1 % of continuous noise."""
-    listed = lattice.lattice_label_divergence(40.0)
+    """No jump from where members are listed to σ = 1e5: within 2e-3 of enumeration, within 1 % of continuous noise."""
+    listed = lattice.lattice_label_divergence(16.0).values[:11]
     monkeypatch.setattr(lattice, "MAX_LISTED_SIGMA", 2.0)
-    for coarse, most in ((40.0, 2e-4), (20.0, 1e-3)):  # the same lattice, and every second
+    for coarse, most in ((16.0, 3e-4), (8.0, 2e-3)):  # the same lattice, and every second
         monkeypatch.setattr(lattice, "COARSE", coarse)
-        ratio = lattice.lattice_label_divergence.__wrapped__(40.0).values[:11] / listed.values[:11]
+        ratio = lattice.lattice_label_divergence.__wrapped__(16.0).values[:11] / listed
         assert np.all((ratio >= 1) & (ratio <= 1 + most))
     monkeypatch.undo()
+    listed = lattice.lattice_label_divergence(40.0).values
     for sigma in (134.6, 1e5):
         scaled = lattice.lattice_label_divergence(sigma).values[:11] * sigma**2
         assert np.all(scaled <= gaussian_argmax.label_divergence(sigma).values[:11] * sigma**2 * 1.002)
-        assert scaled[0] == pytest.approx(listed.values[0] * 40.0**2, rel=3e-4)
+        assert scaled[0] == pytest.approx(listed[0] * 40.0**2, rel=3e-4)
 
 
-def test_bits_of_wide_noise_are_bounded_at_every_offset() -> None:
-    for scale, shift in ((84.0, 1), (150.0, 3)):
+def test_bits_of_wide_noise_are_bounded_at_every_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lattice, "COARSE", 6.0)
+    for scale, shift in ((8.4, 1), (15.0, 3)):
         orders = noisy_bit.scaled_orders(shift / scale)
         found = lattice.coarse_bit_values(scale, shift, orders)
-        for offset in (0.0, 0.5):
+        for offset in (0.0, 0.3, 0.5):
             exact = lattice.lattice_bit_values(scale, offset, shift, orders)
             assert np.all(found >= exact)
-            assert np.all(found[:11] <= exact[:11] * 1.001)
-            for step in (shift, -shift):
-                bound = lattice._coarse_censored(scale, 126, step, orders)
-                exact = lattice.censored_lattice(scale, offset, 126, step, orders)
-                assert np.all((bound >= exact) & (bound <= 1.05 * exact))
+            assert np.all(found[:11] <= exact[:11] * 1.02)
+    monkeypatch.undo()
     below, above = (lattice.lattice_bit_divergence(scale, 2, (0.0,)) for scale in (4990.0, 5010.0))
     np.testing.assert_allclose(above.values[:11] * 5010**2, below.values[:11] * 4990**2, rtol=1e-3)
 
@@ -882,16 +751,15 @@ def test_calibrated_noise_fits_and_less_does_not(K: int, classes: int, queries: 
     assert vote_cost(less, 1e-6, classes=classes).epsilon > 1.5
 
 
-@pytest.mark.parametrize("ratio", [0.3, 3.0])
-def test_calibrated_checks(ratio: float) -> None:
-    total = Privacy(2.0, 1e-5)
-    checked = calibrated_check(50, 3, total, 40, ratio, 20)
-    assert checked.check_sigma == pytest.approx(ratio * checked.sigma)
+def test_calibrated_checks() -> None:
+    checked = calibrated_check(50, 3, Privacy(2.0, 1e-5), 40, 3.0, 20)
+    assert checked.check_sigma == pytest.approx(3 * checked.sigma)
     assert 1.999 < checked.epsilon(40, 1e-5) <= 2.0
-    loud = calibrated_check(50, 3, Privacy(50.0, 1e-5), 1, ratio, 1)
-    assert min(loud.sigma, loud.check_sigma or 0.0) == pytest.approx(1.0)  # no less is offered
+    for ratio in (0.3, 3.0):
+        loud = calibrated_check(50, 3, Privacy(50.0, 1e-5), 1, ratio, 1)
+        assert min(loud.sigma, loud.check_sigma or 0.0) == pytest.approx(1.0)  # no less is offered
     with refused("epsilon"):
-        calibrated_check(50, 3, Privacy(1e-300, 1e-300), 40, ratio, None)
+        calibrated_check(50, 3, Privacy(1e-300, 1e-300), 40, 3.0, None)
 
 
 def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:

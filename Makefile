@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest test-newest coverage lint types format bench soundness totals estimates golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-python test-oldest test-newest coverage lint types format bench soundness totals estimates golden enumerated earned-enumerated extremes plurality groups earned sampled faults attack fuzz mutation formal docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ test: $(READY) ## run all tests, and the examples in the docstrings
 
 test-fast: $(READY) ## run the tests that take no more than a few seconds each
 	$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
+
+test-python: $(READY) ## run the fast tests that depend on the version of Python: what CI runs on all but one
+	$(BIN)/python $(PYTEST) -m "not slow and not any_python" $(ARGS)
 
 test-oldest: ## run the fast tests with the oldest dependencies that pyproject.toml allows, in .venv-oldest
 	@$(call RESOLVE,.venv-oldest,lowest-direct)

@@ -38,6 +38,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = ["support.stores"]
 
+ANY_PYTHON = (
+    "tests/project/",  # the documentation, the build, the tools
+    "tests/formal/",  # Coq's checker
+    "tests/api/page/",  # a browser
+    "tests/api/server/test_proxy.py",  # nginx
+    "tests/api/routes/test_generated_client.py",  # generators and compilers
+)
+"""Files that show nothing that depends on the version of Python: other programs, texts, and the code of other tests."""
+
 NUMBERS = itertools.count()
 """Of the caches."""
 
@@ -52,6 +61,12 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
     if ">>>" in file_path.read_text(encoding="utf-8", errors="ignore"):
         return collectors
     return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what CI leaves out on all Pythons but one."""
+    if item.nodeid.startswith(ANY_PYTHON):
+        item.add_marker("any_python")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,7 +11,18 @@ from campaigns.proxy import needs_proxy
 
 pytestmark = pytest.mark.slow
 
-WITH_SQLITE = [attack for attack in ATTACKS if attack.name != HANG]
+NAKED = [attack for attack in ATTACKS if attack.name in {"unfinished bodies", "slow readers", "endless trailers"}]
+"""Those on the memory of the server's own HTTP code; smaller ones of each other kind: test_connection_limits.py."""
+
+MORE_ADDRESSES = {
+    "endless trailers, 14 addresses",
+    "half-open, held, 3 addresses",
+    "half-open, reconnecting at once, 3 addresses",
+    "unfinished bodies",
+}
+"""What the long form does from another number of addresses as well."""
+
+PROXIED = [attack for attack in ATTACKS if attack.name not in {HANG, *MORE_ADDRESSES}]
 
 SCALE = 0.3
 """Multiple of the connections of the long form."""
@@ -24,10 +35,6 @@ SECONDS = 0.4
 def proxied() -> Iterator[Site]:
     with site("proxy", 0.0) as under:
         yield under
-
-
-NAKED = [attack for attack in WITH_SQLITE if attack.addresses <= 3 and not attack.keyed]
-"""The attacks before authentication, where the server's own HTTP code is; those of many addresses only take longer."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,7 @@ def test_naked_nothing_fails(naked: Site, attack: Attack) -> None:
 
 
 @needs_proxy
-@pytest.mark.parametrize("attack", WITH_SQLITE, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", PROXIED, ids=lambda attack: attack.name)
 def test_behind_the_proxy_nothing_fails(proxied: Site, attack: Attack) -> None:
     found = measure(proxied, attack, SCALE, SECONDS, recovery=0.0)
     assert found.attackers.opened > 0

@@ -24,6 +24,7 @@ from darrm_client import DarrmClient
 from darrm_opt import Problem, verify
 from darrm_opt.questions.design import Design
 from darrm_opt.record import problem_from_record
+from solver_cache import open_store
 
 pytestmark = [
     pytest.mark.slow,
@@ -116,31 +117,31 @@ def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(two_workers: Se
 # ---------------------------------------------------------------------------------------------------------- jobs
 
 
-def test_a_job_from_submission_to_result(url: str, tmp_path: Path) -> None:
-    with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
-        client = opened.client
-        id = submitted(opened, SECONDS)
-        pending = client.get(f"/v1/jobs/{id}/result")
-        assert (pending.status_code, pending.headers["location"]) == (202, f"/v1/jobs/{id}")
-        assert int(pending.headers["retry-after"]) >= 0
-        assert submitted(opened, SECONDS) == id
-        told = opened.job(id, until="done")
-        assert (told["kind"], told["attempts"], told["reason"]) == ("gamma", 1, "")
-        result = proved(client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
-        assert (result["id"], result["status"]) == (id, "optimal")
-        again = client.post("/v1/jobs", json=SECONDS)
-        assert (again.status_code, again.json()["state"]) == (200, "done")
-        assert client.post("/v1/gamma", json=SECONDS).json()["cached"]
-        assert client.delete(f"/v1/jobs/{id}").json()["state"] == "done"  # what is over stays as it is
+def test_a_job_from_submission_to_result(shared: Service) -> None:
+    client = shared.client
+    ahead, id = submitted(shared, MINUTES), submitted(shared, MNIST)
+    pending = client.get(f"/v1/jobs/{id}/result")
+    assert (pending.status_code, pending.headers["location"]) == (202, f"/v1/jobs/{id}")
+    assert int(pending.headers["retry-after"]) >= 0
+    assert submitted(shared, MNIST) == id
+    client.delete(f"/v1/jobs/{ahead}").raise_for_status()
+    told = shared.job(id, until="done")
+    assert (told["kind"], told["attempts"], told["reason"]) == ("gamma", 1, "")
+    result = proved(client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
+    assert (result["id"], result["status"]) == (id, "optimal")
+    again = client.post("/v1/jobs", json=MNIST)
+    assert (again.status_code, again.json()["state"]) == (200, "done")
+    assert client.post("/v1/gamma", json=MNIST).json()["cached"]
+    assert client.delete(f"/v1/jobs/{id}").json()["state"] == "done"  # what is over stays as it is
 
-        several = [submitted(opened, {"K": K, "m": 2, "epsilon": 0.1}) for K in (5, 7, 9)]
-        for each in several:
-            opened.job(each, until="done")
-        page = client.get("/v1/jobs", params={"limit": 3}).json()
-        rest = client.get("/v1/jobs", params={"limit": 3, "after": page["next"], "state": "done"}).json()
-        assert sorted(job["id"] for job in page["jobs"] + rest["jobs"]) == sorted([id, *several])
-        assert rest["next"] is None
-        assert client.get("/v1/jobs", params={"state": "failed"}).json() == {"jobs": [], "next": None}
+    several = [submitted(shared, {"K": K, "m": 2, "epsilon": 0.1}) for K in (5, 7, 9)]
+    for each in several:
+        shared.job(each, until="done")
+    page = client.get("/v1/jobs", params={"limit": 3, "state": "done"}).json()
+    rest = client.get("/v1/jobs", params={"limit": 3, "after": page["next"], "state": "done"}).json()
+    assert sorted(job["id"] for job in page["jobs"] + rest["jobs"]) == sorted([id, *several])
+    assert rest["next"] is None
+    assert client.get("/v1/jobs", params={"state": "failed"}).json() == {"jobs": [], "next": None}
 
 
 @pytest.mark.parametrize(
@@ -195,15 +196,6 @@ def test_cancelling_ends_the_work_and_frees_the_process(shared: Service) -> None
     assert proved(shared.client.post("/v1/gamma", json=MNIST).json())["status"] == "optimal"
 
 
-def test_the_time_limit_gives_the_best_so_far_with_its_gap(url: str, tmp_path: Path) -> None:
-    with service(url, tmp_path, **JOBS, DARRM_TIME_LIMIT="1e-6", DARRM_WAIT_SECONDS="60") as opened:
-        for _ in range(2):
-            answer = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
-            assert (answer["status"], answer["cached"]) == ("time limit", False)
-            assert answer["gap"] > 0
-        assert opened.client.get(f"/v1/jobs/{answer['id']}/result").json()["gamma"] == answer["gamma"]
-
-
 # -------------------------------------------------------------------------------------------------------- events
 
 
@@ -244,7 +236,7 @@ def test_events_tell_the_progress_and_end_with_the_job(two_workers: Service) -> 
         assert [event["event"] for event in stream(answer.iter_lines())] == ["done"]  # also for one who comes late
 
 
-def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_path: Path) -> None:
+def test_events_end_when_the_server_does_and_the_job_is_queued_again(url: str, tmp_path: Path) -> None:
     ended: list[dict[str, Any]] = []
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
         id = submitted(opened, MINUTES)
@@ -260,9 +252,10 @@ def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_pat
         following.join(60)
         assert ended[-1]["event"] == "running"
         gone(pids)
-    with service(url, tmp_path, **LARGE, DARRM_SOLVE="off") as opened:
-        told = opened.job(id)
-        assert (told["state"], told["attempts"]) == ("queued", 0)  # the claim was given back
+    with closing(open_store(url)) as store:
+        job = store.jobs.get(id)
+        assert job is not None
+        assert (job.state, job.attempts) == ("queued", 0)  # the claim was given back
 
 
 # ------------------------------------------------------------------------------------------------ a rolling restart
@@ -288,12 +281,13 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str
                 try:
                     client.gamma(problem)
                     client.verify(problem, [0.0] * (problem.K + 1))
+                    stop.wait(0.1)
                 except Exception as err:  # noqa: BLE001 — collected
                     failures.append(err)
                 verified[which] += 1
 
     try:
-        jobs = [submitted(servers[0], {"K": K, "m": 3, "epsilon": 0.1, "Delta": 1e-5}) for K in range(91, 101, 2)]
+        jobs = [submitted(servers[0], {"K": K, "m": 3, "epsilon": 0.1, "Delta": 1e-5}) for K in range(91, 97, 2)]
         with ThreadPoolExecutor(2) as clients:
             asking = [clients.submit(ask, which) for which in (0, 1)]
             try:

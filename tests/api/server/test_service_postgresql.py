@@ -82,7 +82,7 @@ class Client(threading.Thread):
         """Ask until stopped."""
         with httpx.Client(base_url=self._url, timeout=120) as client:
             for i in range(100_000):
-                if self.stopped.is_set():
+                if self.stopped.wait(0.1):
                     return
                 problem = {"K": 5 + 2 * (i % 6), "m": 1 + (i + self._number) % 40 / 10, "epsilon": 0.1, "Delta": 1e-5}
                 answer = client.post("/v1/gamma", json=problem)

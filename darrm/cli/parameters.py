@@ -537,7 +537,7 @@ def parameter_of(found: type[VoteMechanism], typed: Mapping[str, str | None]) ->
         if text is not None and name not in ("check", found.parameter):
             advice = f"Its parameter is {option_of(found.parameter)}." if found.parameter else ""
             raise InvalidInput(name, text, Rule(f"is not a parameter of {found.name}"), advice)
-    accepted = "sigma=VOTES and perhaps threshold=VOTES and cap=COUNT, separated by commas"
+    accepted = "sigma=VOTES, threshold=VOTES and perhaps cap=COUNT, separated by commas"
     check = named_values("check", typed["check"], ("sigma", "threshold", "cap"), accepted)
     value = typed.get(found.parameter)
     if check and not (found.has_check and value is not None):

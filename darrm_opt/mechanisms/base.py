@@ -288,10 +288,10 @@ class VoteMechanism(ABC):
         if not cls.parameter:
             raise InvalidInput("mechanism", cls.name, "a mechanism with a parameter")
         for name, number in check.items():
-            if number is not None:
+            if number is not None and not cls.has_check:
                 raise InvalidInput(name, number, Rule(f"cannot be combined with {cls.name}"))
         make: Callable[..., Self] = cls  # every class with a parameter takes (K, classes, value, affected=...)
-        return make(K, classes, value, affected=affected)
+        return make(K, classes, value, affected=affected, **(check if cls.has_check else {}))
 
     @classmethod
     def of_information(cls, K: int, classes: int, information: float, affected: int = 1) -> Self:

@@ -9,10 +9,10 @@ Source of the samplers: Canonne, Kamath, Steinke 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from darrm_opt.accounting.labels.sampled_argmax import (
     label_of_any_votes,
     sampled_labels,
 )
-from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, label_loss
+from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, check_loss, label_loss
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
@@ -99,7 +99,7 @@ class NoisyMaximum(VoteMechanism):
         K: voters, ≥ 1.
         classes: C, 2 to `darrm_opt.mechanisms.base.MAX_CLASSES`.
         sigma: σ ≥ `MIN_BIT_SIGMA` of the noise on each count [votes], taken at its exact value. Among more than two
-            classes, σ < 1 has only a pure ε unless records are drawn anew for every query.
+            classes, σ below 1 is charged as noisy counts, but where its laws are listed.
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
         check_sigma: σ₁ ≥ `MIN_BIT_SIGMA` of the check's noise [votes]; required with a threshold, and only then.
         affected: votes that one record can move, 1..K.
@@ -148,14 +148,6 @@ class NoisyMaximum(VoteMechanism):
             # Without a check every release is a label, so a cap would be a second number of releases.
             if threshold is None:
                 raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
-
-    @classmethod
-    def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:
-        """Return the noise at σ with the given check; the threshold defaults to 0 and does not change the cost."""
-        if check.get("check_sigma") is not None and check.get("threshold") is None:
-            check["threshold"] = 0.0
-        make: Callable[..., Self] = cls
-        return make(K, classes, value, affected=affected, **check)
 
     @classmethod
     def range_for(cls, K: int, classes: int) -> tuple[float, float]:
@@ -235,6 +227,7 @@ class NoisyMaximum(VoteMechanism):
             divergence=divergence,
             estimate=divergence,
             any_votes=partial(check_of_any_votes, self.check_sigma, self.affected),
+            loss=partial(check_loss, self.check_sigma, self.threshold, self.K, self.classes, self.affected),
         )
         # Every query is checked, but labels are released up to the cap only: each part is charged that often.
         return [(label, labels), (check, releases)]
@@ -312,9 +305,7 @@ class NoisyMaximum(VoteMechanism):
             raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
         return cls(**{field: record[field] for field in FIELDS})
 
-    def _divergence(self, kind: Literal["label", "check"], sigma: float) -> PowerDivergence | None:
-        if sigma < MIN_DISCRETE_SIGMA:
-            return None
+    def _divergence(self, kind: Literal["label", "check"], sigma: float) -> PowerDivergence:
         return VoteReleases(kind, sigma, 1, "discrete").divergence(self.classes, self.affected)
 
 
@@ -394,6 +385,7 @@ def calibrated_check(
     total: Privacy,
     queries: int,
     ratio: float,
+    threshold: float,
     cap: int | None,
     affected: int = 1,
     precision: float = PRECISION,
@@ -411,8 +403,7 @@ def calibrated_check(
             K,
             classes,
             sigma,
-            # The cost does not depend on the threshold: the caller chooses it afterwards.
-            threshold=0.0,
+            threshold=threshold,
             check_sigma=max(ratio * sigma, MIN_DISCRETE_SIGMA),
             affected=affected,
             cap=cap,

@@ -135,31 +135,37 @@ def checked_maximum(question: Question) -> Option:
     # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]
-    proposals: list[tuple[float, float, int]] = []  # utility, σ₁/σ, cap
+    proposals: list[tuple[float, float, float, int]] = []  # utility, σ₁/σ, threshold, cap
     for share in CHECK_COSTS:
         check_sigma = max(1.0, sigma / math.sqrt(2 * share))
         passes = [pass_chances(largest, threshold, check_sigma) for threshold in thresholds]
         for cap in sorted({max(1, math.ceil(cap_share * queries)) for cap_share in CAP_SHARES}):
             label_sigma = max(1.0, sigma * math.sqrt(cap / queries / (1 - share)))
             leads = NoisyMaximum(K, classes, label_sigma).leader_chances(law.counts)
-            utility = max(law.utility(law.checked_shares(leads, chances, queries, cap)) for chances in passes)
-            proposals.append((utility, check_sigma / label_sigma, cap))
-    _, ratio, cap = max(proposals)
+            utilities = [law.utility(law.checked_shares(leads, chances, queries, cap)) for chances in passes]
+            best = int(np.argmax(utilities))
+            proposals.append((utilities[best], check_sigma / label_sigma, float(thresholds[best]), cap))
+    _, ratio, proposed, cap = max(proposals)
     label_cap = cap if cap < queries else None
-    found = calibrated_check(K, classes, total, queries, ratio, label_cap, affected, CHECK_PRECISION)
+    found = calibrated_check(K, classes, total, queries, ratio, proposed, label_cap, affected, CHECK_PRECISION)
     sigma, check_sigma = found.sigma, float(found.check_sigma or 1.0)
     leads = found.leader_chances(law.counts)
     shares = {
         float(threshold): law.checked_shares(leads, pass_chances(largest, threshold, check_sigma), queries, cap)
         for threshold in thresholds
     }
+
+    def at(threshold: float) -> NoisyMaximum:
+        check = {"threshold": threshold, "check_sigma": check_sigma, "cap": label_cap}
+        return NoisyMaximum.of(K, classes, sigma, affected, **check)
+
+    # Of few voters the threshold enters the cost: another than was calibrated may be beyond the total.
     threshold = max(shares, key=lambda threshold: law.utility(shares[threshold]))
-    mechanism = NoisyMaximum(
-        K, classes, sigma, threshold=threshold, check_sigma=check_sigma, affected=affected, cap=label_cap
-    )
+    cost = at(threshold).cost(queries, total.delta)
+    if cost.epsilon > total.epsilon:
+        threshold, cost = proposed, found.cost(queries, total.delta)
     parameters = {"sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap}
-    cost = mechanism.cost(queries, total.delta)
-    return Option.of_mechanism(CONFIDENT, question, mechanism, shares[threshold], cost, parameters)
+    return Option.of_mechanism(CONFIDENT, question, at(threshold), shares[threshold], cost, parameters)
 
 
 ProvedTable = tuple[TableMechanism, float | None, dict[str, float]]

@@ -195,9 +195,7 @@ class Cost(MechanismQuestion):
         words = f"{answer.mechanism.words} One record moves at most {count_text(answer.affected, 'vote')}."
         # Said in words: an ε of infinity looks like a number.
         if answer.account == "none":
-            checks = getattr(answer.mechanism, "threshold", None) is not None and not delta
-            why = " None holds for every threshold of a check." if checks else ""
-            return f"{words} No account proves a finite ε at δ = {delta:g}.{why}"
+            return f"{words} No account proves a finite ε at δ = {delta:g}."
         sampled = "" if answer.sampling is None else f" With {answer.sampling.words} ({answer.sampling.neighbours}),"
         releases = "1 release is" if self.queries == 1 else f"{self.queries:,} releases are together"
         proved = guarantee(Privacy(answer.epsilon, delta))

@@ -51,7 +51,7 @@ from darrm_opt.accounting.labels.power_divergence import (
     largest_loss_term,
 )
 from darrm_opt.noise import Array
-from darrm_opt.rounding import ULP
+from darrm_opt.rounding import ULP, up
 
 MIN_SIGMA, MAX_SIGMA = 2.0, 1e5
 """Range of σ [votes] with an account of its own for three cells; beyond, a label is charged as its noisy counts."""
@@ -140,6 +140,14 @@ def lattice_counts(shift: float) -> PowerDivergence:
     Below a = 1 it is above that of a Gaussian mechanism, by a share that `PERIODS` covers.
     """
     return gaussian_counts(shift * (1 + PERIODS), within_gaussian=False)
+
+
+def narrow_lattice_counts(shift: float) -> PowerDivergence:
+    """Return the same for any σ: at order ½ it is at most that of a Gaussian mechanism with √2 times the shift."""
+    orders = np.array([0.5, 1.0])
+    moved = (up(math.sqrt(2) * shift, 2), shift)
+    values = np.concatenate([gaussian_divergence(*of) for of in zip(moved, orders[:, np.newaxis], strict=True)])
+    return PowerDivergence(orders, values, shift, "noisy counts", within_gaussian=False)
 
 
 @lru_cache(maxsize=64)

@@ -39,6 +39,7 @@ from darrm_opt.accounting.labels.discrete_gaussian_argmax import (
     lattice_bit_divergence,
     lattice_counts,
     lattice_label_divergence,
+    narrow_lattice_counts,
 )
 from darrm_opt.accounting.labels.gaussian_argmax import label_divergence
 from darrm_opt.accounting.labels.noisy_bit import bit_divergence, normal_cdf
@@ -50,7 +51,7 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, down, up
 
 MIN_DISCRETE_SIGMA = 1.0
-"""Least σ [votes] of discrete noise: below, it is no longer close to a Gaussian."""
+"""Least σ [votes] of discrete noise with an account of labels: below, it is no longer close to a Gaussian."""
 
 MIN_SIGMA, MAX_SIGMA = 1e-50, 1e150
 """Least and largest σ [votes] that can be accounted for: beyond them, powers of it leave the range of doubles."""
@@ -87,8 +88,6 @@ class VoteReleases:
         if self.noise not in ("gaussian", "discrete"):
             raise InvalidInput("noise", self.noise, "'gaussian' or 'discrete'")
         sigma = real_number(self.sigma, "sigma", _SIGMA, least=MIN_SIGMA, most=MAX_SIGMA)
-        if self.noise == "discrete" and sigma < MIN_DISCRETE_SIGMA:
-            raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote for discrete noise")
         object.__setattr__(self, "sigma", sigma)
         whole_number(self.count, "count", "a whole number of releases, at least 0", least=0)
 
@@ -105,13 +104,13 @@ class VoteReleases:
                 its noisy counts.
         """
         if self.noise == "discrete":
+            if self.sigma < MIN_DISCRETE_SIGMA:
+                return narrow_lattice_counts(self.shift(affected))
             if self.kind == "check":
                 return lattice_bit_divergence(self.sigma, affected, (0.0,))
             if classes == 2:  # the difference of two counts: even or odd, in steps of two
                 return lattice_bit_divergence(self.sigma / math.sqrt(2), affected, (0.0, 0.5))
-            if affected == 1:
-                return lattice_label_divergence(self.sigma)
-            return lattice_counts(self.shift(affected))
+            return lattice_label_divergence(self.sigma) if affected == 1 else lattice_counts(self.shift(affected))
         if self.kind == "check" or classes == 2:
             return bit_divergence(self.shift(affected))
         return label_divergence(self.sigma) if affected == 1 else gaussian_counts(self.shift(affected))
@@ -214,6 +213,9 @@ END = 12
 MAX_WORK = 10**8
 """Chords that are looked at for one bound, a second."""
 
+FAR, MAX_SUMMED_SIGMA = 20, 50_000.0
+"""Standard deviations below which noise is that an answer needs in a check, and most σ of which it is summed."""
+
 MAX_STEPS = 10**6
 """Most values of noise that are listed for one bound: σ up to some 20,000; beyond, there are blocks of them."""
 
@@ -254,6 +256,31 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
     if not is_within(total, sys.float_info.max):
         return wide
     return up(total, affected) if wide is None else min(wide, up(total, affected))
+
+
+@lru_cache(maxsize=64)
+def check_loss(sigma: float, threshold: float, K: int, classes: int, affected: int) -> float | None:
+    """Return a bound on the loss of the check "largest count + noise ≥ threshold" [nats]; None where it is of no use.
+
+    ln G is concave: an answer loses most where it is least likely, ⊥ at K votes and a class at the least largest count.
+    """
+    least, needed, most = -(-K // classes), math.ceil(threshold), math.ceil(FAR * sigma)
+    moved = min(affected, K - least)
+    starts = [min(start, most) for start in (least - needed, needed - 1 - K)]  # above, a loss is less
+    if not moved:
+        return 0.0
+    if math.ceil(END * sigma) - min(starts) > MAX_EXPONENT * sigma * sigma:
+        return None
+    if sigma > MAX_SUMMED_SIGMA or moved > MAX_STEPS:  # each step as the first, and G by its integral
+        x = np.array(starts) + 1.0
+        if x.min() < -END * sigma:
+            return None
+        below = sigma * math.sqrt(2 * math.pi) * normal_cdf((x - 1) / sigma) - (x > 1)
+        growths = np.log1p(np.exp(-x * x / (2 * sigma * sigma)) / below)
+        return float(moved * growths.max() * (1 + WIDE_ERROR))
+    loss = max(float(_growths(sigma, start + 1, start + moved).sum()) for start in starts)
+    steps = math.ceil(END * sigma) + moved
+    return up(loss, math.ceil(steps * (8 + 4 * (steps - min(starts)) / (sigma * sigma))))
 
 
 def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | None:

@@ -13,7 +13,7 @@ import pytest
 from support.cases import for_each
 
 from darrm_opt import Privacy
-from darrm_opt.accounting.labels.vote_cost import label_loss
+from darrm_opt.accounting.labels.vote_cost import check_loss, label_loss
 from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
@@ -106,14 +106,54 @@ def test_what_is_of_no_use_has_none() -> None:
     assert wide < 3 / 1e4
 
 
+def largest_check_loss(sigma: float, threshold: float, K: int, classes: int, affected: int) -> float:
+    """Return the largest loss of a check, by a sum over all noise of every largest count."""
+    end = math.ceil(40 * sigma) + K + abs(math.ceil(threshold))
+    masses = {x: math.exp(-x * x / (2 * sigma * sigma)) for x in range(-end, end + 1)}
+    counts = range(-(-K // classes), K + 1)
+    passes, fails = (
+        {m: math.fsum(mass for x, mass in masses.items() if (m + x >= threshold) == passed) for m in counts}
+        for passed in (True, False)
+    )
+    return max(
+        abs(math.log(chance[m] / chance[near]))
+        for chance in (passes, fails)
+        for m in counts
+        for near in counts
+        if abs(m - near) <= affected
+    )
+
+
+def test_the_loss_of_a_check_is_that_of_its_rarest_answer() -> None:
+    for sigma, threshold, K, classes in product((0.3, 0.85, 3.3), (-2.0, 1.5, 3.0, 7.2), (2, 3, 5), (2, 3)):
+        for affected in {1, 2, K}:
+            found = check_loss(sigma, threshold, K, classes, affected)
+            exact = largest_check_loss(sigma, threshold, K, classes, affected)
+            assert found is not None
+            assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-9) + 1e-300
+    assert check_loss(2.0, 1.0, 1, 3, 1) == 0  # the largest count is always 1
+    summed, wide = (check_loss(sigma, 3.0, 9, 3, 2) or 0.0 for sigma in (49_999.0, 50_001.0))
+    assert summed * 0.9999 < wide < summed * 1.0001
+    assert check_loss(0.3, 100.0, 5, 3, 1) is None
+    assert check_loss(1e6, 1e9, 5, 3, 1) is None
+
+
+def test_less_noise_never_has_a_finite_total_where_more_has_none() -> None:
+    """A label beyond the noise whose laws are listed, with a check of little noise."""
+    less, more = (NoisyMaximum(3, 3, sigma, threshold=2.5, check_sigma=0.85) for sigma in (27.0, 35.0))
+    assert cost(more, 1, 7e-209).epsilon < cost(less, 1, 7e-209).epsilon < 3
+    for check_sigma in (0.3, 0.85):  # among many voters: at any threshold
+        many = NoisyMaximum(250, 10, 35.0, threshold=200.0, check_sigma=check_sigma)
+        assert cost(many, 3, 1e-6).epsilon < math.inf
+
+
 def test_a_total_without_delta_is_there_and_grows_with_the_releases() -> None:
     mechanism = NoisyMaximum(11, 5, 4.0)
     one, ten = (cost(mechanism, releases, 0.0) for releases in (1, 10))
     assert ten.epsilon == pytest.approx(10 * one.epsilon)
     assert cost(mechanism, 1, 1e-5).epsilon <= one.epsilon
     few, many = (NoisyMaximum(K, 5, 4.0, threshold=3.0, check_sigma=4.0) for K in (11, 250))
-    assert 0 < cost(few, 1, 0.0).epsilon < math.inf  # of listed votes
-    assert cost(many, 1, 0.0).account == "none"  # of any threshold
+    assert 0 < cost(few, 1, 0.0).epsilon < cost(many, 1, 0.0).epsilon < math.inf
 
 
 def test_noise_is_found_without_delta() -> None:

@@ -498,6 +498,25 @@ def test_histograms_and_edges_are_all_there() -> None:
 # ------------------------------------------------------------------------------------------- discrete noise
 
 
+@pytest.mark.parametrize("sigma", [0.2, 0.5, 0.9])
+def test_counts_of_little_discrete_noise_are_never_above_their_bound(sigma: float) -> None:
+    """At order ½ their divergence is above that of the Gaussian mechanism, from 1 on it is not."""
+    orders = np.array([0.5, 0.7, 0.95, 1.05, 2.0, 7.0])
+    k = np.arange(-60, 61)
+    kinds: tuple[Any, ...] = ("check", "label")
+    for kind, affected in product(kinds, (1, 2, 3)):
+        bounds = VoteReleases(kind, sigma, 1, "discrete").divergence(None, affected).at(orders)
+        above = []
+        for order, bound in zip(orders.tolist(), bounds.tolist(), strict=True):
+            # ln Σ P^a Q^(1−a) of one count that moves by r, twice for the two of a label
+            powers = -(order * k**2 + (1 - order) * (k - affected) ** 2) / (2 * sigma**2)
+            one = np.logaddexp.reduce(powers) - np.logaddexp.reduce(-(k**2) / (2 * sigma**2))
+            exact = math.expm1(one * (1 + (kind == "label"))) / (order * (order - 1))
+            assert exact <= bound
+            above.append(exact > gaussian_divergence(VoteReleases(kind, sigma, 1).shift(affected), np.array([order])))
+        assert not any(above[3:])
+
+
 def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
     for sigma, classes in ((9.0, 2), (1.0, None), (2e5, None)):
         cost = vote_cost([VoteReleases("label", sigma, 100, "discrete")], 1e-5, classes=classes)
@@ -752,14 +771,14 @@ def test_calibrated_noise_fits_and_less_does_not(K: int, classes: int, queries: 
 
 
 def test_calibrated_checks() -> None:
-    checked = calibrated_check(50, 3, Privacy(2.0, 1e-5), 40, 3.0, 20)
+    checked = calibrated_check(50, 3, Privacy(2.0, 1e-5), 40, 3.0, 30.0, 20)
     assert checked.check_sigma == pytest.approx(3 * checked.sigma)
     assert 1.999 < checked.epsilon(40, 1e-5) <= 2.0
     for ratio in (0.3, 3.0):
-        loud = calibrated_check(50, 3, Privacy(50.0, 1e-5), 1, ratio, 1)
+        loud = calibrated_check(50, 3, Privacy(50.0, 1e-5), 1, ratio, 30.0, 1)
         assert min(loud.sigma, loud.check_sigma or 0.0) == pytest.approx(1.0)  # no less is offered
     with refused("epsilon"):
-        calibrated_check(50, 3, Privacy(1e-300, 1e-300), 40, 3.0, None)
+        calibrated_check(50, 3, Privacy(1e-300, 1e-300), 40, 3.0, 30.0, None)
 
 
 def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
@@ -867,7 +886,6 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
         (lambda: VoteReleases("vote", 1.0, 1), "kind", "'label' or 'check'"),  # type: ignore[arg-type]
         (lambda: VoteReleases("label", 0.0, 1), "sigma", "from 1e-50 to 1e\\+150"),
         (lambda: VoteReleases("label", math.inf, 1), "sigma", "from 1e-50 to 1e\\+150"),
-        (lambda: VoteReleases("label", 0.5, 1, "discrete"), "sigma", "at least 1 vote"),
         (lambda: VoteReleases("label", 1.0, 1, "laplace"), "noise", "'gaussian' or 'discrete'"),  # type: ignore[arg-type]
         (lambda: VoteReleases("label", 1.0, -1), "count", "at least 0"),
         (lambda: vote_cost([], 0.0), "delta", "above 0"),

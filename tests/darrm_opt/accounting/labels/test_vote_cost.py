@@ -501,7 +501,7 @@ def test_histograms_and_edges_are_all_there() -> None:
 @pytest.mark.parametrize("sigma", [0.2, 0.5, 0.9])
 def test_counts_of_little_discrete_noise_are_never_above_their_bound(sigma: float) -> None:
     """At order ½ their divergence is above that of the Gaussian mechanism, from 1 on it is not."""
-    orders = np.array([0.5, 0.7, 0.95, 1.05, 2.0, 7.0])
+    orders = np.array([0.5, 0.7, 0.95, 1.05, 1.4, 2.0])
     k = np.arange(-60, 61)
     kinds: tuple[Any, ...] = ("check", "label")
     for kind, affected in product(kinds, (1, 2, 3)):

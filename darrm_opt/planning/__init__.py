@@ -1,18 +1,18 @@
 """Planning: from voters, queries and a total (ε, δ) to the most useful mechanism, for any number of classes.
 
-question          what is asked: voters, queries, total, the law of votes; which account of the voters holds
-option            one mechanism as an option, a suggestion, and the plan, as values
-plain_majority    plain majorities: post-processing of private models, or the total of fresh answers
-candidates        γ of one release, γ of all, and every mechanism of the registry, each calibrated to the total
-class_candidates  certified tables, and checked noise
-sampled_candidates  tables and mechanisms where every query has a fresh sample of the records
-best_target       the best target of one release, so that Q releases of its γ_opt fit a total
-sequence_design   a γ made for all releases
-ranking           `plan`, `design_within_total`: all of them, in order
-group_plan        `plan_groups`: the ranking for voters that are not alike
-suggestions       changes of the question that make an option useful if none is
-compare           the table of the ranking between two classes
-baselines         what else meets the target of one release
+question            the request: voters, queries, total, law of votes; the account that holds for the voters
+option              options, suggestions and plans, as values
+plain_majority      plain majorities: post-processing of private models, or the total of fresh answers
+candidates          γ of one release, γ of all, and every registered mechanism, each calibrated to the total
+class_candidates    certified tables, and checked noise
+sampled_candidates  tables and mechanisms if every query has a fresh sample of the records
+best_target         the best target of one release, so that Q releases of its γ_opt fit a total
+sequence_design     a γ designed for all releases
+ranking             `plan`, `design_within_total`: all options, ranked
+group_plan          `plan_groups`: the ranking for groups of unlike voters
+suggestions         changes of the request that make an option useful if none is
+compare             the ranking between two classes as a table
+baselines           other γ that meet the target of one release
 """
 
 from darrm_opt.planning.best_target import BestTarget, best_target

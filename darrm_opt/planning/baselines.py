@@ -1,4 +1,4 @@
-"""Baselines: what else meets the target of one release, for comparisons with γ_opt; of tables, `table_baselines`."""
+"""Baselines: other γ that meet the target of one release, for comparison with γ_opt; for tables, `table_baselines`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
 MAX_SCALING = 1e-9
-"""Largest share of a baseline that its proof may remove: a baseline that is exactly private, as γ_Sub is, loses 1e-12
-to rounding and to the canonical numbers of the problem; one that is not private loses far more."""
+"""Largest share of a baseline that its proof may remove. An exactly private one, such as γ_Sub, loses 1e-12 to rounding
+and to the canonical numbers of the problem; one that is not private loses far more."""
 
 
 def _subsampled(make: Callable[[int, int], NoiseFunction], problem: Problem) -> NoiseFunction | None:
@@ -38,7 +38,7 @@ def _randomized_response(problem: Problem) -> NoiseFunction:
 
 
 def _calibrated(name: str, problem: Problem) -> NoiseFunction | None:
-    """Return the γ of a mechanism of the registry at its most useful parameter, for votes that are not private."""
+    """Return the γ of a registered mechanism at its most useful parameter, for votes that are not private."""
     found, target = mechanism_class(name), problem.target
     if target.epsilon == 0:
         return None
@@ -54,20 +54,20 @@ BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
     "subsampling": lambda problem: _subsampled(subsampling, problem),
     "randomized_response": _randomized_response,
 }
-"""By the name of its function in `darrm_opt.baselines`; None if it is not defined for the problem."""
+"""By the name of its function in `darrm_opt.baselines`; None if undefined for the problem."""
 
 OTHER_BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
     **{name: partial(_calibrated, name) for name in calibrated_names() if name not in BASELINES},
     "majority": lambda problem: NoiseFunction.from_upper_half(np.ones((problem.K + 1) // 2), problem.K),
 }
-"""Shown on request: mechanisms for voters that are not private, which protect more than they need, and no noise."""
+"""Shown on request: mechanisms for non-private voters, which protect more than these voters need, and no noise."""
 
 
 def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
-    """Return the baselines of a problem by name, each proved private for that very problem.
+    """Return the baselines of a problem by name, each proved private for it.
 
-    A baseline that is not defined for the problem (subsampling without a whole m ≥ 1) or not private there (a δ below
-    its own) is left out: the comparison is at equal privacy.
+    A baseline that is undefined for the problem (subsampling without a whole m ≥ 1) or not private for it (δ below its
+    own) is omitted, so that the comparison is at equal privacy.
 
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
     >>> sorted(private_baselines(problem))
@@ -82,7 +82,7 @@ def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> d
 
 
 def reasons_left_out(problem: Problem, names: Sequence[str], compared: Container[str]) -> dict[str, str]:
-    """Return the reason for each of the baselines ``names`` that is not among ``compared``.
+    """Return the reason why each of the baselines ``names`` is not among ``compared``.
 
     >>> problem = Problem.from_allowance(K=11, m=0.5, epsilon=0.1)
     >>> names = ["subsampling", "majority"]
@@ -100,12 +100,12 @@ _NOT_PRIVATE = "It is not private for this problem."
 _NOT_DEFINED = "It is not defined for this problem."
 
 _UNDEFINED = dict.fromkeys(
-    ("double_subsampling", "subsampling"), "It samples at least one voter, so it asks for m of at least 1."
-) | {name: "It asks for a target ε above 0." for name in OTHER_BASELINES if name in calibrated_names()}
-"""What a baseline asks for, where it is None for some problems."""
+    ("double_subsampling", "subsampling"), "It samples at least one voter, so it requires m ≥ 1."
+) | {name: "It requires a target ε above 0." for name in OTHER_BASELINES if name in calibrated_names()}
+"""Requirements of the baselines that are None for some problems."""
 
 
 def certify_unscaled(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
-    """Return a γ as it is proved private for a problem, if that costs no more than `MAX_SCALING` of it; else None."""
+    """Return a γ as proved private for a problem, scaled by at least 1 − `MAX_SCALING`; None if that is not enough."""
     private_noise, _ = certify(problem, noise)
     return private_noise if np.all(private_noise.values >= noise.values * (1 - MAX_SCALING)) else None

@@ -1,12 +1,12 @@
 """Best target of one release, so that Q releases of its γ_opt fit a total budget.
 
-Every target (ε, δ) of one release has a γ_opt, and Q releases of that γ cost a total ε at the total δ, by the least
-sound account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and utility varies
-along it: a larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is
-nearly a coin. So the search moves along the curve, and at each δ calibrates ε to the total.
+Every target (ε, δ) of one release has a γ_opt, and Q releases of it cost a total ε at the total δ, by the tightest
+sound account. The targets that fit lie below a curve from (largest ε, 0) to (0, largest δ), and utility varies along
+it: a larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is nearly a
+coin. The search moves along the curve and calibrates ε to the total at each δ.
 
-The δ of the target may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds), and
-its total cost is computed from the pairs that it shows, not from (ε, δ).
+The target's δ is not limited by the total's: γ_opt with a large δ need not leak at all (its two answers keep finite
+odds), and the total is computed from its pairs of laws, not from (ε, δ).
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
-"""Points of the curve that are proved: how many, and how far apart their δ are, as a share."""
+"""Number of points of the curve that are proved, and the smallest relative distance of their δ."""
 
 ESTIMATE_PRECISION, PRECISION = 3e-3, 1e-3
-"""Relative precision to which the budget is used up, along the curve and at its end."""
+"""Relative precision of the cost, along the curve and at its end."""
 
 SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
 """First points of the curve: δ as a share of the largest δ."""
 
 QUICK_SHARES = (0.0, 0.2, 0.6)
-"""The same of a quick search."""
+"""As `SHARES`, for a quick search."""
 
 QUICK_GUESS_ERROR = 0.02
-"""Share by which the estimate that a quick search starts from may be off."""
+"""Relative error of the estimate from which a quick search starts."""
 
 END_PRECISION = 0.1
-"""Relative precision of that largest δ: it only says where to look."""
+"""Relative precision of the largest δ, which only sets the range of the search."""
 
 MAX_REFINEMENTS = 6
-"""Points added between the best of these and its neighbours."""
+"""Maximum number of points added between the best point and its neighbours."""
 
 JUMP, SCAN_STEP, MAX_SCANNED = 0.01, 0.02, 24
-"""Share of the utility by which an estimate exceeds what was proved where the cost jumps; targets above the jump are
-then proved one by one: the distance of their ε, as a share, and how many at most."""
+"""Relative excess of an estimated utility over the proved one that indicates a jump of the cost. Targets above the jump
+are then proved one by one: the relative step of their ε, and their maximum number."""
 
 
 TIE = 6e-5
-"""Share of the utility below which two targets are as good: the search does not resolve it."""
+"""Share of the utility below which two targets tie: the search does not resolve less."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class BestTarget:
         target: (ε, δ) of one release.
         solution: γ_opt at that target.
         queries: Q.
-        total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
-        account: which account proves that: "bits", "profile", "gaussian", "optimal", "simple" (the sums) for an equal
-            share, or "models" if the models together are within the total.
-        fresh: what the total assumes of the voters (`freshness.FRESH`).
+        total: total privacy of Q releases: ε by the account, and the allowed δ.
+        account: the account that proves it: "bits", "profile", "gaussian", "optimal", "simple" (sums for an equal
+            share), or "models" if the models together are within the total.
+        fresh: the assumption about the voters (`freshness.FRESH`).
     """
 
     target: Privacy
@@ -100,36 +100,34 @@ def best_target(
     quick: bool = False,
     stop: Callable[[], bool] = never_stop,
 ) -> BestTarget:
-    """Return the target of one release with which γ_opt is most useful while all releases fit a total budget.
+    """Return the target of one release at which γ_opt is most useful while all releases fit a total budget.
 
     Args:
         K: number of voters, ≥ 1.
-        voter: privacy of one voter, ε = ``inf`` where it has none.
-        queries: Q ≥ 1 releases, fixed beforehand, each chosen freely in view of the earlier answers.
+        voter: privacy of one voter, ε = ``inf`` if it has none.
+        queries: Q ≥ 1 releases, fixed beforehand, each chosen freely after the earlier answers.
         total: (ε, δ) of all releases together, ε > 0 and finite.
         affected: voters that one record can influence; None means all K.
         objective: what γ_opt maximises.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
-        quick: leave out the accounts whose time grows with Q, and look at fewer targets: seconds for any Q.
+        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        quick: skip the accounts whose time grows with Q, and try fewer targets: seconds for any Q.
         stop: called between the steps of the search; if it returns True, the best target so far is returned.
 
     Returns:
-        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that
-        were trained once the solution's problem takes them as not private, unless the models together are within the
-        total: then no noise is needed, and γ_opt at the total keeps the majority wherever one release may.
-        Of voters that state several points of a profile it is the best monotone γ, whose proof takes far less time.
+        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. Voters trained
+        once are taken as not private, unless the models together are within the total: then no noise is needed, and
+        γ_opt at the total keeps the majority if one release may.
+        For voters with several points of a profile it is the best monotone γ, whose proof is much faster.
 
     Guarantees:
         The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger
-        utility. That none of all has is not proved. The best is usually better by a little (about `PRECISION` of the
-        budget). Where voters may leak (Δ > 0) the cost jumps along the curve, and a target beyond a jump may be better
-        by more; only some of those are looked at (`MAX_SCANNED`).
+        utility. Optimality among all targets is not proved: the best one is usually better by a little (about
+        `PRECISION` of the budget), or by more if voters may leak (Δ > 0), where the cost jumps along the curve and only
+        some targets beyond a jump are tried (`MAX_SCANNED`).
 
     Raises:
-        InvalidInput: a number is outside its range.
-
-    Source: ours.
+        InvalidInput: a value is out of range.
 
     >>> import math
     >>> best = best_target(5, Privacy(math.inf), 20, Privacy(2.0, 1e-3), affected=1)
@@ -145,7 +143,7 @@ def best_target(
         return BestTarget(
             solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models", fresh
         )
-    # From here on the voters are those that compose; if they are not private, freshness makes no difference.
+    # From here on voters are those that compose; if they are not private, freshness makes no difference.
     voters = effective_voters(voters, queries, fresh=fresh)
     search = _TargetSearch(voters, queries, total, as_objective(objective), stop, quick=quick)
     solution = search.best()
@@ -159,7 +157,7 @@ def best_target(
 
 def equal_share(total: Privacy, queries: int) -> Privacy:
     """Return an equal share of a total (ε, δ) for each of ``queries`` releases, which fit by the sums of ε and δ."""
-    # a target is put on a decimal grid: it must not come to lie above
+    # A target is rounded to a decimal grid: the rounded one must not exceed the share.
     share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / queries
     return Privacy(total.epsilon * share, max(0.0, total.delta * share - float(DELTA_GRID)))
 
@@ -170,14 +168,14 @@ def sum_of_epsilons(target: Privacy, queries: int) -> float:
 
 
 def likely_pairs(noise: NoiseFunction, constraint: PrivacyConstraint, multisets: Counts) -> ReleaseGuarantee:
-    """Return some pairs of neighbours of a γ, for estimates: no proof.
+    """Return some pairs of neighbours of a γ, for estimates: not a proof.
 
-    ``multisets``: the pairs to look at, such as those that the program of a design is made of: nearly always all that
-    matter, for a tenth of the time of a proof.
+    ``multisets``: those of a design's program, for example: they nearly always include the decisive ones, and take a
+    tenth of the time of a proof.
     """
     pairs = np.stack(constraint.pair(noise.signed, multisets), axis=1)
     hull = upper_hull(np.clip(pairs, 0.0, 1.0))
-    # of two that are each other's mirror image one: the other is its complement once the neighbours are swapped
+    # Of two mirror images one is enough: the other is its complement with the neighbours swapped.
     region = inner_region(hull[hull.sum(axis=1) >= 1.0 - 1e-12])
     return ReleaseGuarantee(likely=lambda: region)
 
@@ -191,7 +189,7 @@ def check_total(total: Privacy) -> None:
 
 
 class _CurvePoint(NamedTuple):
-    """About where ε ends at one δ, and the utility of γ_opt there; 0 where that was not worth finding out."""
+    """Estimated end of ε at one δ, and the utility of γ_opt there; 0 if it was not evaluated."""
 
     epsilon: float
     utility: float
@@ -212,11 +210,11 @@ class _TargetSearch:
     ) -> None:
         self._stop, self._quick = stop, quick
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
-        self._curve: dict[float, _CurvePoint] = {}  # by δ, as far as it is known
+        self._curve: dict[float, _CurvePoint] = {}  # known part of the curve, by δ
         self._rows: Counts | None = None
-        # Quick estimates may be too low, and where no voter leaks no jump of the cost can be the reason.
+        # Quick estimates may be too low; if no voter leaks, the cost has no jumps that could explain it.
         self._steady = quick and not problem.voter.delta
-        # A proof of a free γ, and each account, takes long there; estimates are near, and a monotone γ is as useful.
+        # Proofs of a free γ and accounts are slow there; estimates are accurate, and a monotone γ is as useful.
         self._several_points = len(problem.voter.points) > 1
 
     def best(self) -> Solution:
@@ -245,10 +243,10 @@ class _TargetSearch:
         return self._beyond_jumps(best)
 
     def _beyond_jumps(self, best: Solution) -> Solution:
-        """Return the best target among this one and some that a calibration cannot see."""
-        # Where voters may leak, γ_opt of one target shows a pair that the budget excludes and γ_opt of the next does
-        # not: the proved cost jumps up and down along ε, and a bisection ends below the first jump that it meets. The
-        # estimates miss such pairs.
+        """Return the best of this target and some that a calibration cannot find."""
+        # If voters may leak, γ_opt of one target may have a pair that the budget excludes while γ_opt of the next has
+        # not: the proved cost jumps up and down along ε, and bisection ends below the first jump it meets. Estimates
+        # miss such pairs.
         remaining = 0 if self._steady or self._several_points else MAX_SCANNED
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             epsilon, utility = self._curve[delta]
@@ -261,14 +259,14 @@ class _TargetSearch:
         return best
 
     def _finalists(self) -> list[float]:
-        """Return the δ of the best estimates, apart from each other: neighbouring estimates miss the same pairs."""
+        """Return the δ of the best estimates, spaced out: neighbouring estimates miss the same pairs."""
         finalists: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             if len(finalists) < (1 if self._several_points else MAX_FINALISTS) and all(
                 abs(delta - other) > MIN_SPACING * other for other in finalists
             ):
                 finalists.append(delta)
-        # A quick estimate is nearest where δ is small: what is proved there ends the search at the others early.
+        # Quick estimates are most accurate at a small δ: a proof there ends the search at the others early.
         return sorted(finalists) if self._steady else finalists
 
     def _explore(self, delta: float) -> None:
@@ -291,8 +289,8 @@ class _TargetSearch:
         best: float,
         guess_error: float | None = None,
     ) -> tuple[Calibration[Solution] | None, float | None]:
-        """Return the largest ε at a δ, by an account, and an ε that costs too much, if one was seen."""
-        too_large, max_utility = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
+        """Return the largest ε at a δ, by an account, and an ε known to cost too much, if any."""
+        too_large, max_utility = None, math.inf  # an ε that costs too much; smaller ones have at most this utility
 
         def make(epsilon: float) -> tuple[Solution, float]:
             nonlocal too_large, max_utility
@@ -337,7 +335,7 @@ class _TargetSearch:
         return deltas[best] + 0.4 * (deltas[neighbour] - deltas[best])
 
     def _guess(self, delta: float) -> float:
-        """Return about where ε ends at a δ, from what is known of the curve: it is nearly straight."""
+        """Return an estimate of the end of ε at a δ from the known part of the curve, which is nearly straight."""
         deltas = sorted(self._curve)
         if not deltas:
             return self._total.epsilon / self._queries
@@ -358,7 +356,7 @@ class _TargetSearch:
         return solution, self._cost(solution)
 
     def _cost(self, solution: Solution) -> float:
-        # the voters are already those that compose
+        # The voters are already those that compose.
         parts = [(Release.of(solution).guarantee, self._queries)]
         return total_of(parts, self._total.delta, effort=PLANNED, skip=SLOW if self._quick else ()).epsilon
 
@@ -381,7 +379,7 @@ class _TargetSearch:
 
 
 def _better(one: Solution, other: Solution) -> Solution:
-    """Return the more useful of two; where they tie, that with the smaller δ, as many targets may have the same γ."""
+    """Return the more useful of two; on a tie, the one with the smaller δ: many targets may have the same γ."""
     if abs(one.utility - other.utility) <= TIE * max(one.utility, other.utility):
         return min(one, other, key=lambda solution: solution.problem.target.delta)
     return max(one, other, key=lambda solution: solution.utility)

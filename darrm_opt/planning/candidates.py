@@ -1,9 +1,9 @@
 """Candidates: the mechanisms that the planner compares, each as useful as the total allows.
 
-γ of one release, γ of all releases, and every mechanism of the registry, with the account that holds for the voters:
-of votes that are taken as not private, the least account of the mechanism itself (`darrm_opt.accounting.total`), the
-same as from every door; of private voters, or of a draw of subsamples, an account of the γ. Tables and checked noise
-are in `darrm_opt.planning.class_candidates`, the plain majority in `darrm_opt.planning.plain_majority`.
+γ of one release, γ of all releases, and every registered mechanism, with the account that holds for the voters. For
+votes taken as not private it is the tightest account of the mechanism itself (`darrm_opt.accounting.total`); for
+private voters or a draw of subsamples, an account of its γ. Tables and checked noise are in
+`darrm_opt.planning.class_candidates`, the plain majority in `darrm_opt.planning.plain_majority`.
 """
 
 from __future__ import annotations
@@ -47,45 +47,45 @@ from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heavi
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 
 PRECISION, PURE_PRECISION = 1e-4, 1e-7
-"""Share of the budget that a calibration may leave unused; at a total δ of 0, of the parameter."""
+"""Share of the budget that a calibration may leave unused; at a total δ of 0, relative precision of the parameter."""
 
 MIXTURE_PRECISION = 5e-3
-"""As `PRECISION`, for an account that is an average over many counts."""
+"""As `PRECISION`, for an account that averages over many counts."""
 
 QUICK_PRECISION = 2e-5
 """As `PRECISION`, from an estimate that is nearly right."""
 
 PROFILE_PRECISION = 1e-3
-"""As `PRECISION`, of voters that state several points of a profile, from an estimate as near."""
+"""As `PRECISION`, for voters with several points of a profile, from an estimate that is nearly right."""
 
 LIKELY_MARGIN = 1.25e-3
-"""Share of the total by which the pairs that are likely mostly cost less than all: one proof then settles it."""
+"""Share of the total by which the likely pairs usually cost less than all: then one proof is enough."""
 
 TIME_IS_UP = "Not computed: the time limit was reached first."
 
 MAX_DELTA = 0.5
-"""Largest δ of one release that is tried if chance decides how many voters a record affects."""
+"""Largest δ of one release that is tried if the number of affected voters is random."""
 
 MAX_COUNTS = 3
-"""Numbers of affected voters for which γ_opt is designed if chance decides the number."""
+"""Number of counts of affected voters for which γ_opt is designed if the count is random."""
 
 COIN = 1e-6
-"""Share of a γ that is given up where it has no proof for a record, however unlikely, that affects all voters."""
+"""Share of a γ that is replaced by a coin if it has no proof for an improbable record that affects all voters."""
 
 MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
-"""Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
+"""Relative increases of a γ's target over the ε of its profile, tried until `verify` proves it."""
 
 MAX_MIXTURE_STEPS = 15_000
-"""Releases times numbers of affected voters, in one account of a draw: about a minute or two for all mechanisms."""
+"""Releases × counts of affected voters in one account of a draw: a minute or two for all mechanisms."""
 
 PRIVATE_STEPS = 25
-"""Voters for which a step takes as long again where they are private: the region of their bits has more sides."""
+"""Number of private voters by which the time of a step grows once more: the region of their bits has more sides."""
 
 
 def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     """Return γ_opt of the best target of one release such that Q releases fit.
 
-    Where chance decides how many voters one record affects, other γ that fit, the ``seeds``, tell which number matters.
+    If the number of affected voters is random, the ``seeds``, other γ that fit, show which number matters.
     """
     if question.affected_distribution is not None and question.total.delta > 0:
         return _optimal_of_draw(question, question.affected_distribution, seeds)
@@ -95,13 +95,13 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     if spent.epsilon > question.total.epsilon:
         spent, account = basic_composition(target.epsilon, target.delta, question.queries), "simple"
         if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
-            return Option.unfit("optimal", question, "No target was found of which all releases are proved to fit.")
+            return Option.unfit("optimal", question, "No target was found at which all releases are proved to fit.")
     why = (
         f"Every release is {guarantee(target, '.4g')}, the best split of the total over {question.queries:,} of them. "
         f"{question.composing()}"
     )
     if target.delta > question.total.delta:
-        why += " That δ may exceed the total's: it says which γ is meant, and the total is proved for this γ itself."
+        why += " That δ may exceed the total's: it identifies the γ, and the total is proved for this γ itself."
     return Option.fitting(
         "optimal",
         question,
@@ -121,15 +121,15 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
 def best_target_of(
     question: Question, voters: Problem, queries: int, total: Privacy, *, quick: bool = False
 ) -> BestTarget:
-    """Return the best target for a number of queries to some voters within a total, as a question wants its γ."""
+    """Return the best target for a number of queries within a total, for the objective and searches of a question."""
     asked = (voters.K, voters.voter, queries, total, voters.affected, question.gamma_objective)
     return best_target(*asked, fresh=question.fresh, quick=quick, stop=question.stop)
 
 
 def _optimal_of_draw(question: Question, distribution: AffectedDistribution, seeds: Sequence[NoiseFunction]) -> Option:
     """Return γ_opt for one affected voter, or for the number of them that adds most to the total."""
-    # That number depends on γ, so a few are tried. The best target of each gives the shape; its ε and its δ are then
-    # scaled until the average over all numbers fits.
+    # That number depends on γ, so a few are tried. The best target of each gives the shape; its ε and δ are then scaled
+    # until the average over all numbers fits.
     voters, queries, total = question.released, question.queries, question.total
     check_draw(voters, queries, total, distribution)
     budget = Privacy(total.epsilon, min(MAX_DELTA, total.delta / max(total.delta, distribution.chances[1])))
@@ -147,7 +147,7 @@ def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> O
     """Return γ_opt for a fixed number of affected voters, made for ``budget`` and accounted for by the draw."""
     shape = best_target_of(question, voters, question.queries, budget).target
 
-    # ε and δ by one share: the split between the two is what `best_target` has searched for.
+    # ε and δ are scaled together: `best_target` has found their ratio.
     def scaled(share: float) -> Privacy:
         return Privacy(min(share * shape.epsilon, MAX_TARGET_EPSILON), min(share * shape.delta, MAX_DELTA))
 
@@ -155,7 +155,7 @@ def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> O
         noise = solve(Problem(voters.K, voters.voter, scaled(share), voters.affected), question.gamma_objective).noise
         return noise, cost(noise, question)[0]
 
-    # The target was made for so many affected voters; the average over the draw may be below or above the budget.
+    # The target is for one number of affected voters; the average over the draw may be below or above the budget.
     best = calibrate(
         noise_and_cost, question.total.epsilon, MAX_SHARE, guess=1.0, precision=MIXTURE_PRECISION, stop=question.stop
     )
@@ -170,13 +170,13 @@ def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> O
 
 
 def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
-    """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
+    """Return a γ designed for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
     name = "optimal_sequence"
     if question.queries == 1 and question.affected_distribution is None:
-        return replace(optimal(question), name=name, why="One release is no sequence: it is that of optimal.")
-    # Its γ is calibrated by the exact recursion on bits, whose time grows with the number of queries.
+        return replace(optimal(question), name=name, why="A single release is not a sequence: see optimal.")
+    # Its γ is calibrated by the exact recursion on bits, whose time grows with the queries.
     if question.quick:
-        why = f"A γ of its own for more than {MAX_EXACT_QUERIES:,} queries takes too long: see optimal."
+        why = f"Designing a γ for more than {MAX_EXACT_QUERIES:,} queries takes too long: see optimal."
         return Option.unfit(name, question, why, "not computed")
     if question.total.delta == 0:
         why = "At a total δ of 0 the releases' ε add up, and the best split is an equal one: see optimal."
@@ -189,23 +189,22 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
         question.queries,
         question.total,
         question.gamma_objective,
-        # The region of a γ that fits is one that may be filled: the answer is never worse than a seed
-        # (`sequence_design`).
+        # The region of a γ that fits can be searched too, so the answer is never worse than a seed (`sequence_design`).
         seeds=seeds,
         distribution=question.affected_distribution,
         fresh=question.fresh,
         stop=question.stop,
     )
-    why = f"Each bit reveals as much as, repeated {question.queries:,} times, costs the total. {question.composing()}"
+    why = f"Each bit alone, released {question.queries:,} times, would cost about the total. {question.composing()}"
     return _option("optimal_sequence", question, design.noise, design.total.epsilon, "bits", why)
 
 
 def calibrated_option(name: str, question: Question) -> Option:
-    """Return a mechanism with one parameter at the most useful value of which all queries fit the total."""
+    """Return a mechanism with one parameter at its most useful value at which all queries fit the total."""
     queries, total, sampling = question.queries, question.total, question.sampling
     fixed = question.released.voter.epsilon == math.inf and question.affected_distribution is None
     try:
-        if fixed or sampling is not None:  # at the parameter that every other door gives
+        if fixed or sampling is not None:  # the same parameter as from every other interface
             # The time of the account of bits grows with the number of queries.
             skip = ("bits",) if question.quick and sampling is None else ()
             mechanism = mechanism_class(name).calibrated(
@@ -215,10 +214,10 @@ def calibrated_option(name: str, question: Question) -> Option:
                 queries,
                 affected=question.affected,
                 sampling=sampling,
-                quick=question.classes == 2,  # there convolutions for a mean number of voters take seconds
+                quick=question.classes == 2,  # convolutions for a mean number of voters take seconds there
                 skip=skip,
             )
-            # By the same accounts as the calibration, so that what fitted there fits here.
+            # By the accounts of the calibration, so that what fitted there fits here.
             spent = account_cost(mechanism, queries, total.delta, sampling, skip=skip)
             epsilon, account = spent.epsilon, spent.account
         else:
@@ -233,12 +232,12 @@ def calibrated_option(name: str, question: Question) -> Option:
     if question.classes > 2 or sampling is not None:
         shares = question.vote_law.leader_shares(mechanism)
         return Option.of_mechanism(name, question, mechanism, shares, spent, parameters, why=why)
-    # Between two classes the mechanism is a γ, with a target that `verify` proves and that a file can carry.
+    # Between two classes the mechanism is a γ, with a target that `verify` proves and a file can carry.
     return _option(name, question, mechanism.gamma, epsilon, account, why, parameters, mechanism if fixed else None)
 
 
 def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
-    """Return a mechanism for private voters, or a draw: what is composed is the γ that it amounts to."""
+    """Return a mechanism for private voters, or a draw, whose γ is what composes."""
     voters, queries, total = question.released, question.queries, question.total
     estimate: Callable[[VoteMechanism], float | None] | None = None
     precision = PRECISION
@@ -257,7 +256,7 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
         def estimate(mechanism: VoteMechanism) -> float | None:
             return estimated_epsilon([(NoisyMajority(mechanism.gamma, voters).guarantee, queries)], total.delta)
 
-    elif len(voters.voter.points) > 1:  # by the pairs that are likely: the proof of an account takes far longer
+    elif len(voters.voter.points) > 1:  # by likely pairs: the proof of an account is much slower
         precision, constraint = PROFILE_PRECISION, PrivacyConstraint.of(voters)
         multisets = binding_family(constraint)
 
@@ -268,7 +267,7 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
 
     def spent(mechanism: VoteMechanism) -> float:
         epsilon, _ = cost(mechanism.gamma, question)
-        return epsilon if total.delta or epsilon == math.inf else 0.0  # an equal share is all that is known there
+        return epsilon if total.delta or epsilon == math.inf else 0.0  # only an equal share is accounted for there
 
     return mechanism_class(name).calibrated(
         question.K,
@@ -284,7 +283,7 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
 
 
 def nothing_fits(name: str, question: Question) -> Option:
-    """Return an option of which no setting fits, or none was found in time."""
+    """Return the option for a mechanism without a setting that fits, or with none found in time."""
     if question.stop():
         return Option.unfit(name, question, TIME_IS_UP, "not computed")
     return Option.unfit(name, question, NOTHING_FITS)
@@ -293,7 +292,7 @@ def nothing_fits(name: str, question: Question) -> Option:
 def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
     """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
     voters, queries, total = question.released, question.queries, question.total
-    if not total.delta:  # the ε of releases add up, each proved for an equal share
+    if not total.delta:  # the ε add up, each proved for an equal share
         share = _equal_share_problem(question)
         fits = certify_unscaled(share, noise) is not None
         total_epsilon = basic_composition(share.target.epsilon, 0.0, queries).epsilon
@@ -313,25 +312,25 @@ def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
 
 
 def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:
-    """Return the size of one account of a draw: releases times numbers of voters, as in `MAX_MIXTURE_STEPS`."""
+    """Return the size of one account of a draw, in the unit of `MAX_MIXTURE_STEPS`."""
     counts = max(1, len(count_groups(problem, queries, distribution, total.delta)[0]))
     return queries * counts * (1.0 if problem.voter.epsilon == math.inf else max(1.0, problem.K / PRIVATE_STEPS))
 
 
 def check_draw(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution | None) -> None:
-    """Raise `TooMuchWork`, with what can be asked, if the accounts of a draw would take more than a minute or two."""
+    """Raise `TooMuchWork`, with a feasible request, if the accounts of a draw would take more than a minute or two."""
     if distribution is None or (steps := mixture_steps(problem, queries, total, distribution)) <= MAX_MIXTURE_STEPS:
         return
     fewer = int(queries * MAX_MIXTURE_STEPS / steps)
     raise TooMuchWork(
         f"{queries} releases of {problem.K} voters, averaged over the draw of their subsamples, would take minutes. "
-        f"Ask for about {fewer} queries at most, for fewer voters, or leave out n and subsample_size: "
-        f"affected = {problem.K} is then accounted for, which is as safe and less useful."
+        f"Use at most about {fewer} queries, fewer voters, or leave out n and subsample_size: "
+        f"this assumes affected = {problem.K}, which is also safe but less useful."
     )
 
 
 def _mechanism_of(noise: NoiseFunction, question: Question) -> VoteMechanism | None:
-    """Return a γ as a mechanism, where its own account proves the total."""
+    """Return a γ as a mechanism if its own account proves the total."""
     if question.bags is not None or question.released.voter.epsilon < math.inf:
         return None
     return NoiseFunctionMechanism(noise, affected=question.affected)
@@ -351,17 +350,17 @@ def _option(
     if not epsilon <= question.total.epsilon:
         return Option.unfit(name, question, "It costs more than the total.")
     problem: Problem | None = None
-    if question.total.delta == 0:  # the profile has no ε there that is rounded up
+    if question.total.delta == 0:  # the profile has no rounded-up ε there
         exact = _equal_share_problem(question)
         certified = certify_unscaled(exact, noise)
         noise, problem = (noise, None) if certified is None else (certified, exact)
     problem = problem or provable_problem(noise, question)
-    # A share of a coin costs no more, and then even a record that affects all voters is not certain.
+    # Mixing in a coin costs nothing, and bounds the odds even for a record that affects all voters.
     if problem is None and question.bags is not None:
         noise = NoiseFunction((1 - COIN) * noise.values, question.K)
         problem = provable_problem(noise, question)
     if problem is None:
-        return Option.unfit(name, question, "No target is proved for its γ.")
+        return Option.unfit(name, question, "No target of one release is proved for its γ.")
     return Option.fitting(
         name,
         question,
@@ -378,7 +377,7 @@ def _option(
 
 
 def provable_problem(noise: NoiseFunction, question: Question) -> Problem | None:
-    """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
+    """Return the problem of one release for which `verify` proves a γ, at the total's δ and nearly the smallest ε."""
     voters, delta = question.released, question.total.delta
     profile = NoisyMajority(noise, voters).profile
     try:
@@ -386,7 +385,7 @@ def provable_problem(noise: NoiseFunction, question: Question) -> Problem | None
     except DeltaTooSmall:
         if delta:
             return None
-        least = profile.max_loss  # at δ = 0 the profile proves none, up to its rounding; `verify` does
+        least = profile.max_loss  # at δ = 0 the profile proves no ε because of its rounding; `verify` does
     for margin in MARGINS:
         epsilon = min(least * (1 + margin) + 1e-3 * margin, MAX_TARGET_EPSILON)
         problem = Problem(voters.K, voters.voter, Privacy(epsilon, delta), voters.affected)

@@ -1,13 +1,12 @@
-"""Candidates among any number of classes: certified tables, and noise that is checked before a class is released.
+"""Candidates among any number of classes: certified tables, and checked noise.
 
-    optimal            the linear program's, one table for each release, with ⊥ where wrong answers have a price
-    every mechanism    as a table for the label alone
-    confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
+    optimal            the table of the linear program for each release, with ⊥ if wrong answers have a price
+    every mechanism    as a table, for the label alone
+    confident_gnmax    Q checks, and a label only if its check passes and fewer than ``cap`` labels were released
 
-Which parameters are proposed is a search on a grid; what they cost is then proved, and shares are those of the noise
-that is drawn, on whole numbers. With queries drawn independently from the law of votes, checks pass with one chance p,
-so that N ~ Binomial(Q, p) of them pass and E[min(N, cap)] labels are released; each released label has the law of votes
-given that its check passed.
+A grid search proposes parameters; their cost is then proved, and shares are those of the integer noise that is drawn.
+For queries drawn independently from the law of votes, checks pass with the same probability p: N ~ Binomial(Q, p) pass,
+E[min(N, cap)] labels are released, and each released label has the law of votes given that its check passed.
 """
 
 from __future__ import annotations
@@ -34,47 +33,47 @@ from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
 MAX_RULE_PARTITIONS = 600
-"""Partitions up to which an optimal table is made where a choice of mechanisms is asked for: seconds."""
+"""Number of partitions up to which an optimal table takes only seconds and is designed."""
 
 CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
-"""Labels at most, as shares of the queries."""
+"""Candidate caps, as shares of the queries."""
 
 CHECK_COSTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Shares of the variance μ² that all checks together may cost."""
 
 THRESHOLD_STEPS = 40
-"""Thresholds that are tried: multiples of K/40, from 0 to K."""
+"""Candidate thresholds: multiples of K/40, from 0 to K."""
 
 CHECK_PRECISION = 2e-4
 """Relative distance of the noise of labels and checks from the least that fits."""
 
 SCALE_PRECISION = 0.005
-"""Relative distance of a table's ε, or of what Q of them cost, from the largest that fits."""
+"""Relative distance of a table's ε, or of the cost of Q tables, from the largest that fits."""
 
 TABLE_PRECISION = 1e-6
 """Relative distance of a table's rate from the largest one that is private."""
 
 MAX_SCALE = 4.0
-"""Largest ε of a table that is tried, over the one that optimal composition allows."""
+"""Largest ε of a table that is tried, relative to that of optimal composition."""
 
 
 def table_options(name: str, question: Question) -> Iterator[Option]:
-    """Yield the options of a name as certified tables, by each of two accounts; none where tables are too large.
+    """Yield the options of a name as certified tables, by each of two accounts; none if tables are too large.
 
-    One charges every release an (ε, δ), by optimal composition; the other takes δ = 0 for each and composes the laws.
+    One charges every release an (ε, δ), by optimal composition; the other sets δ = 0 for each and composes the laws.
     """
     make = _table_maker(name, question)
     if make is None or not has_table(question.K, question.classes, MAX_RULE_PARTITIONS):
         return
     problem, queries, total, law = question.problem, question.queries, question.total, question.vote_law
     made: list[ProvedTable | None] = [_proved_table(make, release_target(total, queries), problem)]
-    # At a total δ of 0 nothing composes better than adding up ε, which the first target does already.
+    # At a total δ of 0 nothing composes better than the sum of ε, which the first target already uses.
     if queries > 1 and total.delta > 0 and name != CONFIDENT:
         made.append(_composed_table(make, problem, queries))
     for mechanism, gap, parameters in filter(None, made):
-        # The target only guided the search: what counts is the account of the table's own laws.
+        # The target only guided the search: the account of the table's own laws decides.
         cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
-        # A table of two classes without ⊥ is a γ: with a proved target the other doors can read it.
+        # A table of two classes without ⊥ is a γ: with a proved target the other interfaces can read it.
         is_gamma = question.classes == 2 and not mechanism.problem.abstention and cost.epsilon <= total.epsilon
         proved = provable_problem(mechanism.gamma, question) if is_gamma else None
         option = Option.of_mechanism(
@@ -93,11 +92,11 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
 
 
 Maker = Callable[[Privacy], tuple[Table, float | None, dict[str, float]]]
-"""A table for an (ε, δ) of one release, with the gap of an optimum, and the parameters of a mechanism."""
+"""Makes a table for an (ε, δ) of one release, with the gap of an optimum, and the parameters of a mechanism."""
 
 
 def _table_maker(name: str, question: Question) -> Maker | None:
-    """Return what makes the table of a name; None where it has none."""
+    """Return the maker of the tables of a name; None if it has no table."""
     law, abstention = question.vote_law, question.price > 0
 
     def problem(target: Privacy, *, abstention: bool = False) -> Problem:
@@ -125,14 +124,14 @@ def _table_maker(name: str, question: Question) -> Maker | None:
 
 
 def checked_maximum(question: Question) -> Option:
-    """Return the checked noisy maximum, at the noise that the account of what is drawn proves."""
+    """Return the checked noisy maximum, at the noise proved by the account of the drawn noise."""
     K, classes, total, affected = question.K, question.classes, question.total, question.affected
     queries, law = question.queries, question.vote_law
     try:
         sigma = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected).sigma
     except InvalidInput:
         return Option.unfit(CONFIDENT, question, NOTHING_FITS)
-    # A label costs 2/σ² and a check 1/σ₁² of the same variance, nearly: a proposal, which the account then proves.
+    # A label costs about 2/σ² and a check 1/σ₁² of the same variance: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]
     proposals: list[tuple[float, float, float, int]] = []  # utility, σ₁/σ, threshold, cap
@@ -169,7 +168,7 @@ def checked_maximum(question: Question) -> Option:
 
 
 ProvedTable = tuple[TableMechanism, float | None, dict[str, float]]
-"""A table that is proved, and what its maker says of it."""
+"""A proved table, its gap and its parameters."""
 
 
 def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable:
@@ -179,14 +178,14 @@ def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable
 
 
 def _composed_table(make: Maker, problem: Problem, queries: int) -> ProvedTable | None:
-    """Return the table with about the largest ε, δ = 0, of which Q fit in the total."""
+    """Return the table with nearly the largest ε, δ = 0, of which Q fit in the total."""
     total = problem.target
 
     def proved(epsilon: float) -> tuple[ProvedTable, float]:
         found = _proved_table(make, Privacy(epsilon, 0.0), problem)
         return found, found[0].cost(queries, total.delta).epsilon
 
-    start = epsilon_each(total, 0.0, queries)  # these fit, and their laws nearly always cost less
+    start = epsilon_each(total, 0.0, queries)  # this ε fits; laws nearly always cost less
     found: Calibration[ProvedTable] | None = calibrate(
         proved, total.epsilon, MAX_SCALE * start, guess=start, precision=SCALE_PRECISION
     )

@@ -1,14 +1,14 @@
-"""Comparison of mechanisms for a majority: the table of the planner's ranking, with errors by more than one measure.
+"""Comparison of mechanisms for a majority: the planner's ranking as a table, with two errors for each mechanism.
 
-Every mechanism for a vote between two answers that looks at the number of ones only, treats both answers alike and is
-never worse than a coin *is* a noise function, γ(l) = 2·Pr[1 | l ones] − 1 for l > K/2 (Lemma 3.3 of the paper):
-Gaussian and Laplace noise too. So what remains to compare, at one total, is how often each is wrong. Rows are those of
-`darrm_opt.planning.plan`: "optimal_sequence" is the best γ known for all releases, at least as useful as any other.
+Every mechanism for a vote between two answers that depends only on the number of ones, is symmetric and is never worse
+than a coin *is* a noise function, γ(l) = 2·Pr[1 | l ones] − 1 for l > K/2 (Lemma 3.3 of the paper), Gaussian and
+Laplace noise included. What remains to compare, at one total, is how often each is wrong. The rows are those of
+`darrm_opt.planning.plan`.
 
-Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record affects, and
-every row is accounted for by the average over that law (`accounting.mixture`): "laplace" is then DPBag by that account.
-DPBag's own account is not in the table: it is computed from the private votes and is no (ε, δ) guarantee. Comparisons
-that would take much longer than a minute are refused before any of the work is done.
+For models trained on subsamples (`Bags`) the number of voters that one record affects is random, and every row is
+accounted for by the average over its law (`accounting.mixture`); "laplace" is then DPBag by that account. DPBag's own
+account is computed from the private votes and is not an (ε, δ) guarantee, so it is not in the table. Comparisons that
+would take much longer than a minute are rejected before any work.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from darrm_opt.priors import Prior
 from darrm_opt.problem import Privacy, Problem
 
 NOT_COMPARED = {
-    "dpbag_data_dependent": "DPBag's own per-record loss is computed from the private votes and is no (epsilon, delta) "
+    "dpbag_data_dependent": "DPBag's own per-record loss depends on the private votes and is not an (epsilon, delta) "
     "guarantee; the row laplace uses the distribution of the affected voters instead, which does not depend on the data"
 }
-"""What has no place in the table, and why."""
+"""Mechanisms excluded from the table, and why."""
 
 
 Measure = Literal["tv_error", "disagreement"]
@@ -53,11 +53,12 @@ class ComparisonRow:
         name: of the mechanism.
         parameter: name of its parameter.
         value: value of the parameter.
-        noise: its γ; None where even its noisiest setting does not fit.
-        epsilon: total ε that it spends, at the total δ [nats]; None likewise.
+        noise: its γ; None if even its noisiest setting does not fit.
+        epsilon: its total ε at the total δ [nats]; None likewise.
         utility: share of the noiseless utility kept, by the objective.
-        disagreement: Pr[release ≠ majority that was voted] over the prior [probability].
-        tv_error: |Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; None where it has no closed form.
+        disagreement: Pr[release ≠ majority of the votes] under the prior [probability].
+        tv_error: |Pr[release = 1] − Pr[majority = 1]| averaged over the prior [probability]; None without a closed
+            form.
     """
 
     name: str
@@ -72,20 +73,20 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every mechanism on the same terms, the most useful first.
+    """Every mechanism on equal terms, the most useful first.
 
     Attributes:
-        problem: the voters; its target plays no part.
+        problem: the voters; its target is not used.
         queries: Q.
         total: (ε, δ) of all releases together.
-        objective: what γ_opt maximises, and what utility means.
-        prior: how votes fall, for the two errors.
+        objective: what γ_opt maximises and utility measures.
+        prior: distribution of votes, for the two errors.
         rows: one for each mechanism, by utility; those that do not fit last.
-        not_compared: what has no place here, and why.
-        measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
-        bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
+        not_compared: excluded mechanisms, and why.
+        measure: the relevant error: that of the objective, or disagreement under a separate prior.
+        bags: how the voters' subsamples are drawn; None if a record always reaches ``problem.affected`` voters.
         fresh: whether the voters were taken to be fresh.
-        without_noise: what needs no noise within the total, in a sentence; empty if nothing does.
+        without_noise: a sentence on what needs no noise within the total; empty if nothing does.
     """
 
     problem: Problem
@@ -116,27 +117,27 @@ def compare(
     """Return the utility of each mechanism for a majority, all within one total budget.
 
     Args:
-        problem: its voters count (K, voter, affected); its target does not.
+        problem: voters (K, voter, affected); its target is not used.
         queries: as for `plan`, like `fresh` and `bags`.
         total: (ε, δ) of all releases together, ε > 0 and finite.
-        objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
-        prior: how votes fall, for the errors; None for the objective's own.
-        sampling: how each voter, private itself and fresh, draws its own records for every query: the voters compared
-            are then the amplified ones, each point of a profile for itself. None for all records.
+        objective: what γ_opt maximises and the rows are ordered by. For your own votes, a `histogram` of them.
+        prior: distribution of votes, for the errors; None: the objective's own.
+        sampling: how each voter, private and fresh, draws its own records for every query: the voters compared are then
+            the amplified ones, point by point for a profile. None: all records.
         progress: called with each option of the ranking as soon as it is known.
 
     Guarantees:
         Every row's γ, released ``queries`` times, is within ``total``, by the account of its option in `plan`. Up to
         `sequence_design.MAX_QUERIES` queries at a total δ above 0, no row but a plain majority has a larger utility
-        than "optimal_sequence", but for rounding.
+        than "optimal_sequence", except for rounding.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
         TooMuchWork: the accounts of a draw would take much longer than a minute or two.
 
     >>> from darrm_opt import Privacy, Problem
     >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3), fresh=True)
-    >>> {row.name for row in table.rows[:2]} == {"optimal", "optimal_sequence"}  # as useful as each other here
+    >>> {row.name for row in table.rows[:2]} == {"optimal", "optimal_sequence"}  # equally useful here
     True
     >>> all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
     True
@@ -153,9 +154,9 @@ def compare(
         fresh=fresh,
         bags=bags,
     )
-    # Before any work, and not after a minute of it.
+    # Before any work.
     check_draw(question.released, question.queries, question.total, question.affected_distribution)
-    # Complete: in a table the noise is to be seen beside a plain majority that fits.
+    # Complete: the table shows mechanisms with noise even if the plain majority fits.
     options = ranked_options(question, progress=progress, complete=True)
     goal, votes = question.gamma_objective, question.votes
     assert votes is not None  # noqa: S101 - for the type checker: two classes
@@ -175,7 +176,7 @@ def compare(
 
 
 def amplified(problem: Problem, sampling: Sampling | None, *, fresh: bool) -> Problem:
-    """Return the problem of the voters as one sampled answer shows them; the problem itself without a sampling.
+    """Return the problem with the voters' amplified privacy; the problem itself without a sampling.
 
     Raises:
         InvalidInput: the voters are not private, not fresh, not all affected, or share a sample.
@@ -183,15 +184,15 @@ def amplified(problem: Problem, sampling: Sampling | None, *, fresh: bool) -> Pr
     if sampling is None:
         return problem
     if problem.is_public:
-        advice = "A plan weighs voters that share a sample."
+        advice = "Use a plan for voters that share a sample."
         raise InvalidInput("records", sampling.records, Rule("needs private voters"), advice)
     voter = drawn_voter(problem.voter, sampling, problem.K, problem.classes, problem.affected, fresh)
     return replace(problem, voter=voter)
 
 
 def measure_of(goal: AnyObjective, prior: object) -> Measure:
-    """Return the error that a comparison looks at; ``prior`` is None where the votes are the objective's own."""
-    # Under another prior than the objective's, utility and tv error would weigh different votes.
+    """Return the error that a comparison shows; ``prior`` is None if the votes are the objective's own."""
+    # Under another prior than the objective's, utility and TV error would weight different votes.
     own_tv = prior is None and isinstance(goal, Objective) and goal.measure == "tv"
     return "tv_error" if own_tv else "disagreement"
 
@@ -208,7 +209,7 @@ def _row(option: Option, K: int, votes: Prior) -> ComparisonRow:
 
 
 def _without_noise(question: Question, options: tuple[Option, ...], votes: Prior) -> str:
-    """Return what needs no noise within the total, in a sentence; empty if nothing does."""
+    """Return a sentence on what needs no noise within the total; empty if nothing does."""
     if options[0].plain and options[0].fits:
         return "The plain majority is within this total: no noise is needed."
     count = 0 if question.fresh else private_model_count(question.voters, question.total)

@@ -1,9 +1,9 @@
-"""Ranking for groups of voters: what to release from the votes of voters that are not alike, within a total (ε, δ).
+"""Ranking for groups of unlike voters: what to release from their votes within a total (ε, δ).
 
-For one answer, and for many of fresh voters, each option is a certified table of the groups: the best one, and what
-people use, for the largest (ε, δ) of one answer of which all fit by the table's own accounts. Of voters that were
-trained once, one answer is the same; of more answers the votes are taken as fixed, so that the options are those of
-voters that are not private. Where the voters' own privacy is enough, the plurality needs no noise.
+For one answer, and for many answers of fresh voters, each option is a certified table of the groups, the best one or a
+common mechanism, at the largest (ε, δ) of one answer of which all fit by the table's own accounts. Voters trained once
+are the same for one answer; for more their votes are taken as fixed, so the options are those of voters that are not
+private. If the voters' own privacy is enough, the plurality needs no noise.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ PRECISION = 0.01
 """Relative distance of the ε of one answer from the largest of which all fit."""
 
 MAX_SCALE = 4.0
-"""Largest ε of one answer that is tried, over the one that optimal composition allows."""
+"""Largest ε of one answer that is tried, relative to that of optimal composition."""
 
 WORDS = {
     "subsampling": "The plurality of some voters, drawn for every query",
     "one_voter": "The answer of one voter, drawn for every query",
-    "randomized_response": "The plurality, or any class by chance",
-    "worst_group": "The best table where every voter is taken as the least private one",
+    "randomized_response": "The plurality, or a random class",
+    "worst_group": "The best table if every voter is taken as the least private one",
     "best_subset": "The best table from the votes of some of the groups",
 }
-"""What is released, by name; of the others, the mechanism of that name at the largest rate that is private."""
+"""Descriptions of releases, by name; others are the mechanism of that name at its largest private rate."""
 
 
 def plan_groups(
@@ -64,9 +64,9 @@ def plan_groups(
 ) -> Plan:
     """Return a plan for groups of voters, Q queries and a total (ε, δ): the best option, the others, and why.
 
-    ``weights`` are what one vote of each group is worth where the plurality is taken; the rest is as for `plan`. Voters
-    that are all alike, and count alike, have that of `plan` where it has one. After ``time_limit`` the other mechanisms
-    are left out, as are tables of a larger ε for each answer.
+    ``weights`` are the weights of one vote of each group in the plurality; the other arguments are those of `plan`.
+    Voters that are alike, with equal weights, have the result of `plan` if it has one. After ``time_limit`` the other
+    mechanisms and tables of a larger ε per answer are skipped.
 
     Guarantees: Every option that fits is within ``total``, by the account that it names.
 
@@ -76,7 +76,7 @@ def plan_groups(
     found = Problem(groups=groups, target=total, affected=affected, classes=classes, abstention=price > 0).merged
     alike: dict[str, Any] = {"classes": classes, "ties": ties, "price": price, "least_accuracy": least_accuracy}
     searched: dict[str, Any] = {"time_limit": time_limit, "progress": progress}
-    # Voters that are alike have better searches there, for γ and its releases; one question must have one answer.
+    # `plan` has better searches for voters that are alike; one question must have one answer.
     if (found.is_binary or found.is_public) and len(set(weights or (1.0,))) == 1:
         voter = found.voter if found.is_binary else None
         return plan(found.K, voter, queries, total, int(found.affected), prior, fresh=fresh, **alike, **searched)
@@ -87,15 +87,15 @@ def plan_groups(
     question = group_question(problem, goal, queries, fresh=fresh, least_accuracy=least_accuracy)
     end = end_of(time_limit)
     question = replace(question, stop=stop_at(end))
-    # Nothing is more accurate than the plurality itself: where it fits, no noise is worth a search.
+    # Nothing is more accurate than the plurality itself: if it fits, no search for noise is needed.
     plain = plain_option(question, problem)
     if plain is not None:
         options = [plain]
     elif question.queries == 1 or question.fresh:
         options = _tables(question, problem, goal, end)
     else:
-        # Answers of one training are not independent given the data, so their ε must not be composed (docs/proofs.md,
-        # "Voters that were trained once").
+        # Answers of one training are not independent given the data, so their ε do not compose (docs/proofs.md, "Voters
+        # that were trained once").
         fixed = plan(problem.K, None, queries, total, problem.affected, goal.prior, **alike, **searched)
         why = "The voters were trained once: their votes are taken as fixed, whatever their own privacy. "
         return replace(fixed, advice=why + fixed.advice)
@@ -110,7 +110,7 @@ def plan_groups(
 def group_question(
     problem: Problem, goal: PluralityObjective, queries: int, *, fresh: bool, least_accuracy: float | None
 ) -> Question:
-    """Return the question of groups of voters, after checking every number; the total is the problem's target."""
+    """Return the validated question of groups of voters; its total is the problem's target."""
     given: dict[str, Any] = {"classes": problem.classes, "ties": goal.ties, "price": goal.price}
     question = Question.of(
         problem.K, None, queries, problem.target, problem.affected, goal.prior, least_accuracy=least_accuracy, **given
@@ -119,7 +119,7 @@ def group_question(
 
 
 def plain_option(question: Question, problem: Problem) -> Option | None:
-    """Return the plurality itself, where the voters' own answers or models are within the total."""
+    """Return the plurality itself, if the voters' own answers or models are within the total."""
     voters = least_private([(group.voter, group.K) for group in problem.groups], problem.affected)
     times = question.queries if question.fresh else 1
     try:
@@ -128,14 +128,14 @@ def plain_option(question: Question, problem: Problem) -> Option | None:
         return None
     if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
         return None
-    why = f"What {problem.affected} of the voters answer is within the total, and what is computed from it too."
-    # Fresh votes are paid for one by one; what is computed from models that were trained once has no limit.
+    why = f"The answers of {problem.affected} voters are within the total, and so is anything computed from them."
+    # Fresh votes are charged one by one; for models trained once, queries are unlimited.
     account, queries = ("votes", question.queries) if question.fresh else ("post-processing", None)
     return Option.fitting("majority", question, why, (1.0, 1.0), spent, account, queries=queries)
 
 
 def _tables(question: Question, problem: Problem, goal: PluralityObjective, end: float) -> list[Option]:
-    """Return the best table and the others, of the largest (ε, δ) of one answer of which all fit, the best first."""
+    """Return all tables at the largest (ε, δ) of one answer of which all fit, the most useful first."""
     total, queries = question.total, question.queries
 
     @cache
@@ -144,9 +144,9 @@ def _tables(question: Question, problem: Problem, goal: PluralityObjective, end:
         solution = solve_table(asked, goal, time_limit=remaining(end))
         return solution, GroupTableMechanism(asked, solution.table, fresh=question.fresh)
 
-    # Composition of (ε, δ) says what is certain to fit; the accounts of a table itself may allow more.
+    # Composition of (ε, δ) gives a target that fits for certain; the accounts of a table itself may allow more.
     targets = [release_target(total, queries)]
-    made(targets[0])  # before the search, so that it has the whole of the time
+    made(targets[0])  # before the search, with the full time limit
 
     def pure(epsilon: float) -> tuple[Privacy, float]:
         target = Privacy(epsilon)
@@ -186,9 +186,9 @@ def _option(
     mechanism: GroupTableMechanism,
     gap: float | None = None,
 ) -> Option:
-    """Return the option of a table, whose releases are proved to be within the total; else that it does not fit."""
+    """Return the option of a table; unfit unless its releases are proved to be within the total."""
     target, cost = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta)
-    # Of the counts that are judged, at their leaders.
+    # Weights of the judged counts at their leaders.
     masses = replace(goal, price=0.0).worth(group_cells(mechanism.problem))
     chances, classes = mechanism.table.chances, mechanism.classes
     right = expected(mechanism.table, masses)

@@ -18,12 +18,12 @@ from darrm_opt.planning.question import Question
 from darrm_opt.problem import Privacy, Problem
 
 MECHANISMS = ("majority", "fewer_voters", "optimal", "optimal_sequence", *calibrated_names(), CONFIDENT)
-"""Names of what the planner compares; the simpler first."""
+"""Names of the compared mechanisms, simpler ones first."""
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
 Outcome = Literal["fits", "does not fit", "not computed", "does not apply"]
-"""What is known of a mechanism: a setting that fits, that none does, nothing, or that it is no release of its own."""
+"""What is known: a setting fits; none does; it was not computed; or the mechanism does not apply to the question."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,27 +31,27 @@ class Option:
     """One mechanism, calibrated to the total.
 
     Attributes:
-        name: which, one of `MECHANISMS`.
+        name: one of `MECHANISMS`.
         voters: number of voters whose vote is released; less than K only for "fewer_voters".
         why: the reason, as text.
-        right: share of the queries answered by the majority that was voted, expected under the prior [probability];
-            None if the option does not fit, like the three that follow.
+        right: expected share of queries answered by the majority of the votes, under the prior [probability]; None if
+            the option does not fit, as are the next three.
         wrong: share answered by another class.
-        abstained: share answered by no class.
-        utility: what options are ranked by (`Question.utility`).
-        queries: answers allowed; None: without limit.
+        abstained: share without a class.
+        utility: the value by which options are ranked (`Question.utility`).
+        queries: answers allowed; None: unlimited.
         spent: (ε, δ) of all of them together, proved; None if it does not fit.
-        account: the account that proves ``spent``: "post-processing" of the models, "votes" (the composition of all
-            votes), or an account of `darrm_opt.accounting.accounts`. "none" if it does not fit.
-        parameters: what was chosen, by name: the mechanism's parameter; the (ε, δ) of each release of a table; of
-            checked noise sigma, check_sigma, threshold [votes] and cap.
-        mechanism: what releases, its cap included; None for a plain majority, and where the voters' own privacy or a
-            draw of subsamples is counted: then ``release``.
-        noise: γ of one release between two classes; None if the plain majority (of some voters) is released.
+        account: the account that proves ``spent``: "post-processing" of the models, "votes" (composition of all votes),
+            or an account of `darrm_opt.accounting.accounts`; "none" if it does not fit.
+        parameters: chosen values by name: the mechanism's parameter; the (ε, δ) of each release of a table; for checked
+            noise sigma, check_sigma, threshold [votes] and cap.
+        mechanism: the mechanism, with its cap; None for a plain majority, and if the voters' own privacy or a draw of
+            subsamples is accounted for: then ``release``.
+        noise: γ of one release between two classes; None for a plain majority (of some voters).
         problem: voters and (ε, δ) for which `verify` proves γ; None likewise.
         solution: γ with its certificate, if it is the γ_opt of one target.
-        gap: of the best table, by how much another of the same (ε, δ) each could raise the utility, at most.
-        outcome: whether it fits, and where it does not, whether that is known.
+        gap: for the best table, an upper bound on the utility that another one of the same (ε, δ) could add.
+        outcome: whether it fits; if not, whether that is certain.
     """
 
     name: str
@@ -74,13 +74,13 @@ class Option:
 
     @classmethod
     def unfit(cls, name: str, question: Question, why: str, outcome: Outcome = "does not fit") -> Option:
-        """Return an option without a setting that is proved to be within the total.
+        """Return an option without a setting proved to be within the total.
 
         Args:
-            name: which one.
-            question: what was asked.
+            name: of the mechanism.
+            question: the question.
             why: the reason, as text.
-            outcome: whether no setting is within the total, or what else is the matter.
+            outcome: whether no setting is within the total, or another reason.
         """
         return cls(name=name, voters=question.K, why=why, outcome=outcome)
 
@@ -102,16 +102,16 @@ class Option:
         """Return an option that is within the total.
 
         Args:
-            name: which one.
-            question: what was asked.
+            name: of the mechanism.
+            question: the question.
             why: the reason, as text.
             shares: of right answers, and of answers.
             spent: (ε, δ) of all answers.
-            account: what proves it.
-            noise: γ between two classes; of a plain majority, the one that it amounts to.
-            queries: answers allowed; None: without limit.
-            voters: whose vote is released; None: all.
-            fields: others.
+            account: the account that proves it.
+            noise: γ between two classes; for a plain majority, the equivalent γ.
+            queries: answers allowed; None: unlimited.
+            voters: number of voters whose vote is released; None: all.
+            fields: other attributes.
         """
         right, answered = shares
         wrong = max(answered - right, 0.0)
@@ -146,14 +146,14 @@ class Option:
         """Return the option of a mechanism whose own account gives the total; unfit if that exceeds the question's.
 
         Args:
-            name: which one.
-            question: what was asked.
-            mechanism: what releases.
+            name: of the mechanism.
+            question: the question.
+            mechanism: the mechanism.
             shares: of right answers, and of answers.
-            spent: what all answers cost together.
+            spent: cost of all answers together.
             parameters: of the mechanism, by name.
-            why: the reason, as text; None: what the mechanism does, and why releases compose.
-            fields: others.
+            why: the reason, as text; None: the mechanism's description, and why releases compose.
+            fields: other attributes.
         """
         if spent.epsilon > question.total.epsilon:
             return cls.unfit(name, question, NOTHING_FITS if why is None else why)
@@ -165,14 +165,14 @@ class Option:
 
     @property
     def accuracy(self) -> float | None:
-        """Pr[an answer is the majority that was voted] under the prior; None if the option does not fit."""
+        """Pr[an answer is the majority of the votes] under the prior; None if the option does not fit."""
         if self.right is None or self.wrong is None:
             return None
         return self.right / (self.right + self.wrong) if self.wrong > 0 else 1.0
 
     @property
     def fits(self) -> bool:
-        """Whether any setting of it is within the total."""
+        """Whether a setting of it is within the total."""
         return self.spent is not None
 
     @property
@@ -181,26 +181,25 @@ class Option:
         return None if self.noise is None or self.problem is None else Release(self.noise, self.problem)
 
     def to_solution(self, objective: AnyObjective) -> Solution:
-        """Return γ as a solution, to be saved, verified and released as that of `solve`.
+        """Return γ as a solution, which can be saved, verified and released like that of `solve`.
 
         Args:
-            objective: what the plan's accuracy weighs (`Question.objective`).
+            objective: of the plan's accuracy (`Question.objective`).
 
         Guarantees:
-            γ is that of the option, bit for bit, under a certificate for ``problem``. Of γ_opt of one target it is the
-            solution itself; of any other γ nothing is claimed of the optimum: the upper bound is 1 and the status
-            `Status.PLANNED`.
+            γ is bitwise that of the option, with a certificate for ``problem``. A γ_opt of one target is the solution
+            itself; for any other γ optimality is not claimed: the upper bound is 1 and the status `Status.PLANNED`.
 
         Raises:
             InvalidInput: the option is a plain majority, or does not fit: it has no γ.
         """
         if self.noise is None or self.problem is None:
             raise InvalidInput("name", self.name, "an option with a γ")
-        # It has a bound of its own; of another γ nothing but 1 is known to be one.
+        # γ_opt has its own bound; for any other γ only 1 is known.
         if self.solution is not None:
             return self.solution
         utility = objective.linear_goal(self.problem.K).utility(self.noise.upper_half)
-        # As stored: a solution is read elsewhere, and must prove what it says.
+        # As stored: whoever reads the solution must be able to prove its claims.
         certificate = verify(self.problem, self.noise)
         return Solution(
             problem=self.problem,
@@ -228,10 +227,10 @@ class Suggestion:
 
     Attributes:
         change: "queries" or "total".
-        queries: how many fit.
+        queries: number of queries that fit.
         total: the total within which they fit.
-        accuracy: at least this.
-        words: the same as text.
+        accuracy: a lower bound.
+        words: the change as text.
     """
 
     change: Literal["queries", "total"]
@@ -246,12 +245,12 @@ class Plan:
     """All options compared.
 
     Attributes:
-        question: what was asked, with defaults filled in.
+        question: the question, with defaults filled in.
         options: the most useful first; those that do not fit last.
-        verdict: "plain majority" (this mechanism is not needed), "noisy majority", or "none" (no option is useful).
-        advice: what to do and why, as text.
-        suggestions: if no option is useful, changes that make one useful.
-        warnings: points of the request to reconsider; usually empty.
+        verdict: "plain majority" (no mechanism is needed), "noisy majority", or "none" (no option is useful).
+        advice: recommendation and reason, as text.
+        suggestions: if no option is useful, changes of the request that make one useful.
+        warnings: doubtful points of the request; usually empty.
     """
 
     question: Question

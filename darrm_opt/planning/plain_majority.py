@@ -1,8 +1,7 @@
 """Plain majority: whether it is private enough without noise, for any number of classes.
 
-Three accounts compete: the models together, after which everything is post-processing (voters that were trained once);
-all votes of all answers, composed; and the exact account of the released bits. `plan` and `compare` both ask here, so
-they agree on whether noise is needed.
+Three accounts compete: the models together, after which everything is post-processing (voters trained once); all votes
+of all answers, composed; and the exact account of the released bits.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ def majority(question: Question) -> Option:
         return option
     if not question.private:
         why = (
-            "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite "
-            "ε covers that."
+            "Voters are not private and there is no noise: one record can change the answer with certainty, which no "
+            "finite ε covers."
         )
         return Option.unfit("majority", question, why)
     return _from_fresh_answers(question) if question.fresh else _from_models(question)
 
 
 def fewer_voters(question: Question) -> Option:
-    """Return the plain majority of as many trained models as are private enough together, chosen without the data.
+    """Return the plain majority of the most trained models that are private enough together, chosen without data.
 
-    A record that affects r models affects at most n of any n. Under a random choice an answer is, on average, as far
-    from the majority of all as subsampling n voters; all queries share one choice.
+    A record that affects r models affects at most n of any n. Averaged over a random choice, an answer is as far from
+    the majority of all as subsampling n voters; all queries share one choice.
     """
     name = "fewer_voters"
     if not question.private:
@@ -62,7 +61,7 @@ def fewer_voters(question: Question) -> Option:
         return Option.unfit(name, question, why)
     if n == question.affected:
         return Option.unfit(name, question, "All voters fit: see majority.", "does not apply")
-    n -= 1 - n % 2  # of an even number the last decides ties alone, as well as a coin: it costs, and adds nothing
+    n -= 1 - n % 2  # the last of an even number only breaks ties, no better than a coin, at a cost
     why = (
         f"Keep any one of the {question.K} models, chosen without looking at the data, and discard the others: it is "
         "within the total, and its answers are post-processing, for any number of queries."
@@ -72,7 +71,7 @@ def fewer_voters(question: Question) -> Option:
         "post-processing, for any number of queries."
     )
     spent = compose_models({voter: n}, total.delta)
-    # For its accuracy: under a random choice the majority of n is subsampling, on average.
+    # For its accuracy: averaged over a random choice, the majority of n is subsampling.
     noise = subsampling(question.K, n)
     shares = question.accuracy(noise), 1.0
     option = Option.fitting(name, question, why, shares, spent, "post-processing", noise=noise, voters=n)
@@ -87,7 +86,7 @@ def _plain(question: Question, why: str, spent: Privacy, account: str, queries: 
 
 
 def _from_draw(question: Question) -> Option | None:
-    """Return the plain majority of models of random subsamples, if their draw protects records enough."""
+    """Return the plain majority of models of random subsamples, if the draw protects records enough."""
     distribution, total = question.affected_distribution, question.total
     if distribution is None:
         return None
@@ -95,7 +94,7 @@ def _from_draw(question: Question) -> Option | None:
     epsilon, account = plain_majority_total(
         question.voters, Q, total.delta, fresh=question.fresh, distribution=distribution
     )
-    # Else the accounts without the draw, which follow, say the same with a better reason.
+    # Otherwise the accounts without the draw, which follow, prove the same with a better reason.
     if account != "bits" or not epsilon <= total.epsilon:
         return None
     spent = Privacy(epsilon, total.delta)
@@ -106,23 +105,21 @@ def _from_draw(question: Question) -> Option | None:
 def _from_models(question: Question) -> Option:
     """Return the majority of models trained once: post-processing."""
     r, K, total = question.affected, question.K, question.total
-    # What is computed from the models is post-processing of the r that a record reaches, for any number of queries.
+    # Anything computed from the models is post-processing of the r that a record reaches, for any number of queries.
     models = compose_models({question.voter: r}, total.delta)
     subset = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
             f"A record affects at most {subset}: the {K} models themselves are {guarantee(models, '.4g')}, "
-            "and so is everything computed from them. The plain majority needs neither noise nor a limit of queries."
+            "and so is everything computed from them. The plain majority needs neither noise nor a limit on queries."
         )
         return _plain(question, why, models, "post-processing", None)
     if models.epsilon < math.inf:
         cost = text_above(models.epsilon, ".4g")
         why = f"A record affects {r} of the {K} models: together they cost ε = {cost}, more than the total."
     else:
-        why = (
-            f"The models' own Δ, of {r} of them together, is more than the δ of the total: nothing is proved at that δ."
-        )
-    # One release has no earlier one, so its voters count as fresh: then their vote may cost less than their models.
+        why = f"The models' own Δ, for {r} of them together, exceeds the δ of the total: nothing is proved at that δ."
+    # A single release has no earlier one, so its voters count as fresh: their vote may cost less than their models.
     if question.queries > 1:
         return Option.unfit("majority", question, why)
     single = _from_fresh_answers(question)
@@ -178,10 +175,8 @@ def answers_total(
 ) -> tuple[float, str]:
     """Return the total ε of majorities whose answers compose [nats], and its account: "votes", "bits" or "optimal".
 
-    (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record
-    can then turn a majority with certainty.
-
-    ``quick`` leaves out the accounts whose time grows with Q.
+    (inf, "none") for voters that are not private, and for several answers of voters trained once: one record can then
+    change a majority with certainty. ``quick`` skips the accounts whose time grows with Q.
     """
     if effective_voters(problem, queries, fresh=fresh).voter.epsilon == math.inf:
         return math.inf, "none"
@@ -197,7 +192,7 @@ def answers_total(
 
 
 def private_model_count(problem: Problem, total: Privacy) -> int:
-    """Return how many of the affected models, trained once, are within ``total`` together; 0 if not even one."""
+    """Return the number of affected models, trained once, that are within ``total`` together; 0 if not even one."""
     if problem.voter.epsilon == math.inf:
         return 0
     return largest_count_between(

@@ -1,16 +1,15 @@
-"""Question to the planner: voters, queries, a total, how votes fall, and which account of the voters holds.
+"""Question to the planner: voters, queries, a total, the law of votes, and the account that holds for the voters.
 
 The decisive point is what one release reveals about the next. Voters with fresh, independent randomness in every answer
-stay independent given the data whatever was released before, so releases of a γ for their (ε, Δ) compose. Models that
-are trained once answer with the same randomness every time: an earlier bit carries information about a model, and
-through it about all its later answers, so releases of such a γ do *not* compose. Two accounts hold for those: that of
-the models themselves, after which everything is post-processing; and that of models taken as not private, of which a
-record changes some.
+stay independent given the data and earlier releases, so releases of a γ for their (ε, Δ) compose. Models trained once
+answer with the same randomness every time: an earlier bit carries information about a model, and so about all its later
+answers, and releases of such a γ do *not* compose. Two accounts hold for those: that of the models themselves, after
+which everything is post-processing; and that of models taken as not private, some of which a record changes.
 
 Between two classes a mechanism that never abstains is a γ, judged by an objective with a prior. Votes among more
-classes, or with a price of wrong answers, are judged by their law (`VoteLaw`): vote counts with their masses; where
-they are too many to list, they are drawn from the prior, always the same ones. Each prior of the one kind is one of the
-other between two classes, so both are accepted there.
+classes, or with a price of wrong answers, are judged by their law (`VoteLaw`): vote counts with their masses; if these
+are too many to list, a fixed sample of the prior. Between two classes both kinds of prior are accepted, as each is one
+of the other.
 """
 
 from __future__ import annotations
@@ -43,29 +42,29 @@ from darrm_opt.tables.problem import Histograms, has_table, histograms
 from darrm_opt.tables.table import Table
 
 MAX_EXACT_QUERIES = 500
-"""Most queries for which the accounts whose time grows with their number are used."""
+"""Maximum number of queries for accounts whose time grows with it."""
 
 SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
-"""Most and fewest vote counts drawn from a prior that cannot be listed, and numbers of votes in all of them."""
+"""Largest and smallest number of vote counts drawn from a prior that cannot be listed, and of votes in all of them."""
 
 MIN_SECONDS = 1e-3
-"""Time of a solve where the time is up already [s]: its answer is private, and may release less than the best."""
+"""Time of a solve after its time limit [s]: its answer is private, but may be below the optimum."""
 
 _PRIOR = "the text of an objective that has a prior, such as rectangular, shared(2,5) or histogram(9,1,0,2)"
 
 
 AnyPrior: TypeAlias = "AnyObjective | Prior | PluralityObjective | PluralityPrior | str"
-"""How votes fall: an objective that has a prior, a prior of γ, one of votes among classes, or the text of either."""
+"""Distribution of votes: an objective with a prior, a prior of γ or of votes among classes, or the text of either."""
 
 DEFAULT_PRIORS = "rectangular", "dirichlet(1)"
-"""How votes fall where nothing is said: between two classes, and among more."""
+"""Default distribution of votes: between two classes, and among more."""
 
 
 @dataclass(frozen=True)
 class TwoClassVotes:
-    """A prior of votes between two classes that are not told apart, as a `PluralityPrior`."""
+    """A symmetric prior of votes between two classes, as a `PluralityPrior`."""
 
-    prior: Prior  # how many of K voters choose the one
+    prior: Prior  # distribution of the number of K voters that choose one class
 
     def masses(self, cells: Histograms) -> Array:
         """Return the probability of each partition, shape (partitions,)."""
@@ -79,11 +78,11 @@ class TwoClassVotes:
 
 
 class VoteLaw:
-    """Vote counts with their masses: all that can occur, and those that are judged (ties may be left out)."""
+    """Vote counts with their masses: all that can occur, and those that are judged (ties may be excluded)."""
 
     def __init__(self, objective: PluralityObjective, problem: Problem) -> None:
-        # Counts are decreasing, shape (N, C); ``samples`` says how many were drawn from the prior, where they are too
-        # many to list: None for the whole law, or past votes.
+        # Counts are decreasing, shape (N, C); ``samples``: number of counts drawn from a prior with too many to list;
+        # None for the whole law, or past votes.
         self.objective, self.samples = objective, None
         K, classes = problem.K, problem.classes
         prior = objective.prior
@@ -98,7 +97,7 @@ class VoteLaw:
             self.samples = min(SAMPLES, max(MIN_SAMPLES, SAMPLED_NUMBERS // classes))
             self.counts, masses = sample_counts(prior, K, classes, self.samples), np.ones(self.samples)
         self.masses = masses / masses.sum()  # probability of each, shape (N,)
-        # The same where ties are left out, if they are, shape (N,).
+        # The same without ties, if they are excluded, shape (N,).
         self.judged = objective.judged(self.masses, self.counts[:, 0] > self.counts[:, 1])
 
     def utility(self, shares: tuple[float, float]) -> float:
@@ -117,7 +116,7 @@ class VoteLaw:
         return right, 1.0 - float(self.judged @ chances[:, -1]) if table.cells.abstention else 1.0
 
     def checked_shares(self, leads: Array, passes: Array, queries: int, cap: int) -> tuple[float, float]:
-        """Return the shares of right answers and of answers where each label is checked, and ``cap`` are allowed."""
+        """Return the shares of right answers and of answers if labels are checked and at most ``cap`` released."""
         chance = float(self.masses @ passes)
         released = _released_labels(queries, min(chance, 1.0), cap) / (queries * chance) if chance > 0 else 0.0
         return released * float(self.judged @ (leads * passes)), released * float(self.judged @ passes)
@@ -136,20 +135,20 @@ def _released_labels(queries: int, chance: float, cap: int) -> float:
 
 @dataclass(frozen=True)
 class Question:
-    """The voters, the number of queries, the total budget, and what is wanted of an answer.
+    """The voters, the queries, the total budget, and the requirements on answers.
 
     Attributes:
         K: voters.
         classes: C ≥ 2.
-        voter: (ε, Δ) of one voter: of one answer if they are fresh, of its training if they are trained once.
+        voter: (ε, Δ) of one voter: of one answer if fresh, of its training if trained once.
         queries: Q.
         total: (ε, δ) of all answers together.
         affected: votes that one record can influence.
         objective: what a γ between two classes maximises; None for more classes.
-        votes: how votes between two classes fall; None for more classes.
-        law: the law of votes where it judges: for more classes, for a prior of classes, or with a price; else None.
+        votes: distribution of votes between two classes; None for more classes.
+        law: the law of votes if it is what judges: for more classes, a prior of classes, or a price; else None.
         fresh: whether every answer has fresh randomness.
-        least_accuracy: an answer that is right less often is useless.
+        least_accuracy: answers that are right less often are useless.
         bags: how the voters' subsamples are drawn; None if a record affects exactly ``affected`` voters.
         sampling: how records are drawn anew for every query; None: no sampling.
         stop: returns True when the time is up; searches then return their best result so far.
@@ -190,25 +189,25 @@ class Question:
         sampling: Sampling | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Question:
-        """Return the question after checking every number.
+        """Return the validated question.
 
         Args:
             K: number of voters, ≥ 1.
-            voter: privacy of one voter; None where none is proved.
+            voter: privacy of one voter; None if none is proved.
             queries: Q ≥ 1.
             total: (ε, δ) of all answers together.
-            affected: how many voters one record can influence; None for all, and with a ``sampling``, whose voters
-                share its records, for 1.
-            prior: how votes fall; None for the objective's own, or one of `DEFAULT_PRIORS`.
+            affected: voters that one record can influence; None for all or, with a ``sampling`` whose voters share its
+                records, for 1.
+            prior: distribution of votes; None: the objective's own, or one of `DEFAULT_PRIORS`.
             classes: C ≥ 2.
             objective: what γ maximises between two classes; None: agreement with the majority under the prior.
-            ties: votes without a single leader, as in `PluralityObjective`, where the law of votes judges.
-            price: what a wrong answer costs, in right ones, ≥ 0; above 0 an option may abstain.
+            ties: votes without a single leader, as in `PluralityObjective`, if the law of votes judges.
+            price: cost of a wrong answer in right ones, ≥ 0; above 0 an option may abstain.
             fresh: whether every voter draws fresh randomness for every answer.
             least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: a fifth of the way from a
                 guess to certainty.
-            bags: how subsamples are drawn, where each voter is a model trained on one of its own; None for no draw.
-            sampling: how records are drawn anew for every query. Of voters that are not private the law of votes
+            bags: how subsamples are drawn if each voter is a model trained on one of its own; None: no draw.
+            sampling: how records are drawn anew for every query. For voters that are not private the law of votes
                 judges; fresh private voters that draw their own records have an amplified privacy instead.
             stop: called between the steps of each search.
 
@@ -223,34 +222,34 @@ class Question:
             advice = "Voters that share a fresh sample are not trained on subsamples."
             raise InvalidInput("bags", bags, Rule("cannot be combined with a sampling"), advice)
         if sampling is not None and voter is not None and voter.epsilon < math.inf:
-            # From here on they are fresh voters, whose own privacy is amplified.
+            # From here on they are fresh voters with amplified privacy.
             voter, sampling = drawn_voter(voter, sampling, K, classes, affected, fresh), None
         queries = field_number(queries, "queries")
         check_total(total)
         affected = 1 if affected is None and sampling is not None else affected
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
-        # This checks the number of classes.
+        # This validates the number of classes.
         shape = Problem(problem.K, NOT_PRIVATE, total, problem.affected, classes=classes)
         fresh = check_fresh(fresh)
         accepted = f"a probability in [{1 / classes:g}, 1)"
         least = 1 / classes + USEFUL * (1 - 1 / classes)
         if least_accuracy is not None:
-            advice, guess = f"A guess has {1 / classes:g}.", 1 / classes
+            advice, guess = f"A guess has accuracy {1 / classes:g}.", 1 / classes
             least = real_number(least_accuracy, "least_accuracy", accepted, least=guess, below=1, advice=advice)
         judged = _judgement(shape, prior, objective, ties, price, always=sampling is not None)
         if bags is not None:
             bags.check_voters(problem)
             if classes > 2:
-                advice = "There the draw has no account."
+                advice = "The draw has no account there."
                 raise InvalidInput("bags", bags, Rule("cannot be combined with three or more classes"), advice)
-        # the lesser of what was asked and of what it rounds to: no plan spends more than was asked
+        # The smaller of the requested value and its canonical rounding: no plan spends more than requested.
         budget = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))
         asked = (problem.K, shape.classes, problem.voter, queries, budget, problem.affected)
         return cls(*asked, *judged, fresh, least, bags, sampling, stop)
 
     @property
     def gamma_objective(self) -> AnyObjective:
-        """What a γ maximises.
+        """The objective of a γ.
 
         Raises:
             InvalidInput: there are more than two classes.
@@ -261,10 +260,10 @@ class Question:
 
     @property
     def vote_law(self) -> VoteLaw:
-        """The law of votes, where it judges.
+        """The law of votes, if it judges.
 
         Raises:
-            InvalidInput: an objective of γ does.
+            InvalidInput: an objective of γ judges.
         """
         if self.law is None:
             raise InvalidInput("prior", self.prior_text, "a prior of classes, or a price")
@@ -272,12 +271,12 @@ class Question:
 
     @property
     def price(self) -> float:
-        """What a wrong answer costs, in right ones; 0 where nothing abstains."""
+        """Cost of a wrong answer in right ones; 0 if nothing abstains."""
         return 0.0 if self.law is None else self.law.objective.price
 
     @property
     def prior_text(self) -> str:
-        """The prior as it is written; of past votes only what they are."""
+        """The prior as text; past votes only by name."""
         prior = None if self.law is None else self.law.objective.prior
         if prior is None or isinstance(prior, TwoClassVotes):
             return str(self.objective).removesuffix(" agreement")
@@ -285,7 +284,7 @@ class Question:
 
     @property
     def quick(self) -> bool:
-        """Whether only accounts are used that take as long for any number of queries."""
+        """Whether only accounts whose time does not depend on the number of queries are used."""
         return self.queries > MAX_EXACT_QUERIES
 
     @property
@@ -295,38 +294,38 @@ class Question:
 
     @property
     def affected_distribution(self) -> AffectedDistribution | None:
-        """Distribution of the number of voters that one record affects, if a draw decides it."""
+        """Distribution of the number of voters that one record affects, if it is random."""
         return None if self.bags is None else self.bags.affected_distribution(self.K)
 
     @property
     def private(self) -> bool:
-        """Whether the voters are private at all."""
+        """Whether the voters are private."""
         return self.voter.epsilon < math.inf
 
     @property
     def voters(self) -> Problem:
-        """The voters as they were given; the target is the total."""
+        """The voters as given; the target is the total."""
         return Problem(self.K, self.voter, self.total, self.affected)
 
     @property
     def released(self) -> Problem:
         """The voters as in `effective_voters`, so that all releases compose; the target is the total.
 
-        Among three or more classes what is released supposes nothing of them.
+        Among three or more classes they are taken as not private.
         """
         if self.classes > 2:
             return Problem(self.K, Privacy(math.inf), self.total, self.affected)
         return effective_voters(self.voters, self.queries, fresh=self.fresh)
 
     def accuracy(self, noise: NoiseFunction) -> float:
-        """Return Pr[release = majority that was voted] under the prior; a tie counts as right."""
+        """Return Pr[release = majority of the votes] under the prior; a tie counts as right."""
         from darrm_opt.accuracy import disagreement
 
         assert self.votes is not None  # noqa: S101 - for the type checker: a γ is for two classes
         return 1.0 - disagreement(noise, self.votes)
 
     def utility(self, right: float, wrong: float, noise: NoiseFunction | None) -> float:
-        """Return what options are ranked by: right − price·wrong where the law of votes judges, else γ's objective.
+        """Return the value that ranks options: right − price·wrong if the law of votes judges, else γ's objective.
 
         Args:
             right: share of right answers.
@@ -344,41 +343,41 @@ class Question:
         affected = f"one record affects at most {self.affected} of the {self.K} voters"
         if self.bags is not None:
             mean = self.bags.affected_distribution(self.K).mean
-            affected = f"chance decides how many of the {self.K} voters one record affects, {mean:.3g} on average"
+            affected = f"one record affects a random number of the {self.K} voters, {mean:.3g} on average"
         if not self.private:
-            return f"The voters are not private: {affected}, and every release uses fresh randomness of its own."
+            return f"The voters are not private: {affected}, and every release uses fresh randomness."
         if self.classes > 2:
-            return f"Votes are taken as not private: {affected}, and every release uses fresh randomness of its own."
+            return f"Votes are taken as not private: {affected}, and every release uses fresh randomness."
         if self.queries == 1:
-            return "There is only one release, so nothing was released before it: the voters' own privacy holds."
+            return "There is only one release, without earlier ones: the voters' own privacy holds."
         if self.fresh:
             return "Every answer has fresh randomness, so the voters' own privacy holds in every release."
         return (
             "Models trained once answer with the same randomness every time, so earlier releases carry information "
             "about later answers and the models' own privacy does not compose over releases. They are taken as not "
-            f"private: {affected}, and every release uses fresh randomness of its own."
+            f"private: {affected}, and every release uses fresh randomness."
         )
 
 
 def end_of(time_limit: float | None) -> float:
-    """Return when the time is up, by the monotonic clock [s]; inf where there is no limit."""
+    """Return the end of a time limit by the monotonic clock [s]; inf without a limit."""
     if time_limit is None:
         return math.inf
     return time.monotonic() + float(field_number(time_limit, "time_limit"))
 
 
 def remaining(end: float) -> float | None:
-    """Return the time until then [s], None where there is no limit."""
+    """Return the time until ``end`` [s]; None without a limit."""
     return None if end == math.inf else max(end - time.monotonic(), MIN_SECONDS)
 
 
 def stop_at(end: float) -> Callable[[], bool]:
-    """Return a function that tells whether the time is up."""
+    """Return a function that returns whether the time is up."""
     return never_stop if end == math.inf else lambda: time.monotonic() >= end
 
 
 def drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affected: int | None, fresh: Any) -> Privacy:
-    """Return the privacy of one answer of a private voter that draws its own records for it, as `Sampling.voter` does.
+    """Return the privacy of one answer of a private voter that draws its own records for it, as `Sampling.voter`.
 
     Raises:
         InvalidInput: voters that are not fresh, are not all affected, have more than two classes, or share a sample.
@@ -393,13 +392,13 @@ def drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affect
 
 
 USEFUL = 0.2
-"""Least accuracy where none is given: so far from a guess to certainty; 0.6 between two classes."""
+"""Default least accuracy, as a share of the way from a guess to certainty: 0.6 between two classes."""
 
 
 def _judgement(
     shape: Problem, prior: Any, objective: AnyObjective | str | None, ties: Ties, price: float, *, always: bool
 ) -> tuple[AnyObjective | None, Prior | None, VoteLaw | None]:
-    """Return what γ maximises, how votes between two classes fall, and the law of votes where that judges."""
+    """Return what γ maximises, the distribution of votes between two classes, and the law of votes if it judges."""
     two = shape.classes == 2
     if prior is None and objective is None:
         prior = DEFAULT_PRIORS[0 if two else 1]
@@ -421,11 +420,11 @@ def _judgement(
 
 
 def _binary(prior: Any, objective: AnyObjective | str | None) -> tuple[AnyObjective, Prior]:
-    """Return what γ maximises and how votes fall, each from the other where it is not given."""
+    """Return the objective and the distribution of votes, each derived from the other by default."""
     goal = None if objective is None else as_objective(objective)
     if prior is None:
         if not isinstance(goal, Objective):
-            raise InvalidInput("prior", None, "how votes fall", f"The objective {goal} has no prior of its own.")
+            raise InvalidInput("prior", None, "a distribution of votes", f"The objective {goal} has no prior.")
         return goal, goal.prior
     if isinstance(prior, Prior):
         if goal is None:

@@ -1,8 +1,7 @@
 """Ranking: every mechanism for queries within a total budget, with proved totals and the reason for each.
 
-One ranking for any number of classes, voters private or not, fresh or trained once, with a draw of subsamples,
-abstention and a price of wrong answers where they apply. `plan` is the ranking with an advice; `design_within_total`
-its best option, for those who release by it; `darrm_opt.planning.compare` its table.
+One ranking serves any number of classes, voters private or not, fresh or trained once, a draw of subsamples, abstention
+and a price of wrong answers.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from darrm_opt.problem import Privacy
 from darrm_opt.tables.priors import Ties
 
 MIN_ACCURACY = 0.6
-"""An answer between two classes that is right less often than this is hardly better than a fair coin (0.5)."""
+"""Smallest useful accuracy between two classes: below it an answer is hardly better than a fair coin (0.5)."""
 
 UTILITY_TOLERANCE = 1e-6
-"""Utilities closer than this count as equal: then the simpler option comes first."""
+"""Utilities closer than this are equal: the simpler option comes first."""
 
 FRESH = (
-    "fresh: this is valid only if every voter draws new randomness for every query, independently of the others. For "
-    "models that are trained once and then queried it is not, and the total would be wrong."
+    "fresh: valid only if every voter draws new randomness for every query, independently of the others. For models "
+    "that are trained once and then queried it is false, and the total would be wrong."
 )
-"""What the voters must do where they are private, and asked more than once."""
+"""Requirement on private voters with more than one query."""
 
 NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ as small as 1e-9 allows much more over many queries."
 
@@ -65,44 +64,41 @@ def plan(
 
     Args:
         K: number of voters, ≥ 1.
-        voter: (ε, Δ) of one voter; None, or ε = ``inf``, where it has none.
-        queries: Q ≥ 1 answers wanted, fixed beforehand, each query chosen freely in view of the earlier answers.
+        voter: (ε, Δ) of one voter; None, or ε = ``inf``, if it has none.
+        queries: Q ≥ 1 answers, fixed beforehand, each query chosen freely after the earlier answers.
         total: (ε, δ) of all answers together, ε > 0 and finite.
         affected: voters that one record can influence, 1..K; None means all K.
-        prior: how votes fall: an objective that has a prior or its text (its measure does not count), or votes among
+        prior: distribution of votes: an objective with a prior or its text (its measure is not used), or votes among
             classes or their text; None: rectangular between two classes, dirichlet(1) among more. Parameters depend on
-            it: past votes must be public, or not protected.
+            it: past votes must be public, or are not protected.
         classes: C ≥ 2. Among three or more, private voters are charged as models, all of whose answers are
             post-processing, or taken as not private.
         ties: votes without a single leader, under a prior of classes: "excluded", or "any" leader is right.
-        price: what a wrong answer costs, in right ones, ≥ 0; above 0 options that abstain are compared too.
-        fresh: True where the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by
-            itself (local randomisers, private predictions, the clients of a round); False where they are models trained
-            once, (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
+        price: cost of a wrong answer in right ones, ≥ 0; above 0 options that abstain are compared too.
+        fresh: True if the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by itself
+            (local randomisers, private predictions, the clients of a round); False if they are models trained once,
+            (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
         least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: `MIN_ACCURACY` between two
             classes, and as far from a guess among more.
-        mechanisms: those to compare, of `MECHANISMS`; those that are not for this number of classes are left out.
-        bags: how subsamples are drawn (`darrm_opt.bagging.Bags`), where each voter is a model trained on one of its
-            own; neighbours replace one record, the voters' (ε, Δ) must hold with the subsample given, and ``affected``
-            is not given.
+        mechanisms: those to compare, of `MECHANISMS`; those for another number of classes are skipped.
+        bags: how subsamples are drawn (`darrm_opt.bagging.Bags`) if each voter is a model trained on one of its own;
+            neighbours replace one record, the voters' (ε, Δ) must hold for a given subsample, and ``affected`` must be
+            None.
         sampling: how records are drawn anew for every query (`darrm_opt.accounting.Sampling`), by voters that are not
             private, or by fresh private ones with the scheme "each-voter"; None: no sampling.
-        time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far,
-            later ones are left out, and a warning says so. None: no limit.
+        time_limit: approximate search time [s], > 0: then the current mechanism keeps its best result so far, later
+            ones are skipped, and a warning is added. None: no limit.
         progress: called with each option as soon as it is known.
 
     Returns:
-        The options by utility, a verdict, and the advice in words.
+        The options by utility, a verdict, and the advice as text.
 
     Guarantees:
-        Every option that fits is within ``total``, by the account that it names: its privacy is proved. Its shares are
-        exact under the prior, or estimates where vote counts are too many to list (`VoteLaw.samples`). That nothing
-        better exists is not proved.
+        Every option that fits is within ``total``, proved by the account that it names. Its shares are exact under the
+        prior, or estimates if vote counts are too many to list (`VoteLaw.samples`). Optimality is not proved.
 
     Raises:
-        InvalidInput: a number is outside its range.
-
-    Source: ours (docs/planning.md).
+        InvalidInput: a value is out of range.
 
     >>> plan(11, Privacy(0.5), 1000, Privacy(1.0), affected=1).verdict
     'plain majority'
@@ -130,7 +126,7 @@ def plan(
     )
     options = ranked_options(question, mechanisms, progress)
     warnings = _warnings(question) + time_limit_warning(question, time_limit)
-    # A suggestion is a search of its own: made only where nothing useful fits.
+    # A suggestion is another search: made only if nothing useful fits.
     return plan_of_options(question, options, _advice, warnings, lambda: suggestions(question, options))
 
 
@@ -141,7 +137,7 @@ def plan_of_options(
     warnings: tuple[str, ...] = (),
     suggested: Callable[[], tuple[Suggestion, ...]] = tuple,
 ) -> Plan:
-    """Return the plan that ranked options make: the verdict, the advice, and where none is useful, what would be."""
+    """Return the plan of ranked options: the verdict, the advice, and suggestions if none is useful."""
     best = options[0] if options and options[0].fits else None
     if best is not None and best.plain:
         words = f"You do not need this mechanism: release the plain majority. {best.why}"
@@ -171,24 +167,23 @@ def design_within_total(
     sampling: Sampling | None = None,
     progress: Callable[[Option], None] | None = None,
 ) -> Option:
-    """Return the most useful option for Q queries within a total (ε, δ): what an estimator or a tool releases by.
+    """Return the most useful option for Q queries within a total (ε, δ), for estimators and tools.
 
     Args:
         K: voters, trained once.
         voter: (ε, Δ) of one voter's training; None: not private.
         affected: voters that one record can influence.
         total: as for `plan`, like `classes`, `queries`, `prior`, `price` and `sampling`.
-        progress: called with each option as soon as it is known; not called for a question that was answered before.
+        progress: called with each option as soon as it is known; not called for a cached answer.
 
     Returns:
-        The first option of `plan`, whether or not it is useful. Without a ``mechanism`` or a ``noise`` it is a plain
-        majority.
+        The first option of `plan`, useful or not. Without a ``mechanism`` or a ``noise`` it is a plain majority.
 
     Guarantees:
-        All answers together are ``total``-DP, each query chosen freely in view of the earlier answers.
+        All answers together are ``total``-DP, each query chosen freely after the earlier answers.
 
     Raises:
-        InvalidInput: a number is outside its range, or nothing fits the total.
+        InvalidInput: a value is out of range, or nothing fits the total.
 
     >>> design_within_total(11, 3, Privacy(1.0, 1e-5), 1).name
     'optimal'
@@ -199,7 +194,7 @@ def design_within_total(
 
 @dataclass(frozen=True)
 class _Watched:
-    """Who is told of each option: nobody of an answer that is kept."""
+    """Callback for each option, not part of the cache key; not called for a cached answer."""
 
     progress: Callable[[Option], None] | None = field(compare=False)
 
@@ -233,7 +228,7 @@ def ranked_options(
 ) -> tuple[Option, ...]:
     """Return an option for each mechanism, the most useful first, those that do not fit last.
 
-    ``complete``: whether the others are compared, too, if the plain majority fits, being the most accurate.
+    ``complete``: whether the others are compared even if the plain majority, the most accurate, fits.
     """
     options: list[Option] = []
     for name in sorted(_checked_names(mechanisms), key=_order):
@@ -256,12 +251,12 @@ def _checked_names(mechanisms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _order(name: str) -> int:
-    """Return the place of a mechanism: the quick ones first, and last those that start from the others."""
+    """Return the sort key of a mechanism: quick ones first, those that start from the others last."""
     return [*_SEEDED].index(name) + 1 if name in _SEEDED else 0
 
 
 def _applies(name: str, question: Question) -> bool:
-    """Return whether a mechanism is one for such a question."""
+    """Return whether a mechanism applies to a question."""
     if question.sampling is not None:
         return name == "optimal" or name in calibrated_names()
     if name == CONFIDENT:
@@ -270,12 +265,12 @@ def _applies(name: str, question: Question) -> bool:
 
 
 def _has_fixed_votes(question: Question) -> bool:
-    """Return whether the votes are those of voters that are taken as not private."""
+    """Return whether the votes are those of voters taken as not private."""
     return question.released.voter.epsilon == math.inf and question.bags is None
 
 
 def _option(name: str, question: Question, earlier: list[Option]) -> Option:
-    """Return the option of a name: the better one where it is both a mechanism of its own and a table."""
+    """Return the option of a name: the better one if it is both a mechanism and a table."""
     if question.stop():
         return Option.unfit(name, question, TIME_IS_UP, "not computed")
     seeds = [option.noise for option in earlier if option.noise is not None]
@@ -303,7 +298,7 @@ def _option(name: str, question: Question, earlier: list[Option]) -> Option:
 
 
 _PLAIN: dict[str, Callable[[Question], Option]] = {"majority": majority, "fewer_voters": fewer_voters}
-"""Votes that are released without noise."""
+"""Votes released without noise."""
 
 _SEEDED = {"optimal": optimal, "optimal_sequence": optimal_sequence}
 """Mechanisms that start from the others, evaluated after them in this order."""
@@ -321,10 +316,10 @@ def _is_useful(option: Option, question: Question) -> bool:
 
 
 def time_limit_warning(question: Question, time_limit: float | None) -> tuple[str, ...]:
-    """Return what a plan says where its time was up before its end."""
+    """Return the warning of a plan whose time limit was reached; empty otherwise."""
     if time_limit is None or not question.stop():
         return ()
-    return (f"The time limit of {time_limit:g} s was reached: the results are proved, and more may fit.",)
+    return (f"The time limit of {time_limit:g} s was reached: the results are proved, but better ones may exist.",)
 
 
 def _advice(best: Option, question: Question) -> str:
@@ -334,7 +329,7 @@ def _advice(best: Option, question: Question) -> str:
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
         "majority": "Release the plain majority",
-        CONFIDENT: "Release the vote with Gaussian noise where it passes a check",
+        CONFIDENT: "Release the vote with Gaussian noise if it passes a check",
         **{name: mechanism_class(name).advice for name in calibrated_names()},
     }[best.name]
     return f"{action}. {accuracy} {best.why}"
@@ -359,29 +354,27 @@ def _warnings(question: Question) -> tuple[str, ...]:
             f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together must fail less "
             "often than a single voter. Were the two swapped?"
         )
-    # Of a single release both claims give the same account.
+    # For a single release both claims give the same account.
     if question.private and question.fresh and question.queries > 1:
         warnings.append(FRESH)
     if question.sampling is not None:
         warnings.append(
-            "The total supposes that every query has a fresh and secret sample of its own, drawn by EnsembleSampler, "
+            "The total assumes that every query has a fresh and secret sample, drawn by EnsembleSampler, "
             "which a ReleaseLog checks."
         )
-    # Said, because another door may show a smaller ε for the same releases.
+    # Mentioned because another interface may show a smaller ε for the same releases.
     if question.quick and question.law is None:
         warnings.append(
-            f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts that take as long for any "
-            "number of them; `darrm cost` asks others too, which take longer and may prove a little less."
+            f"For more than {MAX_EXACT_QUERIES} queries every total is proved by accounts whose time does not depend "
+            "on their number; `darrm cost` has others too, which are slower and may prove a slightly smaller ε."
         )
     if question.private and question.classes > 2 and question.sampling is None and question.bags is None:
         warnings.append(
-            "Among more than two classes this plan uses the privacy of the voters for the plain majority alone. State "
+            "Among more than two classes this plan uses the privacy of the voters for the plain majority only. State "
             "them as one group (groups, --group) to design with it."
         )
     if question.K % 2 == 0 and question.classes == 2:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")
     if math.isfinite(voter.epsilon) and voter.epsilon > 20:
-        warnings.append(
-            f"epsilon = {voter.epsilon:g} gives no meaningful privacy: such a voter is as good as not private."
-        )
+        warnings.append(f"epsilon = {voter.epsilon:g} gives no meaningful privacy: such a voter is hardly private.")
     return tuple(warnings)

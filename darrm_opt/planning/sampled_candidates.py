@@ -1,20 +1,20 @@
 """Tables for queries that each have a fresh and secret sample of the records (`darrm_opt.accounting.sampling`).
 
 The table with the most right answers among those of one Rényi divergence (`RenyiTables`), at the best order; for few
-queries, at δ = 0, or where one sample or record reaches more, that of the linear program at the largest ε of one
+queries, at δ = 0, or if one sample or record reaches more, the table of the linear program at the largest ε of one
 release of which all queries fit. Both are accounted for by every account of sampled releases.
 
-*Tables for many releases.* The table of the linear program is the best at one ε of one release. Many releases cost by
-sums of Rényi divergences, which ask for another shape: a rare answer may have a large loss. At one order λ and rate q
-this is a convex program,
+*Tables for many releases.* The linear program's table is the best at one ε of one release. The cost of many releases is
+a sum of Rényi divergences, for which another shape is better: a rare answer may have a large loss. At one order λ and
+rate q the best table solves a convex program,
 
     maximise    w · x
     subject to  Σ_c P_c^λ·Q_c^(1−λ) ≤ e^((λ−1)·r)        for each sampled pair (P, Q) of the table x
 
 with P and Q linear in x, and the left side convex in them. Every mechanism that treats the classes alike is a table, so
-at its order none has a larger utility for the same bound. It is solved by supporting hyperplanes (Veinott 1967): from a
-table inside, the line to the optimum of the linear program meets each violated constraint once, and there is a cut.
-Nothing that is proved rests on it: what a table costs is computed from its own laws.
+at its order none has a larger utility within the same bound. The solver uses supporting hyperplanes (Veinott 1967): the
+line from an interior table to the optimum of the linear program crosses each violated constraint once, where a cut is
+added. No proof depends on it: the cost of a table is computed from its own laws.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from darrm_opt.tables.edge_program import EdgeProgram
 
 MAX_PARTITIONS = 600
-"""Vote counts up to which a table is designed: seconds."""
+"""Number of vote counts up to which a table is designed: seconds."""
 
 MIN_COMPOSED_QUERIES = 10
-"""Queries below which a table of a single release may be better by a few 1e-4."""
+"""Number of queries below which a table of a single release may be better by a few 1e-4."""
 
 PRECISION = 2e-3
 """Relative distance of the cost, or of the ε of one release, from the largest that fits."""
@@ -63,7 +63,7 @@ def _table_problem(question: Question, epsilon: float) -> Problem:
 
 
 def sampled_table(question: Question, sampling: Sampling) -> Option:
-    """Return the better of a composed table and one of a single release, where they differ little or cannot be made."""
+    """Return the better of a composed table and, for few queries or if that does not fit, one of a single release."""
     composes = question.total.delta > 0 and sampling.labels == 1 and sampling.scheme not in EACH_VOTER
     tables = [_composed_table(question, sampling)] if composes else []
     if question.queries < MIN_COMPOSED_QUERIES or not any(option.fits for option in tables):
@@ -73,8 +73,8 @@ def sampled_table(question: Question, sampling: Sampling) -> Option:
 
 def _table(question: Question, sampling: Sampling) -> Option:
     """Return the best table of one release whose Q sampled releases fit."""
-    # The ε of one release only proposes a table. What it costs is proved from its own laws, and is far less than what
-    # any mechanism of that ε may cost: the ε is searched for by that.
+    # The ε of one release only proposes a table. Its proved cost, from its own laws, is far below that of an arbitrary
+    # mechanism of that ε, so the search for ε uses the proved cost.
     if not has_table(question.K, question.classes, MAX_PARTITIONS):
         return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
     queries, total, law = question.queries, question.total, question.vote_law
@@ -85,7 +85,7 @@ def _table(question: Question, sampling: Sampling) -> Option:
         mechanism = TableMechanism(problem, solution.table)
         return (solution, mechanism), _cost(mechanism, question, sampling).epsilon
 
-    # By the generic bound so much is sure to fit where a record reaches one voter.
+    # This ε fits by the generic bound if a record reaches one voter.
     each = epsilon_each(total, 0.0, queries)
     draws_voters = sampling.scheme in EACH_VOTER
     guess = each if draws_voters else math.log1p(math.expm1(min(each, 700.0)) / sampling.chance)
@@ -107,20 +107,20 @@ def _table(question: Question, sampling: Sampling) -> Option:
 
 
 GAP, MAX_ROUNDS = 2e-6, 60
-"""Utility by which a table may be below the optimum, and most linear programs for one."""
+"""Largest loss of utility below the optimum, and maximum number of linear programs for one table."""
 
 CUTS = 100
-"""Most cuts that are added at once: those that leave least of the way."""
+"""Maximum number of cuts added at once: those crossed first."""
 
 UNIFORM = 1e-7
 """Share of the uniform table that is mixed in, so that each loss is finite."""
 
 BISECTIONS, COARSE_BISECTIONS = 32, 6
-"""Steps of a search for where constraints are met, and those after which most of them are left out."""
+"""Bisection steps for a crossing, and those after which most constraints are dropped."""
 
 
 class RenyiTables:
-    """The program for one problem, whose target does not count, one sampling and the utility of each cell."""
+    """The program for one problem (its target is not used), one sampling and the utility of each cell."""
 
     def __init__(self, problem: Problem, weights: Array, sampling: Sampling) -> None:
         with needed_by("The linear program of several classes"):
@@ -150,7 +150,7 @@ class RenyiTables:
 
     @cached_property
     def _sides(self) -> tuple[sparse.csr_array, sparse.csr_array]:
-        """Matrices from a table to P and to Q, an answer of a pair a row."""
+        """Matrices from a table to P and to Q, with a row for each answer of a pair."""
         assert self._places is not None  # noqa: S101 - the caller asked
         off, on, other = self._places
         without, first, second = (
@@ -174,15 +174,14 @@ class RenyiTables:
         limit, (left, right) = math.expm1(min((order - 1) * divergence, MAX_EXPONENT)), self._sides
         program = EdgeProgram(partition_cells(self._problem), self._weights)
         outputs = self._problem.classes + self._problem.abstention
-        # The uniform table loses nothing, so it is inside every limit: each line from it leaves the set once, F being
-        # convex.
+        # The uniform table has no loss, so it is interior; by convexity each ray from it leaves the feasible set once.
         inside = np.full(self._size, 1 / outputs)
         found, utility = inside, float(self._weights @ inside)
         for _ in range(MAX_ROUNDS):
             _, outside, _, _ = program.solve(math.inf)
-            # A chance of 0 on one side alone would make F infinite, and a tangent there means nothing.
+            # A probability of 0 on one side alone would make F infinite and have no tangent.
             outside = (1 - UNIFORM) * np.maximum(outside, 0.0) + UNIFORM / outputs
-            # The program has fewer constraints: its optimum is an upper bound, nearly, and `found` is inside.
+            # This relaxation has fewer constraints: its optimum is nearly an upper bound, and `found` is feasible.
             if self._weights @ outside - utility <= GAP or stop():
                 break
             ends = [(side @ table).reshape(-1, outputs) for table in (inside, outside) for side in (left, right)]
@@ -191,16 +190,16 @@ class RenyiTables:
                 return outside
             p, q, p_out, q_out = (end[violated] for end in ends)
             share = _crossing(p, q, p_out - p, q_out - q, order, limit)
-            # Short of the first crossing, by more than the bisection errs: every table that is kept is inside.
+            # Short of the first crossing by more than the bisection error: every table kept is feasible.
             least = float(share.min()) * (1 - 1e-9)
             table = inside + least * (outside - inside)
             if self._weights @ table > utility:
                 found, utility = table, float(self._weights @ table)
-            # The constraints that are met first cut off most; more at once would slow each program down.
+            # The constraints crossed first cut off most; more cuts at once would slow each program down.
             new = np.argsort(share)[:CUTS]
             p, q = (a[new] + share[new, None] * (b[new] - a[new]) for a, b in ((p, p_out), (q, q_out)))
             self._cut(program, violated[new], p, q, order, limit)
-            # Halfway to the boundary: from there lines leave nearer to the optimum, and stay well inside at the start.
+            # Halfway to the boundary: rays from there end nearer to the optimum, and it stays interior.
             inside = (inside + table) / 2
         return found
 
@@ -231,18 +230,18 @@ class RenyiTables:
 
 
 def _excess(p: Array, q: Array, order: float) -> Array:
-    """Return Q·(t^λ − 1 − λ(t − 1)), t = P/Q, of each answer: its share of Σ P^λ Q^(1−λ) − 1, which has no other."""
+    """Return Q·(t^λ − 1 − λ(t − 1)), t = P/Q, of each answer: its share of Σ P^λ Q^(1−λ) − 1, without cancellation."""
     with np.errstate(over="ignore"):
         return np.asarray(q * np.expm1(order * np.log(p / q)) - order * (p - q))
 
 
 def _crossing(p: Array, q: Array, p_step: Array, q_step: Array, order: float, limit: float) -> Array:
-    """Return the share of its step at which each pair reaches the limit, from below; about, beyond the first `CUTS`."""
+    """Return the share of its step at which each pair reaches the limit, from below; rough beyond the first `CUTS`."""
     low, high = np.zeros(len(p)), np.ones(len(p))
     p, q, p_step, q_step = (np.ascontiguousarray(each.T) for each in (p, q, p_step, q_step))  # sums are fast so
     left = np.arange(low.size)
     for number in range(BISECTIONS):
-        if number == COARSE_BISECTIONS and low.size > CUTS:  # those that are surely not among the first ones
+        if number == COARSE_BISECTIONS and low.size > CUTS:  # drop those certainly not among the first
             left = np.flatnonzero(low <= np.partition(high, CUTS - 1)[CUTS - 1])
             p, q, p_step, q_step = (np.ascontiguousarray(each[:, left]) for each in (p, q, p_step, q_step))
         middle = (low[left] + high[left]) / 2
@@ -252,7 +251,7 @@ def _crossing(p: Array, q: Array, p_step: Array, q_step: Array, order: float, li
 
 
 MAX_EXPONENT = 700.0
-"""Largest logarithm of a sum of powers that limits a table: beyond, nearly every table is inside."""
+"""Largest logarithm of a sum of powers that limits a table: beyond it nearly every table is feasible."""
 
 ORDERS, ORDER_STEP = 4, 1.5
 """Steps of the search for the order of a composed table, and the factor of λ − 1 between the first ones."""
@@ -272,11 +271,11 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
         return float(weights @ tables.best(order, divergence(order), question.stop))
 
     def divergence(order: float) -> float:
-        """Return about the Rényi divergence of one release within the total."""
+        """Return an estimate of the Rényi divergence of one release within the total."""
         slack = math.log1p(-1 / order) - math.log(total.delta * order) / (order - 1)
         return max((total.epsilon - slack) / queries, 1e-9 * total.epsilon)
 
-    # That of a Gaussian mechanism of the same total, and from there on uphill.
+    # Start from the order of a Gaussian mechanism of the same total, then climb.
     bits = -math.log(total.delta)
     order = 1 + math.sqrt(bits) / (math.sqrt(total.epsilon + bits) - math.sqrt(bits))
     step = ORDER_STEP
@@ -305,7 +304,7 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
 
 
 MAX_SHARE, GUESS_ERROR = 4.0, 0.01
-"""Most of the divergence that is estimated, as a multiple, and the share by which that may be off."""
+"""Largest multiple of the estimated divergence that is tried, and the relative error of the estimate."""
 
 
 def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> ReleaseTotal:

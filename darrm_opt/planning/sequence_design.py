@@ -1,20 +1,19 @@
 """Sequence design: a γ for Q releases, as useful as possible while all of them fit a total budget.
 
-γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and the cost of a pair
-inside it, released Q times, differs a lot from place to place. Here the pairs are kept where each of them alone, shown
-Q times, would cost about the same:
+γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) within one line, p ≤ e^ε·q + δ; but the cost of a pair
+inside it, released Q times, varies widely. Here the pairs are kept where each of them alone, released Q times, costs
+about the same:
 
-    {(p, q): Q bits of chance p against Q of chance q are (s·E, D)-indistinguishable},
+    {(p, q): Q bits of probability p and Q of probability q are (s·E, D)-indistinguishable},
 
-a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has
-the rows of all of them, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses
-each pair in view of the earlier bits gets more than from one pair alone, most where pairs near ½ and far from it
-cost the same; so some regions tried are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact
-account of its γ. That account is the proof; region and program only guide the search. At Q = 1 the region without
-tilt is the line (E, D) itself.
+a region described by its supporting lines, each a privacy constraint linear in γ. One linear program has the rows of
+all lines, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses each pair after the
+earlier bits gains more than with one pair alone, most where pairs near ½ and far from it cost the same; so some regions
+tried are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact account of its γ. That account is the
+proof; region and program only guide the search. At Q = 1 the region without tilt is the line (E, D) itself.
 
-The region of any given γ (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and
-is at least as useful, since the seed itself is in there. So the result is never worse than a seed that fits.
+The region of any given γ (a *seed*) can be used too: the program's γ stays inside it, so its releases cost no more, and
+it is at least as useful as the seed, which is feasible. So the result is never worse than a seed that fits.
 """
 
 from __future__ import annotations
@@ -49,21 +48,21 @@ from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, 
 from darrm_opt.problem import Privacy, Problem
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
-"""Most lines if Δ > 0 and there are more voters than that, because every line is searched in every round."""
+"""Maximum number of lines if Δ > 0 and there are more voters than this, since every round searches every line."""
 
 MAX_ROUNDS = 40
-"""Most rounds of cuts in one program; a γ that still breaks a line after them is scaled down."""
+"""Maximum number of rounds of cuts in one program; a γ that still violates a line is scaled down."""
 
 MAX_CUTS = 30
-"""Most rows that one line adds in a round."""
+"""Maximum number of rows that one line adds in a round."""
 
 
 class SequenceProgram:
     """The linear program with the rows of several privacy constraints, which keeps the multisets found so far.
 
-    Its program and separation are those of `darrm_opt.design`, but not its loop: `CuttingPlanes` proves a bound on one
-    constraint's optimum, between an incumbent and the program. Here some twenty constraints share a program, nobody
-    asks for a bound, and the account of what comes out is the proof; so a plain loop over the constraints is enough.
+    Program and separation are those of `darrm_opt.design`. `CuttingPlanes` is not used: it proves a bound on the
+    optimum of one constraint, while here some twenty constraints share a program, no bound is needed, and the account
+    of the result is the proof.
     """
 
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
@@ -83,16 +82,13 @@ class SequenceProgram:
         return estimated_epsilon([(likely, queries)], total_delta)
 
     def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
-        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance.
-
-        It is scaled where the search is stopped.
-        """
+        """Return the most useful γ whose pairs stay within all lines, to the search's tolerance; scaled if stopped."""
         problem = self._problem
         constraints = [
             PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
         ]
-        # At the start the multisets stand for every line, since what binds for one binds for its neighbours; those that
-        # are found stand for the line that they break.
+        # At the start the multisets represent every line, since lines near each other bind at the same ones; later
+        # multisets represent the line that they violate.
         program = MasterProgram(self._constraint, self._goal.goal, "free", "highs")
         for constraint in constraints:
             program.add_rows(constraint, self._multisets)
@@ -103,18 +99,17 @@ class SequenceProgram:
                 break
             noise, scale, is_violated = answer, 1.0, False
             for constraint in constraints:
-                # Looser than a proof needs: this region guides a search, and what comes out is calibrated by its
-                # account.
+                # Looser than a proof needs: this region guides a search, and the result is calibrated by its account.
                 above = constraint.limit + 100 * CUT_TOLERANCE
                 worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
                 if worst.value > constraint.limit:
-                    # φ is linear in γ: the share that keeps the worst multiset found within its line (docs/proofs.md,
-                    # "Scaling").
+                    # φ is linear in γ: scaling by this share keeps the worst multiset found within its line
+                    # (docs/proofs.md, "Scaling").
                     scale = min(scale, max(0.0, constraint.limit / worst.value))
                 if len(worst.cuts):
                     is_violated = True
                     program.add_rows(constraint, worst.cuts)
-                    # For the regions that follow, which differ little from this one.
+                    # For the next regions, which differ little from this one.
                     self._multisets = np.unique(np.concatenate([self._multisets, worst.cuts]), axis=0)
             if not is_violated or stop():
                 break
@@ -122,26 +117,26 @@ class SequenceProgram:
 
 
 TILTS = (0.0, 0.15, 0.3)
-"""Exponents τ: at chances around p the region is as wide as without tilt times (4p(1−p))^τ."""
+"""Exponents τ: around probability p the region is (4p(1−p))^τ times as wide as without tilt."""
 
 ESTIMATE_PRECISION = 1e-2
-"""Share of the budget that may stay unused while tilts are compared; and in all where voters state several points of a
+"""Share of the budget that may stay unused while tilts are compared; and throughout if voters state several points of a
 profile, since each account takes a second there."""
 
 MIXTURE_PRECISION = 5e-3
-"""Share of the budget that may stay unused where the account is an average over many counts."""
+"""Share of the budget that may stay unused if the account averages over many counts."""
 
 MAX_SHARE = 4.0
-"""Largest s: beyond, γ has stopped growing."""
+"""Largest s: beyond it γ stops growing."""
 
 MAX_QUERIES = 5000
-"""Most releases for which the region is computed: its tables grow with them."""
+"""Maximum number of releases for which the region is computed: its tables grow with them."""
 
 MIN_EXACT_DELTA = 1e-12
 """Total δ below which the rounding of the exact account may cost more than the sums of ε and δ."""
 
 MAX_DELTA = 0.5
-"""Largest δ assumed for one number of affected voters if chance decides the number: for estimates."""
+"""Largest δ assumed for one number of affected voters if the number is random: for estimates."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +147,8 @@ class SequenceDesign:
         noise: γ.
         utility: share of the noiseless utility kept.
         queries: Q.
-        total: total privacy of Q releases: ε by the account, and the δ that was allowed.
-        fresh: what the total assumes of the voters (`freshness.FRESH`).
+        total: total privacy of Q releases: ε by the account, and the allowed δ.
+        fresh: the assumption about the voters (`freshness.FRESH`).
     """
 
     noise: NoiseFunction
@@ -174,32 +169,30 @@ def design_sequence(
     fresh: bool = False,
     stop: Callable[[], bool] = never_stop,
 ) -> SequenceDesign:
-    """Return a γ whose releases fit a total budget, made for the whole sequence.
+    """Return a γ whose releases fit a total budget, designed for the whole sequence.
 
     Args:
-        problem: its voters count (K, voter, affected); its target does not.
-        queries: Q, 1..`MAX_QUERIES` releases, fixed beforehand, each chosen freely in view of the earlier answers.
+        problem: voters (K, voter, affected); its target is not used.
+        queries: Q, 1..`MAX_QUERIES` releases, fixed beforehand, each chosen freely after the earlier answers.
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what is maximised.
-        seeds: other γ to be at least as good as, where their releases fit.
-        distribution: of the number of voters that one record affects, if chance decides it: then the
-            problem's ``affected`` is not used and the account is the average over it. The region is made for
-            the count that contributes most.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`):
-            then they are taken as not private, or γ = 1 is returned where the models together are within the total.
+        seeds: other γ; the result is at least as good as each that fits.
+        distribution: of the number of voters that one record affects, if it is random: then the problem's ``affected``
+            is not used and the account is the average over it. The region is designed for the count that contributes
+            most.
+        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`):
+            then they are taken as not private, or γ = 1 is returned if the models together are within the total.
         stop: called between the steps of the search; if it returns True, the best γ so far is returned.
 
     Guarantees:
-        The releases are within ``total``, by the exact account of their bits, of the models together, or, where these
-        prove nothing (a total δ of 0, or below their rounding), by the sums for γ_opt of an equal share. Utility is
-        that of a good γ, at least that of each seed that fits, not a proven optimum. γ = 0, a fair coin, costs nothing.
+        The releases are within ``total``, by the exact account of their bits, of the models together, or, if these
+        prove nothing (a total δ of 0, or below their rounding), by the sums for γ_opt of an equal share. Utility is at
+        least that of each seed that fits; optimality is not proved. γ = 0, a fair coin, costs nothing.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
         TooMuchWork: more than `MAX_QUERIES` releases.
-
-    Source: ours.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
     >>> design = design_sequence(voters, 20, Privacy(2.0, 1e-3))
@@ -210,7 +203,7 @@ def design_sequence(
     check_total(total)
     if queries > MAX_QUERIES:
         raise TooMuchWork(
-            f"{queries} releases are more than the {MAX_QUERIES} for which a gamma is made for the whole sequence. "
+            f"{queries} releases exceed the limit of {MAX_QUERIES} for a gamma of the whole sequence. "
             "Use best_target()."
         )
     goal = as_objective(objective)
@@ -229,16 +222,16 @@ def design_sequence(
         search = _SequenceSearch(problem, queries, total, goal, account, precision=precision, fresh=fresh, stop=stop)
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
-        # A region is for one number of affected voters: that which adds most to the average, by the seeds.
+        # A region is for one number of affected voters: the one that adds most to the average, by the seeds.
         region_budget, worst_problem = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
         search = _SequenceSearch(
             worst_problem, queries, total, goal, cost, region_budget, MIXTURE_PRECISION, fresh=fresh, stop=stop
         )
     best = search.at_least(search.best(), seeds)
-    # Only where the exact account proves nothing the sums may be better.
+    # The sums can only be better if the exact account proves nothing.
     if stop() or (best.utility > 0 and total.delta >= MIN_EXACT_DELTA):
         return best
-    # with K affected voters the target holds for every draw of how many there are
+    # With K affected voters the target holds for every draw of their number.
     affected = problem.affected if distribution is None else problem.K
     share = Problem(problem.K, problem.voter, equal_share(total, queries), affected)
     solution, _ = solve_warm(share, goal, rows=None)
@@ -258,7 +251,7 @@ def heaviest_count(
 ) -> tuple[Privacy, Problem]:
     """Return the budget of the count of affected voters that adds most to a total, and the problem with that count.
 
-    No guarantee: a γ made for them is accounted for by the average over all counts.
+    No guarantee: a γ designed for them is accounted for by the average over all counts.
     """
     seed = max(seeds, key=lambda noise: float(noise.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
     heaviest = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
@@ -287,7 +280,7 @@ class _SequenceSearch:
         self._stop, self._fresh = stop, fresh
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
         self._precision = precision
-        self._region_budget = region_budget or total  # what regions are made for; the account alone decides what fits
+        self._region_budget = region_budget or total  # the budget of the regions; only the account decides what fits
         self._program = SequenceProgram(problem, objective)
 
     def best(self) -> SequenceDesign:
@@ -307,12 +300,12 @@ class _SequenceSearch:
         return self._design_of(NoiseFunction(np.zeros(self._problem.K + 1)))
 
     def at_least(self, best: SequenceDesign, seeds: Sequence[NoiseFunction]) -> SequenceDesign:
-        """Return ``best``, or what is more useful: a seed that fits, or the best γ inside its region."""
+        """Return ``best``, or a more useful design: a seed that fits, or the best γ inside its region."""
         for seed in sorted(seeds, key=self._program.utility, reverse=True):
             if self._program.utility(seed) <= best.utility:
                 break
             candidates = [seed]
-            # a region of many lines takes long where a profile has several points
+            # A region of many lines is slow if a profile has several points.
             if not self._stop() and len(self._problem.voter.points) == 1:
                 lines = NoisyMajority(seed, self._problem).profile.lines
                 candidates.insert(0, self._program.best_within(lines, self._stop))

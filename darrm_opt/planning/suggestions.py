@@ -1,8 +1,8 @@
-"""Suggestions: fewer queries or a larger total that make an option useful if none is. Each is proved, none a guess.
+"""Suggestions: fewer queries or a larger total that make an option useful if none is; each is proved.
 
-The parameter of each mechanism, or a factor of γ_opt, is raised until it is just accurate enough. The accounts say what
-all queries cost then, and how many fit the total; γ_opt made for that many is another proposal, as its shape depends on
-their number. All hold; another γ may need slightly less.
+The parameter of each mechanism, or a factor of γ_opt, is raised until it is just accurate enough. The accounts then
+give the cost of all queries, and the number that fits the total; γ_opt designed for that number is another proposal, as
+its shape depends on it. Another γ may need slightly less.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.search import least_fitting
 
 MAX_SHAPES = 3
-"""Options whose γ are made accurate enough where accounts are quick; elsewhere one."""
+"""Number of options whose γ are made accurate enough if accounts are quick; elsewhere one."""
 
 MAX_RAISES = 4
-"""Times that a total is raised because a search within it finds too little."""
+"""Maximum number of times that a total is raised because a search within it is not accurate enough."""
 
 MIN_LEAD = 0.01
-"""Lead over a coin from which the accuracy says by how much a total is to be raised."""
+"""Smallest lead over a coin from which the accuracy shows by how much to raise a total."""
 
 MAX_FACTOR = 2.0**60
 """Largest factor by which a γ is scaled."""
@@ -41,21 +41,21 @@ MAX_FACTOR = 2.0**60
 
 @dataclass(frozen=True)
 class _Proposal:
-    """A γ that is just accurate enough, and the option that comes to it: a mechanism with a parameter, or optimal."""
+    """A γ that is just accurate enough, and its option: a mechanism with a parameter, or optimal."""
 
     name: str
     release: Release
 
 
 def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggestion, ...]:
-    """Return changes of the request that give the wanted accuracy."""
+    """Return changes of the request that give the required accuracy."""
     with_gamma = [option for option in options if option.fits and option.noise is not None]
     found = [_tuned_proposal(option, question) for option in with_gamma[: MAX_SHAPES if question.quick else 1]]
     proposals = _cheapest([each for each in found if each is not None], question)
     fewer = [_fewer_queries(each.release, question) for each in proposals]
     most = max((each.queries or 0 for each in fewer if each is not None), default=0)
     if most and (question.quick or not question.total.delta):
-        # γ_opt has another shape for fewer queries
+        # γ_opt has another shape for fewer queries.
         designed = _scaled_proposal(_quick_design(question, most, question.total).noise, question)
         proposals += [] if designed is None else [designed]
         fewer += [] if designed is None else [_fewer_queries(designed.release, question)]
@@ -68,7 +68,7 @@ def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggesti
 
 
 def _least_total(proposals: Sequence[_Proposal], question: Question) -> Suggestion | None:
-    """Return the least total of a proposal; where searches are quick, one within which a search comes to it."""
+    """Return the smallest total of a proposal; if searches are quick, one within which a search finds it."""
     totals = [(_larger_total(each.release, question), each.name) for each in proposals]
     found = sorted(((each, name) for each, name in totals if each is not None), key=lambda pair: pair[0].total.epsilon)
     least: Suggestion | None = None
@@ -80,7 +80,7 @@ def _least_total(proposals: Sequence[_Proposal], question: Question) -> Suggesti
 
 
 def _cheapest(proposals: list[_Proposal], question: Question) -> list[_Proposal]:
-    """Return the proposal of which all queries cost least by an estimate; all of them where there is none."""
+    """Return the proposal of which all queries cost least by an estimate; all of them without an estimate."""
     if question.quick:  # each account takes a tenth of a second
         parts = [each.release.guarantees(question.queries, fresh=question.fresh) for each in proposals]
         estimates = [estimated_epsilon(each, question.total.delta) for each in parts]
@@ -105,7 +105,7 @@ def _confirmed_suggestion(larger: Suggestion, question: Question, name: str) -> 
             accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
         if accuracy >= question.least_accuracy:
             break
-        # an accuracy next to that of a coin says nothing of how much more is needed
+        # An accuracy close to that of a coin does not show how much more is needed.
         share = (question.least_accuracy - accuracy) / max(accuracy - 0.5, MIN_LEAD)
         larger = _of_total(larger.total.epsilon * (1 + 1.5 * share), question, larger.accuracy)
     return larger
@@ -118,10 +118,10 @@ def _of_total(epsilon: float, question: Question, accuracy: float) -> Suggestion
 
 
 def _tuned_proposal(option: Option, question: Question) -> _Proposal | None:
-    """Return the γ of an option's mechanism at the parameter that is accurate enough; scaled where it has none."""
+    """Return the γ of an option's mechanism at the parameter that is accurate enough; scaled if it has none."""
     assert option.noise is not None  # noqa: S101 - for the type checker: those without are left out
     kind, K = mechanism_class(option.name) if option.name in calibrated_names() else None, question.K
-    if kind is None or "epsilon" in option.parameters:  # a table, which is better than the mechanism
+    if kind is None or "epsilon" in option.parameters:  # a table is better than the mechanism
         return _scaled_proposal(option.noise, question)
     value, most = option.parameters[kind.parameter], kind.most_information(K, 2)
     information = value if kind.increases else 1 / value
@@ -148,7 +148,7 @@ def _accurate(name: str, shape: Callable[[float], NoiseFunction], question: Ques
 
 def _fewer_queries(release: Release, question: Question) -> Suggestion | None:
     if question.affected_distribution is not None:
-        return None  # a quota assumes the largest number of affected voters, not its distribution
+        return None  # a quota assumes the largest number of affected voters
     most = most_releases(release, question.total, fresh=question.fresh, quick=question.quick).queries
     if not 1 <= most < question.queries:
         return None
@@ -173,7 +173,7 @@ def _private_models_total(question: Question) -> Suggestion | None:
         return None
     total, r = question.total, question.affected
     models = compose_models({question.voter: r}, total.delta)
-    if models.epsilon == math.inf:  # the models' own Δ is more than the δ of the total
+    if models.epsilon == math.inf:  # the models' own Δ exceeds the δ of the total
         models = compose_models({question.voter: r}, min(2 * r * question.voter.delta, 0.5))
     if models.epsilon > MAX_TARGET_EPSILON:
         return None

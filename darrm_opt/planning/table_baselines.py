@@ -1,14 +1,14 @@
-"""What else can be released than the best table: mechanisms that people use, each as a certified table.
+"""Baselines among tables: common mechanisms, each as a certified table, for comparison with the best table.
 
-Same neighbours, same transcript, same (ε, δ), same objective. Where voters are not private these are the mechanisms
-that have a law as a table, at the largest rate that is private, and with abstention a checked noisy maximum. Of groups
-a mechanism is a table over the votes of all groups together, at its most useful private parameter, mixed with the
-uniform release where no parameter is private:
+They have the same neighbours, transcript, (ε, δ) and objective. If voters are not private, these are the mechanisms
+with a law as a table, at the largest private rate, and with abstention a checked noisy maximum. For groups a mechanism
+is a table over the votes of all groups together, at its most useful private parameter, mixed with the uniform release
+if no parameter is private:
 
-    subsampling           the plurality of some voters, drawn anew without a look at the data; one is `one_voter`
-    randomized_response   the plurality, or any output by chance: k-ary randomised response
-    names of `tables`     the mechanisms that have a law as a table, at the largest rate that private voters allow
-    worst_group           the best table where every voter is taken as the least private one
+    subsampling           the plurality of some voters, drawn anew independently of the data; of one, `one_voter`
+    randomized_response   the plurality, or a random output: k-ary randomised response
+    names of `tables`     mechanisms with a law as a table, at the largest rate that private voters allow
+    worst_group           the best table if every voter is taken as the least private one
     best_subset           the best table from the votes of some of the groups
 """
 
@@ -51,31 +51,31 @@ from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
 PRECISION, MAX_RATE = 1e-4, 200.0
-"""Relative precision of a rate of groups, and the largest that is tried: the plurality itself, nearly."""
+"""Relative precision of a rate for groups, and the largest one tried, which is nearly the plurality itself."""
 
 MAX_SUBSET_GROUPS = 4
-"""Most groups of which every subset is solved."""
+"""Maximum number of groups of which every subset is solved."""
 
 MAX_SUBSAMPLES = 200
-"""About how many numbers of voters to draw are tried at once: all, or every so many and then those around the best."""
+"""Maximum number of subsample sizes tried at once; beyond it a coarse search, refined around the best."""
 
 EDGE_PRECISION = 1e-5
-"""Relative precision of a rate of voters that are not private: a utility then shows the digits of the best rate's."""
+"""Relative precision of a rate for non-private voters: the utility then has the digits of the best rate's."""
 
 NEAR_RATE, WORST_EDGES = 1 / 8, 2
-"""Relative precision from which on a search for a rate looks at few edges alone, and how many of each table it does."""
+"""Relative precision from which the search for a rate uses few edges only, and their number for each table."""
 
 MAX_EDGE_RATE = 2000.0
-"""Largest rate of voters that are not private: beyond it the plurality is released as it is."""
+"""Largest rate for non-private voters: beyond it the plurality is released unchanged."""
 
 ROUNDING = 1e-15
 """Excess over edges that is left to the repair."""
 
 THRESHOLDS, CHECK_SHARES = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 1.0, 2.0)
-"""Thresholds of the check that are tried, as shares of K, and deviations σ₂/σ₁ of its two noises."""
+"""Candidate thresholds of the check, as shares of K, and ratios σ₂/σ₁ of its two noises."""
 
 NEARLY = 1e-9
-"""Utilities closer than this are proved before they are compared."""
+"""Utilities closer than this are compared only after proofs."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Baseline:
     """A mechanism as a table, proved private."""
 
     name: str
-    table: Table  # certified for the problem that was asked, or for that without ⊥
-    utility: float  # of the same objective as the optimum's
-    parameter: str = ""  # what was chosen, in words; "" where nothing is
-    rate: float | None = None  # t [nats a vote]; of Gaussian noise 1/σ [1/votes]; None where a mechanism has none
+    table: Table  # certified for the requested problem, or for that without ⊥
+    utility: float  # under the objective of the optimum
+    parameter: str = ""  # the chosen parameter as text, if any
+    rate: float | None = None  # t [nats per vote]; for Gaussian noise 1/σ [1/votes]; None without a rate
 
 
 def table_baselines(
@@ -95,13 +95,13 @@ def table_baselines(
     *,
     time_limit: float | None = None,
 ) -> tuple[Baseline, ...]:
-    """Return what else meets the target of a problem; of groups, the most useful first.
+    """Return the baselines that meet the target of a problem; for groups, the most useful first.
 
-    Of more than `MAX_SUBSAMPLES` voters not every number of voters is tried. Of groups, after ``time_limit`` seconds
-    what is not known yet is left out; one voter always is known.
+    Beyond `MAX_SUBSAMPLES` voters not every subsample size is tried. For groups, baselines not known after
+    ``time_limit`` seconds are omitted, except one voter.
 
-    Guarantees: Each table is certified for ``problem``, exactly as its doubles are; no utility is above the
-    ``upper_bound`` of `solve_table`.
+    Guarantees: Each table is certified for ``problem`` exactly as stored; no utility is above the ``upper_bound`` of
+    `solve_table`.
     """
     goal = objective_for(problem, objective)
     if is_plurality(problem, goal):
@@ -139,15 +139,15 @@ def calibrate_mechanism(problem: Problem, name: str, *, precision: float = EDGE_
     """Return a mechanism at the largest rate at which its label, and nothing more, is private for the problem.
 
     Args:
-        problem: without abstention; every edge of it is looked at.
+        problem: without abstention; all its edges are checked.
         name: one of `tables`.
         precision: relative distance of the rate from the largest one.
 
     Returns:
-        The rate t [nats a vote], of Gaussian noise 1/σ [1/votes], and the table.
+        The rate t [nats per vote], for Gaussian noise 1/σ [1/votes], and the table.
 
     Guarantees:
-        The table is certified as it is stored, whatever the bisection found.
+        The table is certified as stored, whatever the search found.
 
     Raises:
         InvalidInput: another name, abstention, or too many partitions.
@@ -167,7 +167,7 @@ def calibrate_mechanism(problem: Problem, name: str, *, precision: float = EDGE_
 def calibrate_confident(problem: Problem, utility: Callable[[Table], float]) -> tuple[float, Table]:
     """Return a checked noisy maximum at the most useful threshold and split of noise, of `THRESHOLDS` × `CHECK_SHARES`.
 
-    Guarantees: The table is certified as it is stored: its output (a class, or ⊥) and nothing more is private.
+    Guarantees: The table is certified as stored: its output (a class, or ⊥) is private, and nothing more.
     """
     if not problem.abstention:
         raise InvalidInput("abstention", problem.abstention, "a problem with abstention")
@@ -181,7 +181,7 @@ def calibrate_confident(problem: Problem, utility: Callable[[Table], float]) -> 
 
 
 def _certified(problem: Problem, values: Array) -> Table:
-    # Scaled until its doubles are proved: a closed form has nothing to spare for rounding.
+    # Scaled until its doubles are proved: a closed form has no slack for rounding.
     return certify_table(problem, Table.normalised(cells_of(problem), values))[0]
 
 
@@ -208,20 +208,20 @@ def _largest_edge_rate(problem: Problem, law: TableLaw, precision: float) -> flo
     def fits_alone(some: tuple[Histograms, Index, Index], rate: float) -> bool:
         return bool(excess(rate, *some).max() <= 0)
 
-    # From where many of these mechanisms are private by their noise alone. Few edges decide: once the rate is nearly
-    # known, the search goes on with those alone, and looks at all of them where it ends.
+    # Many of these mechanisms are private by their noise alone at this rate. Few edges decide: near the end the search
+    # uses only those, and checks all edges at the end.
     low, high = bracket(fits, max(target.epsilon / (2 * problem.affected), 1e-3), MAX_EDGE_RATE, NEAR_RATE)
     while True:
         ends = np.stack([cells.left[worst], cells.right[worst]])
         alone = *cells.part(cells.owners[ends[:, cells.sizes[worst] > 0]]), worst
         rate = largest_fitting(partial(fits_alone, alone), low, high, precision)
         known = len(worst)
-        if fits(rate) or len(worst) == known:  # if none is new, rounding alone tells the table from its part
+        if fits(rate) or len(worst) == known:  # if none is new, only rounding differs
             return rate
 
 
 class _GroupSearch:
-    """Mechanisms of groups as tables, at the parameters that are private, and the most useful."""
+    """Mechanisms of groups as tables, at the most useful private parameters."""
 
     def __init__(self, problem: Problem, goal: TableObjective, stop: Callable[[], bool]) -> None:
         self._cells, self._totals = group_cells(problem), histograms(problem.K, problem.classes, 1, abstention=False)
@@ -234,9 +234,9 @@ class _GroupSearch:
     def _certified(
         self, name: str, chances: Array, parameter: str = "", rate: float | None = None
     ) -> tuple[Baseline, bool]:
-        """Return a mechanism, and whether its table is private as the likely corners say."""
+        """Return a mechanism, and whether its table is private by the likely corners."""
         values = np.zeros(len(self._cells.owners))
-        np.maximum.at(values, self._cells.layout.ravel(), chances.ravel())  # one value a cell, whichever writes it
+        np.maximum.at(values, self._cells.layout.ravel(), chances.ravel())  # one value per cell
         asked = Table.normalised(self._cells, values)
         kept = _private_share(self._likely, asked.chances, errors=2)
         if kept < 1:
@@ -245,7 +245,7 @@ class _GroupSearch:
         return Baseline(name, table, expected(table, self._worth), parameter, rate), table is asked
 
     def _best(self, name: str, search: Callable[[Sequence[Corners]], Iterable[tuple[Any, ...]]]) -> Baseline:
-        """Return the most useful that a search for a parameter finds: among the likely corners, or all if it must."""
+        """Return the most useful result of a search for a parameter: by the likely corners, or by all if necessary."""
         for corners in dict.fromkeys((self._likely, self._corners)):
             found = [self._certified(name, *one) for one in search(corners)]
             if self._stop() or all(as_asked for _, as_asked in found):
@@ -278,7 +278,7 @@ class _GroupSearch:
 def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tuple[Baseline, ...]:
     stop = stop_at(end)
     search = _GroupSearch(problem, goal, stop)
-    # One voter drawn is a mechanism that people know by that name.
+    # One drawn voter is a mechanism with its own name.
     found = [search.baseline("one_voter", search.subsample(1)), search.subsampling()]
     if not stop():
         found.append(search.baseline("randomized_response", search.subsample(problem.K)))
@@ -290,7 +290,7 @@ def _group_baselines(problem: Problem, goal: TableObjective, end: float) -> tupl
 
 
 def _private_share(corners: Sequence[Corners], chances: Array, errors: int = 0) -> float:
-    """Return by what a table is to be multiplied to be private at some corners, with so many errors of a sweep."""
+    """Return the factor by which a table is private at some corners, allowing for ``errors`` errors of a sweep."""
     return min(one.private_share(one.violations(chances, math.inf, 1).largest + errors * one.error) for one in corners)
 
 
@@ -301,13 +301,13 @@ def _best_subsamples(
     corners: Sequence[Corners],
     stop: Callable[[], bool],
 ) -> list[int]:
-    """Return the numbers of voters, 2 or more, whose tables are the most useful once private, but for rounding."""
+    """Return the subsample sizes, 2 or more, whose tables are the most useful once private, except for rounding."""
     uniform = float(worth.mean(axis=1).sum())
     utilities: dict[int, float] = {}
     low, high = 1, K
     while True:
         step = -(-(high - low) // MAX_SUBSAMPLES) or 1
-        # A proof of each takes far longer than its utility, which is within rounding of that of the table proved.
+        # A proof of each is far slower than its utility, which is within rounding of that of the proved table.
         for m in (*range(low, high, step), high):
             if m in utilities:
                 continue
@@ -328,7 +328,7 @@ def _binomials(K: int) -> tuple[Array, Index]:
     fractions, exponents = np.zeros((K + 1, K + 1)), np.zeros((K + 1, K + 1), dtype=np.intp)
     row = [1]
     for n in range(K + 1):
-        # Whole numbers beyond the doubles lose their last bits first; all others are rounded once.
+        # Integers beyond the range of doubles lose their last bits first; all others are rounded once.
         shifts = [max(count.bit_length() - 1000, 0) for count in row]
         fractions[n, : n + 1], e = np.frexp([float(c >> shift) for c, shift in zip(row, shifts, strict=True)])
         exponents[n, : n + 1] = e + np.array(shifts)
@@ -337,9 +337,9 @@ def _binomials(K: int) -> tuple[Array, Index]:
 
 
 def subsampled(cells: Histograms, m: int) -> Array:
-    """Return Pr[a class is released] where it is the plurality of m voters drawn at random, ties at random, by cell.
+    """Return Pr[a class is released] by cell if it is the plurality of m voters drawn at random, ties at random.
 
-    The voters that are drawn do not depend on the data, so this is a post-processing of m answers.
+    The draw does not depend on the data, so this is post-processing of m answers.
 
     >>> subsampled(histograms(3, 2, 1, abstention=False), 1).round(3).tolist()
     [0.667, 0.333, 1.0, 0.0]
@@ -348,8 +348,7 @@ def subsampled(cells: Histograms, m: int) -> Array:
     leads = ways == ways.max(axis=1, keepdims=True)
     share = leads / leads.sum(axis=1, keepdims=True)
     fractions, exponents = (array[:, : m + 1] for array in _binomials(cells.K))
-    # Factors a^k and b_n are the same for all ways of one partition, and cancel; as powers of 2 they round nothing, and
-    # these keep what matters near 1.
+    # Factors a^k and b_n are common to one partition and cancel; these powers of 2 are exact and keep the terms near 1.
     tilted = exponents - round(math.log2((cells.K - m + 1) / (m + 1))) * np.arange(m + 1)
     choose = np.ldexp(fractions, tilted - np.where(fractions > 0, tilted, -(2**40)).max(axis=1, keepdims=True))
     partitions = np.array(cells.partitions)
@@ -357,12 +356,12 @@ def subsampled(cells: Histograms, m: int) -> Array:
     for number, partition in enumerate(cells.partitions):
         weights = np.prod([choose[n][ways[:, c]] for c, n in enumerate(partition)], axis=0)
         of_class[number] = weights @ share / weights.sum()
-    # of the first class that has the cell's votes
+    # Of the first class with the cell's votes.
     return np.asarray(of_class[cells.owners, (partitions[cells.owners] == cells.values[:, None]).argmax(axis=1)])
 
 
 def _of_totals(problem: Problem, cells: Histograms, values: Array) -> Array:
-    """Return a table over the votes of all groups together as the chance of each output, shape (counts, outputs)."""
+    """Return a table over the votes of all groups together as output probabilities, shape (counts, outputs)."""
     by_count = np.zeros((len(cells.partitions), cells.K + 1))
     by_count[cells.owners, cells.values] = values
     totals = group_cells(problem).counts.sum(axis=1)
@@ -372,7 +371,7 @@ def _of_totals(problem: Problem, cells: Histograms, values: Array) -> Array:
 
 
 def _largest_rate(chances: Callable[[float], Array], corners: Sequence[Corners], stop: Callable[[], bool]) -> float:
-    """Return the largest rate at which the table is private but for rounding; 0, or a smaller one, once ``stop`` is."""
+    """Return the largest rate at which the table is private except for rounding; a smaller one or 0 once stopped."""
 
     def fits(rate: float) -> bool:
         table = chances(rate)
@@ -382,7 +381,7 @@ def _largest_rate(chances: Callable[[float], Array], corners: Sequence[Corners],
 
 
 def _worst_group(problem: Problem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
-    """Return the best table where all are as the least private voters, for the plurality of unweighted votes."""
+    """Return the best table if all are as the least private voters, for the plurality of unweighted votes."""
     if not isinstance(goal, PluralityObjective) or goal.weights is not None:
         return None
     voters = [group.voter for group in problem.groups]
@@ -391,14 +390,14 @@ def _worst_group(problem: Problem, goal: TableObjective, end: float) -> tuple[Ar
     alike = replace(problem, groups=(VoterGroup(problem.K, worst),))
     try:
         table = solve_table(alike, goal, time_limit=remaining(end)).table
-    except InvalidInput:  # out of reach
+    except InvalidInput:  # the table is too large
         return None
     totals = group_cells(problem).counts.sum(axis=1)
     return table.nearest[table.cells.find(totals)], f"all at epsilon = {worst.epsilon:g}"
 
 
 def _best_subset(problem: Problem, goal: TableObjective, end: float) -> tuple[Array, str] | None:
-    """Return the best table that sees some of the groups alone, for the objective about all of them."""
+    """Return the best table from some of the groups only, for the objective about all of them."""
     worth, counts = goal.worth(group_cells(problem)), group_cells(problem).counts
     several = range(len(problem.groups))
     sizes = range(1, len(several)) if len(several) <= MAX_SUBSET_GROUPS else (1, len(several) - 1)
@@ -413,7 +412,7 @@ def _best_subset(problem: Problem, goal: TableObjective, end: float) -> tuple[Ar
             cells = group_cells(part)
             places = cells.places(counts[:, list(chosen)])
             seen = np.zeros((len(cells.counts), worth.shape[1]))
-            np.add.at(seen, places, worth)  # expected over the votes that are not seen
+            np.add.at(seen, places, worth)  # expectation over the unseen votes
             solution = solve_table(part, Worth(seen), time_limit=remaining(end))
             if best is None or solution.utility > best[0]:
                 words = "; ".join(map(str, groups))

@@ -185,7 +185,7 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
     best = told["options"][0]
     assert (best["mechanism"], best["account"], best["queries"]) == ("majority", "post-processing", None)
     assert best["spent"]["epsilon"] <= most
-    assert "needs neither noise nor a limit of queries" in told["advice"]
+    assert "needs neither noise nor a limit on queries" in told["advice"]
 
 
 def test_private_voters_among_classes_are_told_of_the_design_that_uses_their_privacy() -> None:

@@ -78,7 +78,7 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
         ("fewer_voters", Privacy(0.1), 9, Privacy(0.5, 1e-3), 3, False, "All voters fit: see majority."),
         ("fewer_voters", Privacy(0.1), 9, Privacy(0.5, 1e-3), 3, True, "Voters with fresh randomness can be drawn"),
         ("fewer_voters", INF, 9, Privacy(0.5, 1e-3), 3, False, "Voters that are not private stay so"),
-        ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, False, "The models' own Δ, of 3 of them together"),
+        ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, False, "The models' own Δ, for 3 of them together"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, True, "No finite ε is proved at that δ"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
             option.noise, drawn.question.released, 5, total.delta, Bags(1000, 50).affected_distribution(5)
         )
         assert spent <= total.epsilon * (1 + 1e-3)
-    assert "chance decides how many of the 5 voters" in drawn.options[0].why
+    assert "one record affects a random number of the 5 voters" in drawn.options[0].why
     own = plan(3, None, 5, Privacy(1.0, 1e-2), bags=Bags(10**6, 10), mechanisms=("majority",))
     assert own.verdict == "plain majority"
     with refused("affected"):
@@ -286,7 +286,7 @@ def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:
 
 def test_a_meaningless_voter_epsilon_is_warned_of() -> None:
     found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
-    assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is as good as not private.",)
+    assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is hardly private.",)
 
 
 def test_a_total_just_below_what_the_models_or_a_release_cost_is_not_exceeded() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from api.observability.metrics import describe
 from api.settings import PREFIX, Settings
-from darrm.cli import examples_of, load, verbs_by_topic
+from darrm.cli import examples_of, load, question_commands, verbs_by_topic
 from darrm.cli.output import ExitCode
 from darrm.cli.parameters import sampling_page
 from darrm.cli.parser import EVERY_COMMAND, Argument, Command, CommandOption, Parameter
@@ -32,10 +32,11 @@ def commands() -> str:
         *(f"| {code:d} | {code.meaning} |" for code in ExitCode),
     ]
     lines += ["", "## Samples", "", "```text", sampling_page(), "```"]
-    for title, names in verbs_by_topic().items():
+    sections = {title: {name: Command.of(load(name)) for name in names} for title, names in verbs_by_topic().items()}
+    for title, found in (sections | {"Questions": question_commands()}).items():
         lines += ["", f"## {title}"]
-        for name in names:
-            lines += ["", f"### darrm {name}", "", *_verb(Command.of(load(name)), examples_of(name))]
+        for name, command in found.items():
+            lines += ["", f"### darrm {name}", "", *_verb(command, examples_of(name))]
     return "\n".join(lines) + "\n"
 
 

@@ -86,7 +86,7 @@ def _page(words: list[str]) -> str | None:
         from darrm.cli.completion import script
 
         commands = {name: Command.of(load(name)) for name in all_verbs()}
-        return script(words[1:], commands | _question_commands(), TOPICS)
+        return script(words[1:], commands | question_commands(), TOPICS)
     if words == ["help"] or words[0] in HELP:
         return _help_of_all()
     # Anywhere on the line: who asks for help need not get the options right first.
@@ -105,6 +105,7 @@ def _help_of(words: list[str]) -> str:
 def _help_of_all() -> str:
 
     panels = {title: {name: _summary(load(name)) for name in names} for title, names in verbs_by_topic().items()}
+    panels["Ask"] = {"help questions": "List further commands: totals of a γ, error curves, trade-offs, the least m."}
     panels["Options"] = {
         "--version": "Print the version and exit.",
         "--print-completion SHELL": "Print a script for completion in bash, zsh, tcsh, fish or powershell.",
@@ -114,7 +115,7 @@ def _help_of_all() -> str:
     return listing_help(usage, SUMMARY, panels, MORE).rstrip()
 
 
-def _question_commands() -> dict[str, Command]:
+def question_commands() -> dict[str, Command]:
     """Return the verbs of questions that no verb of this package, or of another, answers."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `_command_of`
     from darrm.cli.verbs.question import question_command, question_verbs
@@ -139,8 +140,8 @@ def _topic(name: str) -> str:
 
         return EXIT_CODES
     if name == "questions":
-        questions = {verb: _summary(command.verb) for verb, command in _question_commands().items()}
-        return listing_help("darrm COMMAND [OPTIONS]", "", {"Questions, answered in JSON": questions}, "").rstrip()
+        questions = {verb: _summary(command.verb) for verb, command in question_commands().items()}
+        return listing_help("darrm COMMAND [OPTIONS]", "", {"Questions": questions}, "").rstrip()
     from darrm.cli.parameters import sampling_page
 
     return sampling_page()
@@ -148,7 +149,7 @@ def _topic(name: str) -> str:
 
 GROUPS = {
     "Decide": ("plan",),
-    "Design and verify": ("solve", "verify", "curve"),
+    "Design and verify": ("solve", "verify"),
     "Release": ("label",),
     "Account": ("cost", "audit", "statement"),
     "Serve": ("serve", "mcp", "keys add", "keys ls", "keys revoke"),
@@ -227,14 +228,8 @@ EXAMPLES = {
         "darrm solve --K 11 --m 3 --epsilon 0.1",
         "darrm solve --K 11 --classes 3 --affected 1 --target-epsilon 1 --delta 1e-5 --output rule.json",
         "darrm solve --K 11 --epsilon inf --affected 1 --target-epsilon 1 --output gamma.json --plot gamma.svg",
-        "darrm solve --K 11 --epsilon 0.1 --least m --utility 0.95",
     ),
     "verify": ("darrm verify gamma.json", "darrm verify gamma.json --arithmetic ball"),
-    "curve": (
-        "darrm curve --K 11 --m 3 --epsilon 0.1 --points 6",
-        "darrm curve --K 11 --epsilon 0.1 --over m --at 1,3,5 --plot errors.svg",
-        "darrm curve --over epsilon --solution gamma.json --at 0,0.1,0.3",
-    ),
     "label": (
         (
             "darrm label votes.csv --solution plan.json --release-log releases.log --total-epsilon "
@@ -243,8 +238,6 @@ EXAMPLES = {
     ),
     "cost": (
         "darrm cost laplace --K 250 --classes 10 --scale 40 --queries 286 --delta 1e-5",
-        "darrm cost --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
-        "darrm cost --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
         "darrm cost bagging --K 5 --bags n=10000,size=20",
         "darrm cost laplace --K 11 --queries 20 --total-epsilon 1 --total-delta 1e-5 --output mechanism.json",
     ),
@@ -252,6 +245,14 @@ EXAMPLES = {
         "darrm audit exponential --K 11 --classes 3 --rate 0.5 --total-epsilon 1",
         "darrm audit table.csv --total-epsilon 1.2 --queries 2",
     ),
+    "compose": (
+        "darrm compose --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
+        "darrm compose --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
+    ),
+    "error-curve": ("darrm error-curve --K 11 --m 3 --epsilon 0.1 --points 6 --plot errors.svg",),
+    "least": ("darrm least --K 11 --epsilon 0.1 --parameter m --utility 0.95",),
+    "profile": ("darrm profile --solution gamma.json --epsilons 0,0.1,0.3",),
+    "tradeoff": ("darrm tradeoff --K 11 --epsilon 0.1 --ms 1,3,5 --plot errors.svg",),
     "statement": ("darrm statement releases.log", "darrm statement mechanism.json --json"),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
     "mcp": ("darrm mcp",),

@@ -1,4 +1,4 @@
-"""Cached solve: a solution through the cache where that pays, and the release that a verb is about."""
+"""Cached solve: a solution through the cache where that pays, or the one in a file."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from darrm.cli.output import ExitCode, ProgressDisplay, fail, option_of, say
-from darrm.cli.parameters import DesignOptions, ProblemOptions, number
+from darrm.cli.output import ExitCode, ProgressDisplay, fail, say
+from darrm.cli.parameters import DesignOptions, number
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.errors import BackendUnavailable, InvalidInput, Rule
 
 if TYPE_CHECKING:
     from darrm_opt import Problem, Solution
-    from darrm_opt.accounting.release_profile import Release
     from darrm_opt.design.solution import Progress, Watcher
 
 MAX_QUICK_K = 61
@@ -138,28 +137,18 @@ def _seconds(text: str | None) -> float | None:
     return value if value is None else float(value)
 
 
-def release_of(options: ProblemOptions, design: DesignOptions, source: str | None) -> Release:
-    """Return the release, proved private."""
-    from darrm_opt.accounting.release_profile import Release
-
-    release = Release.of(cached_solution(options.problem(), design)) if source is None else _release_in(source, options)
-    for warning in release.problem.warnings(release.noise.values):
-        say(f"Warning: {warning}")
-    return release
-
-
-def _release_in(source: str, options: ProblemOptions) -> Release:
+def solution_in(source: str) -> Solution:
+    """Return the answer of `darrm solve` in a file, its γ proved private; its other claims are not."""
     from darrm.cli.files import read_text
     from darrm_opt.accounting.release_profile import Release
     from darrm_opt.untrusted import json_value
     from darrm_opt.verification import InvalidSolution, read_solution
 
-    if options.given:
-        names = ", ".join(map(option_of, options.given))
-        fail(f"{source} states its own problem: omit {names}.", ExitCode.BAD_INPUT)
     text = read_text(source)
     try:
         solution = read_solution(json_value(text))
     except (InvalidSolution, ValueError) as err:
         fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
-    return Release.of((solution.gamma, solution.problem))
+    for warning in Release.of(solution).problem.warnings(solution.gamma):
+        say(f"Warning: {warning}")
+    return solution

@@ -173,10 +173,10 @@ class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
         """Refuse fields of a problem without one, and an invalid γ; the answer proves that it is private."""
         if self.K is None:
             self._each()
-        elif self.gamma is None:
-            self._problem(self.K)
-        else:
+        elif self.gamma is not None:
             self._given()
+        elif self.found is None:
+            self._problem(self.K)
 
     def _each(self) -> Privacy:
         """Return the privacy of one release, where no problem is given."""

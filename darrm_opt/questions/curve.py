@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, private_baselines, reasons_left_out
 from darrm_opt.problem import Problem
 from darrm_opt.questions.design import NearestAnswer, NeedsGamma, ProblemAnswer
-from darrm_opt.questions.question import GIVEN, Answer, answer_field, question_field
+from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import problem_record
 
 MEASURES = ("tv_error", "disagreement")
@@ -128,7 +128,6 @@ class Curve(NeedsGamma):
 
     points: int = question_field(101, words="Number of p from 0.5 to 1, evenly spaced [points]")
     baselines: list[str] | None = question_field(None, **BASELINE_WORDS)
-    at: list[float] | None = field(default=None, metadata=GIVEN)  # other p than evenly spaced ones
 
     @property
     def seconds(self) -> float:
@@ -138,8 +137,7 @@ class Curve(NeedsGamma):
     def answer(self, report: Report = lambda _: None) -> ErrorCurves:
         """Return the errors of the γ that was found, and of the baselines."""
         report(None)
-        p = p_grid(self.points) if self.at is None else self.at
-        return ErrorCurves.of(*self.given(), p, self.baselines)
+        return ErrorCurves.of(*self.given(), p_grid(self.points), self.baselines)
 
     def record_of(self, answer: ErrorCurves) -> dict[str, Any]:
         """Return the curves as plain data."""

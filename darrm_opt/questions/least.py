@@ -35,7 +35,7 @@ from darrm_opt.questions.design import (
     verified_point,
 )
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.record import DesignSpec, problem_from_record
+from darrm_opt.record import DesignSpec, problem_from_record, solution_record
 from darrm_opt.untrusted import TOLERANCE
 
 
@@ -155,6 +155,10 @@ class Least(VotersQuestion, SolvedQuestion):
         proof = "; no private γ there reaches it, nor at any smaller one" if answer.is_least else ""
         tried = f"{name} = {below.value:g} reaches {below.reached:.6f}, at most {below.bound:.6f}{proof}."
         return f"{found}\n{tried}\n\n{answer.solution}"
+
+    def file_of(self, answer: LeastParameter) -> dict[str, Any]:
+        """Return the γ at the number."""
+        return solution_record(answer.solution)
 
     def parts(self, record: dict[str, Any]) -> list[tuple[DesignSpec, dict[str, Any]]]:
         """Return the design at the number, and at the one next below."""

@@ -128,8 +128,8 @@ def test_tables_take_profiles_and_several_targets_at_every_door(service: TestCli
 def test_the_least_target_is_one_at_every_door(service: TestClient, client: DarrmClient) -> None:
     asked: dict[str, Any] = {"K": 5, "parameter": "target_epsilon", "utility": 0.95, "delta": 0.0, "digits": 2}
     own = least_parameter(**asked, profile=VOTER)
-    words = ("--K", "5", "--least", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
-    told = run_json("solve", *words, "--profile", TEXT)
+    words = ("--K", "5", "--parameter", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
+    told = run_json("least", *words, "--profile", TEXT)
     rest = service.post("/v1/least", json={**asked, "profile": PAIRS}).json()
     found = client.least(**asked, profile=VOTER)
     assert told["value"] == rest["value"] == found.value == own.value

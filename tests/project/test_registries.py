@@ -108,7 +108,7 @@ def test_a_new_backend_and_a_new_objective_are_accepted_everywhere(service: Serv
 
 
 def test_a_new_baseline_is_in_every_curve(service: Service) -> None:
-    local = darrm("curve", *PROBLEM, "--over", "p", "--json")
+    local = darrm("error-curve", *PROBLEM, "--json")
     remote = post(service, "/v1/error-curve", **VOTERS, m=2, points=3)
     alone = post(service, "/v1/error-curve", **VOTERS, m=2, points=3, baselines=["one_voter"])
     tradeoff = post(service, "/v1/tradeoff", **VOTERS, ms=[1, 2], baselines=["one_voter"])

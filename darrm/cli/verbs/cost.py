@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +14,8 @@ from darrm.cli.parameters import (
     VOTES,
     AsJson,
     BagsOptions,
-    DesignOptions,
     MechanismParameters,
     MissingVotes,
-    ProblemOptions,
     bags_drawn,
     number,
     options_named,
@@ -26,6 +23,9 @@ from darrm.cli.parameters import (
 )
 from darrm.cli.parser import ADVANCED, Argument, CommandOption
 from darrm.cli.question_options import fields_of
+
+OF_MECHANISM = ("mechanism", "parameter", "threshold", "check_sigma", "cap", "curve")
+"""Fields that the name of a mechanism and its own options state."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +57,12 @@ class BatchOptions:
                 raise InvalidInput(option.name, getattr(self, option.name), Rule("needs --votes of a mechanism"))
 
 
-_HIDDEN = (
-    *("mechanism", "parameter", "threshold", "check_sigma", "cap", "curve"),
-    *("gamma", "objective", "shape", "backend", "arithmetic"),
-)
-"""Fields that other options state, or none."""
-
-_TEXTS = {
-    "epsilon": {"description": "ε of one voter; without --K, of one release, and --delta is its δ."},
-    "affected": {"otherwise": "1; γ: K"},
-    "delta": {
-        "description": "δ of all releases, with a mechanism's parameter; else δ of one release, in [0, 1).",
-        "otherwise": "of a γ 1 − (1−Δ)^m; of a release 0",
-    },
-}
-"""Texts of options that stand for a field of more than one question."""
-
-
 def cost(
-    asked: Annotated[dict[str, Any], fields_of("cost", "compose", "verify", without=_HIDDEN, texts=_TEXTS)],
+    mechanism: Annotated[str, Argument("NAME", "The mechanism, such as laplace; or bagging.")],
+    asked: Annotated[dict[str, Any], fields_of("cost", *OF_MECHANISM)],
     parameters: MechanismParameters,
     draw: BagsOptions,
     batch: BatchOptions,
-    mechanism: Annotated[str | None, Argument("NAME", "The mechanism, such as laplace; or bagging.")] = None,
-    solution: Annotated[
-        str | None, CommandOption("--solution", "Output of `darrm solve`, instead of a problem; - is stdin.", "FILE")
-    ] = None,
     output: Annotated[
         str | None,
         CommandOption(
@@ -99,56 +79,37 @@ def cost(
     *,
     json: AsJson = False,
 ) -> None:
-    """Compute the total privacy of releases, or a parameter that fits in a total.
+    """Compute the total privacy of releases of a mechanism, or a parameter that fits in a total.
 
-    With NAME, a parameter and --delta: the least ε that any account proves, for voters that are not private. With
-    NAME, --total-epsilon and --total-delta: the most useful parameter within the total. The account covers exactly
-    what `darrm label` draws. With --records, every query uses a fresh, secret sample of the records, and costs less.
-    With --votes, also prints how much noisy labels reveal about these votes, itself made private; this account does
-    not exist for adaptive queries.
+    With a parameter and --delta: the least ε that any account proves, for voters that are not private. With
+    --total-epsilon and --total-delta: the most useful parameter within the total. The account covers exactly what
+    `darrm label` draws. With --records, every query uses a fresh, secret sample of the records, and costs less. With
+    --votes, also prints how much noisy labels reveal about these votes, itself made private; this account does not
+    exist for adaptive queries.
 
-    Without NAME: the total of many releases of a γ (--solution, or the best for --K and --m or --target-epsilon), by
-    every sound account; the least is the result. Without --K and --solution, --epsilon and --delta are those of one
-    release. Voters that were trained once (no --fresh) count as not private; the total of their models is one more
-    account.
-
-    With the name bagging: the privacy of --K models, each trained on its own subsample alone (--bags).
+    With the name bagging: the privacy of --K models, each trained on its own subsample alone (--bags). For releases of
+    a γ, or of known (ε, δ), use `darrm compose`.
     """
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_names
-    from darrm_opt.questions.compose import Compose
-    from darrm_opt.questions.cost import Cost
 
-    typed = {**asked, "bags": draw.bags, "solution": solution, "output": output, "plot": plot}
-    given = {name: value for name, value in typed.items() if value not in (None, False)}
-    if mechanism is not None and mechanism != "bagging":
-        if mechanism not in mechanism_names() and Path(mechanism).is_file():
-            rule = Rule("is the name of a mechanism, such as laplace, and not a file")
-            raise InvalidInput("NAME", mechanism, rule, f"Give the file as --solution {mechanism}.")
-        if asked["fresh"]:
-            rule = Rule("makes no difference to a mechanism, whose voters are not private")
-            raise InvalidInput("fresh", asked["fresh"], rule, "Leave it out.")
-        _refuse(given, {*Cost.declared(), "output", "plot"}, "cannot be combined with a mechanism")
-        _cost_of_mechanism(mechanism, asked, parameters, batch, output, plot, json=json)
-        return
-    batch.refuse()
-    # A number that nothing uses would look as if it had been accounted for.
-    _refuse({name: text for name, text in parameters.items() if text is not None}, (), "needs a mechanism")
     if mechanism == "bagging":
-        _refuse(given, ("K", "bags"), "cannot be combined with bagging, whose options are --K and --bags")
+        batch.refuse()
+        given = {**asked, **parameters, "output": output, "plot": plot}
+        for name, value in given.items():
+            # A number that nothing uses would look as if it had been accounted for.
+            if value not in (None, False) and name != "K":
+                raise InvalidInput(
+                    name, value, Rule("cannot be combined with bagging, whose options are --K and --bags")
+                )
         _cost_of_bags(asked["K"] or "1", draw.bags, json=json)
-    else:
-        _refuse(given, {*Compose.declared(), "targets", "profile_points", "solution"}, "needs a mechanism")
-        _cost_of_release(asked, given, solution, json=json)
-
-
-def _refuse(given: Mapping[str, Any], used: Collection[str], reason: str) -> None:
-    """Refuse the first option that was typed and is not ``used``."""
-    from darrm_opt.errors import InvalidInput, Rule
-
-    for name, value in given.items():
-        if name not in used:
-            raise InvalidInput(name, value, Rule(reason))
+        return
+    if mechanism not in mechanism_names() and Path(mechanism).is_file():
+        rule = Rule("is the name of a mechanism, such as laplace, and not a file")
+        raise InvalidInput("NAME", mechanism, rule, f"For a γ: darrm compose --solution {mechanism}.")
+    if draw.bags is not None:
+        raise InvalidInput("bags", draw.bags, Rule("cannot be combined with a mechanism"))
+    _cost_of_mechanism(mechanism, asked, parameters, batch, output, plot, json=json)
 
 
 def _cost_of_mechanism(
@@ -208,37 +169,6 @@ def _cost_of_mechanism(
     more = "" if votes is None or cost.account == "none" else f"\n{batch_text(votes)}"
     beside = None if votes is None else {"votes": votes}
     show(question, cost, json=json, output=output, plot=plot, beside=beside, more=more)
-
-
-def _cost_of_release(asked: dict[str, Any], given: Mapping[str, Any], solution: str | None, *, json: bool) -> None:
-    """Print what many releases of a γ, or of one known by its (ε, δ), cost by every sound account."""
-    from darrm.cli.cached_solve import release_of
-    from darrm.cli.verbs.question import ask, given_fields
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.questions.compose import Compose
-    from darrm_opt.record import problem_record
-
-    queries = ("queries", "slack", "total_delta", "fresh")
-    if asked["K"] is None and solution is None:
-        if asked["epsilon"] is None and not {"m", "target_epsilon"} & given.keys():
-            raise InvalidInput("epsilon", None, "ε of one release [nats], a problem, --solution, or a mechanism")
-        question = Compose.of(given_fields(Compose, asked))
-    else:
-        problem = ProblemOptions(**{each.name: given.get(each.name, each.default) for each in fields(ProblemOptions)})
-        release = release_of(problem, DesignOptions(), solution)
-        found = {"problem": problem_record(release.problem), "gamma": release.noise.values.tolist()}
-        wanted = given_fields(Compose, {name: asked[name] for name in queries}, composed=False)
-        question = Compose.of({"K": release.problem.K, "found": found, **wanted})
-    if question.K is None:
-        question.check()
-    total = ask(question, "accounting")
-    if json:
-        assumed: dict[str, Any] = {"fresh": question.fresh}
-        if total.problem is not None:
-            assumed["affected"] = total.problem["affected"]
-        answer(as_json({name: account | assumed for name, account in total.accounts.items()}))
-        return
-    answer(question.text_of(total))
 
 
 def _cost_of_bags(K: str, text: str | None, *, json: bool) -> None:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from darrm.cli.output import ProgressDisplay, answer, as_json, say
 from darrm.cli.parameters import (
     AsJson,
-    DesignOptions,
     MissingVotes,
-    ProblemOptions,
     SampleOptions,
     declared_option,
     meaning_of_fresh,
@@ -447,8 +445,9 @@ def required(value: str | None, argument: str) -> str:
 
 def mechanism_in(source: str, *, fresh: bool) -> tuple[VoteMechanism, tuple[int, Privacy] | None]:
     """Return the mechanism of a file, proved, and the queries and the total of its plan, which may say it too."""
-    from darrm.cli.cached_solve import release_of
+    from darrm.cli.cached_solve import solution_in
     from darrm.cli.files import read_text
+    from darrm_opt.accounting.release_profile import Release
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
     from darrm_opt.release.log import mechanism_of
@@ -464,7 +463,7 @@ def mechanism_in(source: str, *, fresh: bool) -> tuple[VoteMechanism, tuple[int,
             advice = "--ask COMMAND draws samples; in Python an EnsembleSampler with a PrivateVote and a ReleaseLog."
             raise InvalidInput("solution", source, accepted, advice)
         return mechanism_of(mechanism_from_record(record), fresh=fresh), planned_total(record)
-    release = release_of(ProblemOptions(), DesignOptions(), source)
+    release = Release.of(solution_in(source))
     plan = record if isinstance(record, dict) else {}
     return mechanism_of(release, fresh=fresh or typed(bool, plan.get("fresh", False), "fresh")), planned_total(plan)
 

@@ -7,16 +7,18 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from darrm.cli.files import picture_format, write_json, write_whole
-from darrm.cli.output import ProgressDisplay, answer, as_json, option_of, say
+from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
+from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, exit_code_of, fail, option_of, say
 from darrm.cli.parameters import (
     PANELS,
     PROBLEM,
     BagsOptions,
+    DesignOptions,
     GroupOptions,
     ProblemOptions,
     SampleOptions,
     bags_drawn,
+    declared_option,
     meaning_of_fresh,
     number,
     refuse_missing,
@@ -25,12 +27,14 @@ from darrm.cli.parameters import (
 )
 from darrm.cli.parser import ADVANCED, EVERY_COMMAND, Command, CommandOption, Parameter
 from darrm_opt.answers import DRAW, SAMPLING, sampling_body
-from darrm_opt.arguments import field_number
+from darrm_opt.arguments import field_number, real_number
+from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS, Field
 from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
+from darrm_opt.record import DesignSpec, solution_record
 
 FRESH = CommandOption("--fresh", meaning_of_fresh, panel=PROBLEM)
 
@@ -63,21 +67,44 @@ def question_command(path: str) -> Command | None:
         return None
 
     def verb(*, json: bool, **typed: Any) -> None:
-        asked = question.of(given_fields(question, typed, composed=False))
-        asked.check()
-        give(asked, json=json)
+        beside = {name: typed.pop(name, None) for name in BESIDE}
+        _give(question, typed, **beside, json=json)
 
     verb.__doc__ = question.__doc__
-    return Command(verb, (*question_parameters(question), Parameter("json", JSON, default=False)), {})
+    declared, has = question.declared(), {each for each in dir(question) if _changes(question, each)}
+    offered = {
+        "solution": "needs" in has,
+        "time_limit": question.limited_by == "time_limit",
+        "output": bool({"file_of", "columns"} & has),
+        "plot": "figure_of" in has,
+    }
+    more = [Parameter(name, BESIDE[name], None) for name, is_offered in offered.items() if is_offered]
+    more = [each for each in more if each.name not in declared]
+    shown = question_parameters(question)
+    return Command(verb, (*shown, *more, Parameter("json", JSON, default=False)), {})
 
 
-def question_parameters(question: type[Question], *, composed: bool = False) -> list[Parameter]:
-    """Return an option for each field that has one; ``composed``: as `COMPOSED` says."""
+BESIDE = {
+    "solution": CommandOption("--solution", "Output of `darrm solve`, instead of a problem; - is stdin.", "FILE"),
+    "time_limit": declared_option("time_limit", ADVANCED),
+    "output": CommandOption("--output", "Write the γ, for `darrm verify`; to a .csv, the table.", "FILE"),
+    "plot": CommandOption("--plot", "Plot the answer: .png, .svg or .pdf.", "FILE"),
+}
+"""Options of a question that are none of its fields."""
+
+
+def _changes(question: type[Question], name: str) -> bool:
+    """Return whether a question has a method of its own for what others lack."""
+    return getattr(question, name) is not getattr(Question, name, None)
+
+
+def question_parameters(question: type[Question]) -> list[Parameter]:
+    """Return an option for each field that has one, or several as `COMPOSED` says."""
     hints, defaults = get_type_hints(question), {each.name: each.default for each in question.stated()}
     found, declared = [], question.declared()
     for name in sorted(declared, key=[*FIELDS].index):
-        if not composed or name not in COMPOSED:
-            option = _option(declared[name], hints[name], defaults, composed=composed)
+        if name not in COMPOSED:
+            option = _option(declared[name], hints[name], defaults)
             found.append(Parameter(name, option, None))
             continue
         for group, part in COMPOSED[name]:
@@ -86,14 +113,12 @@ def question_parameters(question: type[Question], *, composed: bool = False) -> 
     return found
 
 
-def _option(field: Field, hint: Any, defaults: dict[str, Any], *, composed: bool) -> CommandOption:
+def _option(field: Field, hint: Any, defaults: dict[str, Any]) -> CommandOption:
     """Return the option of a field: an objective is how votes fall, unless a prior is asked beside it."""
     flag = "--objective" if field.name == "objective" and "prior" in defaults else option_of(field.name)
     default = defaults[field.name]
     alias = "--Delta" if field.name == "Delta" else ""
     panel = ADVANCED if field.is_advanced else PANELS.get(field.name, "Options")
-    if default is dataclasses.MISSING and not composed:
-        panel = "Needed"
     if field.name == "fresh":
         return FRESH
     if field.kind == "flag":
@@ -108,37 +133,73 @@ def _option(field: Field, hint: Any, defaults: dict[str, Any], *, composed: bool
     return CommandOption(flag, field.help, metavar, panel, otherwise, alias=alias, field=field)
 
 
-def given_fields(
-    question: type[Question], typed: Mapping[str, Any], *needed: str, composed: bool = True
-) -> dict[str, Any]:
+def given_fields(question: type[Question], typed: Mapping[str, Any], *needed: str) -> dict[str, Any]:
     """Return the fields that were typed, as plain data; those without a default, and ``needed`` others, must be."""
     declared, given = question.declared(), dict[str, Any]()
     for name, text in typed.items():
-        if text is not None and name in declared and not (composed and name in COMPOSED):
+        if text is not None and name in declared and name not in COMPOSED:
             given[name] = _value(declared[name], text)
     if given.get("epsilon", "inf") != "inf":
         warn_of_large(given["epsilon"])
-    if composed:
+    if "records" in declared:
         names = ("records", "sample", "sampling")
         given |= sampling_body(SampleOptions(**{name: typed[name] for name in names}).as_sampling())
-        if "n" in declared and (bags := bags_drawn(typed["bags"])) is not None:
-            given |= dataclasses.asdict(bags)
-        if "groups" in declared and typed["group"]:
-            given["groups"] = GroupOptions(typed["group"]).fields()
-        if "profile" in declared and typed["profile"] is not None:
-            given["profile"] = stated_voter(typed["profile"], typed["profile_points"])
+    if "n" in declared and (bags := bags_drawn(typed["bags"])) is not None:
+        given |= dataclasses.asdict(bags)
+    if "groups" in declared and typed["group"]:
+        given["groups"] = GroupOptions(typed["group"]).fields()
+    if "profile" in declared and typed["profile"] is not None:
+        given["profile"] = stated_voter(typed["profile"], typed["profile_points"])
     absent = [each.name for each in question.stated() if each.default is dataclasses.MISSING]
     refuse_missing(**{name: (given.get(name), declared[name].accepted) for name in (*needed, *absent)})
     return given
 
 
-def give(asked: Question, *, json: bool) -> None:
-    """Ask and print."""
-    if (design := asked.needs()) is not None:
-        with ProgressDisplay("designing"):
-            record = design.record_of(design.answer())
-        asked = dataclasses.replace(asked, found={name: record.get(name) for name in FOUND})
-    show(asked, ask(asked, "working"), json=json)
+def _give(
+    question: type[Question],
+    typed: dict[str, Any],
+    *,
+    solution: str | None,
+    time_limit: str | None,
+    output: str | None,
+    plot: str | None,
+    json: bool,
+) -> None:
+    """Ask, print and end; a γ that the question needs is read or designed first."""
+    from darrm.cli.cached_solve import cached_solution, refuse_slow_question, solution_in
+    from darrm_opt.questions.design import Design
+
+    # Before the work: a missing library or folder should not cost its time.
+    check_writable(output, "output")
+    check_plot(plot)
+    solutions, found = list[Solution](), None
+    if solution is not None:
+        named = [name for name in (*Design.declared(), "profile_points", "gamma") if typed.get(name) is not None]
+        if named:
+            fail(f"{solution} states its own problem: omit {', '.join(map(option_of, named))}.", ExitCode.BAD_INPUT)
+        read = solution_in(solution)
+        typed, found = typed | {"K": str(read.problem.K)}, found_of(read)
+    asked = question.of(given_fields(question, typed) | {"limit": number(time_limit)})
+    asked = dataclasses.replace(asked, found=found)
+    asked.check()
+    if asked.solves and asked.limit is None:
+        refuse_slow_question(asked, "Or give --time-limit.")
+    if found is None and isinstance(design := asked.needs(), Design):
+        limit = None if design.time_limit is None else repr(design.time_limit)
+        options = DesignOptions(design.objective, design.shape, design.backend, limit)
+        solutions.append(cached_solution(design.problem(), options, design.method))
+        asked = dataclasses.replace(asked, found=found_of(solutions[0]))
+    answered = ask(asked, "working")
+    show(asked, answered, json=json, output=output, plot=plot)
+    # The worst of them: a program must not take a curve with one bad point for a good one.
+    statuses = (exit_code_of(each.status) for each in (*solutions, *asked.solutions(answered)))
+    end(max(statuses, default=ExitCode.DONE))
+
+
+def found_of(solution: Solution) -> dict[str, Any]:
+    """Return what a question takes of the γ that it needs."""
+    record = {"id": DesignSpec.of(solution).key, "nearest": None, **solution_record(solution)}
+    return {name: record[name] for name in FOUND}
 
 
 def ask(asked: Question, doing: str) -> Any:
@@ -199,7 +260,10 @@ def _value(field: Field, text: Any) -> Any:
             return json_value(text)
         except ValueError as err:
             raise InvalidInput(field.name, text, field.accepted, str(err)) from err
-    return [number(part) for part in text.split(",")] if field.kind == "list" else text
+    if field.kind != "list":
+        return text
+    parts = [number(part) for part in text.split(",")]
+    return [real_number(each, field.name, field.accepted, **field.limits) for each in parts] if field.limits else parts
 
 
 def _indented(found: dict[str, Any]) -> str:

@@ -1,12 +1,11 @@
-"""Verb ``darrm solve``: the best γ or table for a target, or the least target for a wanted γ."""
+"""Verb ``darrm solve``: the best γ or table for a target."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, NoReturn, cast
 
-from darrm.cli.output import answer, as_json, end, exit_code_of, say, solution_json
+from darrm.cli.output import answer, end, exit_code_of, say, solution_json
 from darrm.cli.parameters import (
     AsJson,
     DesignOptions,
@@ -14,19 +13,12 @@ from darrm.cli.parameters import (
     ProblemOptions,
     SampleOptions,
     TableOptions,
-    declared_option,
-    number,
-    options_named,
-    stated_voter,
 )
-from darrm.cli.parser import ADVANCED, CommandOption
+from darrm.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from darrm_opt.design.solution import Solution
     from darrm_opt.design.solver import Shape
-    from darrm_opt.design.sweep import Parameter
-
-_SEARCH = "The smallest parameter that reaches a goal"
 
 
 def solve(
@@ -35,18 +27,6 @@ def solve(
     table: TableOptions,
     drawn: SampleOptions,
     method: Method = "auto",
-    least: Annotated[
-        str | None,
-        CommandOption(
-            "--least",
-            "Find the smallest of these whose γ reaches --utility or --agreement; epsilon (of one voter) needs --m.",
-            "m|target_epsilon|epsilon",
-            _SEARCH,
-        ),
-    ] = None,
-    utility: Annotated[str | None, declared_option("utility", _SEARCH)] = None,
-    agreement: Annotated[str | None, declared_option("agreement", _SEARCH)] = None,
-    digits: Annotated[str, declared_option("digits", ADVANCED)] = "3",
     output: Annotated[
         str | None, CommandOption("--output", "Write the answer as JSON, for `darrm verify`.", "FILE")
     ] = None,
@@ -66,15 +46,7 @@ def solve(
 
     If every query uses a fresh sample of the records (--records), the design depends on the queries and their total;
     use `darrm plan`, whose command is shown.
-
-    With --least, --utility and --agreement are goals. The next smaller value and what it achieves are printed too, to
-    check the search.
     """
-    goals = {"utility": utility, "agreement": agreement}
-    if least is not None or digits != "3" or any(goals.values()):
-        unused = {"records": drawn.records, "method": method if method != "auto" else None, "plot": plot}
-        _find_least(options, design, table, least, goals, digits, output, unused, json=json)
-        return
     if drawn != SampleOptions():
         _refuse_sample(options, design, table, drawn, output)
     _design(options, design, table, method, output, plot, json=json)
@@ -188,80 +160,3 @@ def _refuse_sample(
     command = shlex.join(["darrm", "plan", *words, *(["--fresh"] if private else [])])
     advice = f"The design depends on all queries and their total: {command} (with your --queries)."
     raise InvalidInput("records", drawn.records, Rule("is for many queries: one release has no sample"), advice)
-
-
-def _find_least(
-    options: ProblemOptions,
-    design: DesignOptions,
-    table: TableOptions,
-    parameter: str | None,
-    goals: dict[str, str | None],
-    digits: str,
-    output: str | None,
-    unused: dict[str, Any],
-    *,
-    json: bool,
-) -> None:
-    """Print the least m or ε whose certified γ reaches a wanted utility or agreement."""
-    from darrm.cli.cached_solve import refuse_slow_question
-    from darrm.cli.files import check_writable, write_json
-    from darrm.cli.verbs.question import ask
-    from darrm_opt.questions.least import Least
-    from darrm_opt.record import solution_record
-
-    check_writable(output, "output")
-    _refuse_with_least(options, table, parameter, {**unused, "cache": design.cache})
-    names = ("K", "m", "epsilon", "Delta", "delta", "affected")
-    typed: dict[str, Any] = {name: number(getattr(options, name)) for name in names}
-    asked = Least(
-        **typed,
-        profile=None if options.profile is None else stated_voter(options.profile, options.profile_points),
-        utility=number(goals["utility"]),
-        agreement=number(goals["agreement"]),
-        parameter=cast("Parameter", parameter),  # checked there
-        objective=design.prior,
-        shape=cast("Shape", design.shape),  # checked there
-        digits=number(digits),
-        backend=design.backend,
-        limit=number(design.time_limit),
-    )
-    with options_named(parameter="least"):
-        asked.check()
-        if asked.limit is None and isinstance(asked.digits, int):
-            refuse_slow_question(asked, "Or give --time-limit, for each solve.")
-        result = ask(asked, "searching")
-    if output is not None:
-        write_json(output, solution_record(result.solution))
-    for warning in result.solution.warnings:
-        say(f"Warning: {warning}")
-    said = ("parameter", "value", "measure", "wanted", "reached", "is_least")
-    record: dict[str, Any] = {name: getattr(result, name) for name in said}
-    record |= {"solution": solution_record(result.solution), "below": None}
-    if (neighbour := result.below) is not None:
-        record["below"] = {name: getattr(neighbour, name) for name in ("value", "reached", "bound")}
-        record["below"]["solution"] = solution_record(neighbour.solution)
-    answer(as_json(record) if json else asked.text_of(result))
-    end(exit_code_of(result.solution.status))
-
-
-def _refuse_with_least(
-    options: ProblemOptions, table: TableOptions, parameter: str | None, unused: dict[str, Any]
-) -> None:
-    from darrm_opt.errors import InvalidInput, Rule
-
-    if parameter is None:
-        raise InvalidInput("least", None, "m, target_epsilon or epsilon", "--utility searches for it.")
-    defaults = {each.name: each.default for each in fields(table)}
-    given = {name: getattr(table, name) for name in defaults if getattr(table, name) != defaults[name]}
-    for name, value in {**given, **unused}.items():
-        if value is not None:
-            raise InvalidInput(name, value, Rule("cannot be combined with --least"))
-    if options.target_epsilon is not None:
-        raise InvalidInput(
-            "target_epsilon",
-            options.target_epsilon,
-            Rule("is the quantity to find"),
-            "Search for it: --least target_epsilon.",
-        )
-    if options.targets is not None:
-        raise InvalidInput("targets", options.targets, Rule("cannot be searched for"))

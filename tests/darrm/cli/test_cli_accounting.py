@@ -21,9 +21,9 @@ MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")
 
 
 def accounts(*arguments: str, given: str = "") -> Any:
-    found = run_json(*arguments, given=given)
-    assert {account.pop("fresh") for account in found.values()} == {"--fresh" in arguments}
-    return found
+    found = run_json("compose", *arguments, given=given)
+    assert found["fresh"] == ("--fresh" in arguments)
+    return found["accounts"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['table']} {row['quantity']} {row['inputs']}")
@@ -39,7 +39,7 @@ def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
         queries = inputs["K"]
     each = inputs.get("epsilon", 0.2676), inputs.get("delta", inputs.get("Delta"))
     table = accounts(
-        *("cost", "--epsilon", str(each[0]), "--delta", str(each[1])),
+        *("--epsilon", str(each[0]), "--delta", str(each[1])),
         *("--queries", str(queries), "--slack", str(inputs.get("delta_prime", 0))),
     )
     quantity = row["quantity"]
@@ -60,7 +60,7 @@ def test_every_table_is_there() -> None:
 
 
 def test_a_problem_is_designed_and_accounted_exactly() -> None:
-    table = accounts("cost", *MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
+    table = accounts(*MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "best"]
     assert round(table["general"]["epsilon"], 2) == 15.04
     assert table["best"]["epsilon"] <= 5.4
@@ -69,41 +69,41 @@ def test_a_problem_is_designed_and_accounted_exactly() -> None:
 
 
 def test_voters_that_were_trained_once_have_another_account() -> None:
-    table = accounts("cost", *MNIST, "--queries", "100", "--slack", "1e-4")
+    table = accounts(*MNIST, "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "models", "best"]
     assert (
         table["simple"]["epsilon"] > 1000
     )  # 100·(mε, δ) is false, and γ shows nearly all of votes that are not private
     assert table["best"] == table["models"] | {"method": "models"}
     assert table["models"]["epsilon"] < 11 * 0.0892
-    text = run("cost", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
+    text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
     assert text.startswith(
         "100 releases, each (0.2676, 0.000299971)-DP (trained once); one record reaches at most 11 voters:"
     )
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
-    assert "--fresh needs --K" in refused("cost", "--epsilon", "0.1", "--queries", "3", "--fresh")
+    assert "--fresh needs --K" in refused("compose", "--epsilon", "0.1", "--queries", "3", "--fresh")
 
 
 def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     assert run("solve", *MNIST, "--no-cache", "--output", str(path)).exit_code == 0
     options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
-    assert accounts("cost", "--solution", str(path), *options) == accounts("cost", *MNIST, *options)
-    table = run("cost", "--solution", str(path), *options)
+    assert accounts("--solution", str(path), *options) == accounts(*MNIST, *options)
+    table = run("compose", "--solution", str(path), *options)
     assert table.stdout.startswith(
         "20 releases, each (0.2676, 0.000299971)-DP (fresh in every answer); one record reaches at most 11 voters:"
     )
     assert table.stdout.endswith(f"The voters were taken to be fresh. {FRESH}\n")
-    saved = accounts("cost", "--solution", "-", *options, given=path.read_text())
+    saved = accounts("--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006
 
 
 def test_a_refusal_is_part_of_the_answer() -> None:
-    table = accounts("cost", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1")
+    table = accounts("--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1")
     assert table["optimal"]["epsilon"] is None
     assert table["optimal"]["refused"].startswith("no finite epsilon exists at delta = 0.1")
     assert table["simple"]["refused"].startswith("nothing is promised")
-    text = run("cost", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1").stdout
+    text = run("compose", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1").stdout
     assert "optimal: no finite epsilon exists at delta = 0.1" in text
 
 
@@ -111,7 +111,7 @@ def test_a_refusal_is_part_of_the_answer() -> None:
     ("each", "delta"), [("1e-9", 0.0), ("0.1", 1e-12), ("0.1", 0.0), ("0", 0.0)], ids=["tiny", "leaks", "usual", "none"]
 )
 def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) -> None:
-    table = accounts("cost", "--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
+    table = accounts("--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
     simple, general, best = (table[name]["epsilon"] for name in ("simple", "general", "optimal"))
     assert 10**9 * float(each) == pytest.approx(simple, rel=1e-12)
     assert best <= general <= simple
@@ -120,23 +120,23 @@ def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) ->
         assert table["pld"]["epsilon"] is None  # rounding alone takes more than δ, and the answer says so
         assert "rounding" in table["pld"]["refused"]
     assert "--queries: 1000000001 is not valid: expected a whole number of releases from 1 to 1,000,000,000" in refused(
-        "cost", "--epsilon", each, "--queries", str(10**9 + 1)
+        "compose", "--epsilon", each, "--queries", str(10**9 + 1)
     )
 
 
 def test_what_compose_refuses(tmp_path: Path) -> None:
-    assert refused("cost", "--queries", "3") == (
-        "Error: --epsilon is missing: expected ε of one release [nats], a problem, --solution, or a mechanism."
+    assert refused("compose", "--queries", "3") == (
+        "Error: --epsilon is missing: expected a number of nats, at least 0 (inf: not private)."
     )
-    assert "--queries" in refused("cost", "--epsilon", "0.1", "--queries", "0")
-    assert "--slack" in refused("cost", "--epsilon", "0.1", "--slack", "1")
-    assert "--total-delta" in refused("cost", "--epsilon", "0.1", "--total-delta", "2")
-    assert "--total-delta" in refused("cost", "--epsilon", "0.1", "--total-delta", "much")
-    assert refused("cost", "--epsilon", "0.1", "--m", "3").startswith("Error: --m needs --K")
+    assert "--queries" in refused("compose", "--epsilon", "0.1", "--queries", "0")
+    assert "--slack" in refused("compose", "--epsilon", "0.1", "--slack", "1")
+    assert "--total-delta" in refused("compose", "--epsilon", "0.1", "--total-delta", "2")
+    assert "--total-delta" in refused("compose", "--epsilon", "0.1", "--total-delta", "much")
+    assert refused("compose", "--epsilon", "0.1", "--m", "3").startswith("Error: --m needs --K")
     path = tmp_path / "broken.json"
     path.write_text("{}")
-    assert "is not an answer of `darrm solve`" in refused("cost", "--solution", str(path))
-    assert "states its own problem: omit --K" in refused("cost", "--solution", str(path), "--K", "3")
+    assert "is not an answer of `darrm solve`" in refused("compose", "--solution", str(path))
+    assert "states its own problem: omit --K" in refused("compose", "--solution", str(path), "--K", "3")
 
 
 def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> N
     record["gamma"] = [1.0] * 6
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps(record))
-    assert run("cost", "--solution", str(path)).exit_code == ExitCode.NOT_PRIVATE
+    assert run("compose", "--solution", str(path)).exit_code == ExitCode.NOT_PRIVATE
 
 
 def test_a_profile_and_a_draw_of_records_are_shown_as_tables() -> None:
-    profile = run("curve", "--over", "epsilon", *MNIST, "--points", "3").stdout.splitlines()
+    profile = run("profile", *MNIST, "--points", "3").stdout.splitlines()
     assert profile[0].startswith("11 voters, each (0.0892, 0.0001)-DP")
     assert len(profile) == 6
     drawn = run("cost", "bagging", "--K", "11", "--bags", "n=60000,size=300").stdout.splitlines()

@@ -52,14 +52,8 @@ def test_a_cost_says_how_many_votes_one_record_moves(affected: int, words: str) 
         assert run_json("cost", "gnmax", *SMALL, *asked, *given)["affected"] == affected
     problem = ("--K", "11", "--m", "3", "--epsilon", "0.1", "--queries", "5", *given)
     reached = 11 if affected == 1 else affected  # of a γ, one record reaches all by default
-    assert f"; one record reaches at most {reached} voters:" in run("cost", *problem).stdout
-    assert {account["affected"] for account in run_json("cost", *problem).values()} == {reached}
-
-
-def test_fresh_makes_no_difference_to_a_mechanism() -> None:
-    result = run("cost", "gnmax", *SMALL, *TOTAL, "--fresh")
-    message = "--fresh makes no difference to a mechanism, whose voters are not private. Leave it out."
-    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+    assert f"; one record reaches at most {reached} voters:" in run("compose", *problem).stdout
+    assert run_json("compose", *problem)["problem"]["affected"] == reached
 
 
 def test_the_account_is_named_and_without_one_nothing_is_proved() -> None:

@@ -1,14 +1,16 @@
-"""`darrm curve`, and the comparison it is made of."""
+"""`darrm error-curve` and `darrm tradeoff`, and the comparison that they are made of."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.darrm_runner import run, run_json
+from support.darrm_runner import refused, run, run_json
 
+from darrm.cli.output import ExitCode
 from darrm_opt import Problem, solve, verify
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.baselines import double_subsampling, subsampling
@@ -18,18 +20,14 @@ from darrm_opt.planning.baselines import BASELINES, private_baselines
 from darrm_opt.questions.curve import p_grid
 from darrm_opt.questions.tradeoff import allowance_grid
 
-VOTERS = ("--K", "5", "--epsilon", "0.5", "--no-cache")
-
-
-def curve(*arguments: str) -> dict[str, Any]:
-    return dict(run_json("curve", *VOTERS, *arguments))
+VOTERS = ("--K", "5", "--epsilon", "0.5")
 
 
 # ------------------------------------------------------------------------------------- over p
 
 
-def test_over_p_holds_both_errors_of_each_noise_function() -> None:
-    answer = curve("--m", "2", "--points", "5")
+def test_errors_over_p_hold_both_errors_of_each_noise_function() -> None:
+    answer = run_json("error-curve", *VOTERS, "--m", "2", "--points", "5")
     assert (answer["over"], answer["p"]) == ("p", [0.5, 0.625, 0.75, 0.875, 1.0])
     assert set(answer["curves"]) == {"optimal", *BASELINES}
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.5)
@@ -41,13 +39,13 @@ def test_over_p_holds_both_errors_of_each_noise_function() -> None:
             assert each["disagreement"][i] == pytest.approx(disagreement(each["gamma"], p), abs=1e-15)
 
 
-def test_over_p_as_text_is_two_tables() -> None:
-    result = run("curve", *VOTERS, "--m", "2", "--points", "3")
+def test_errors_over_p_as_text_is_two_tables() -> None:
+    result = run("error-curve", *VOTERS, "--m", "2", "--points", "3")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "5 voters, each 0.5-DP; the release of one bit is 1-DP (m = 2)."
     assert [line for line in lines if not line.startswith(" ")] == [lines[0], "", "tv error", "", "disagreement"]
-    expected = curve("--m", "2", "--points", "3")["curves"]
+    expected = run_json("error-curve", *VOTERS, "--m", "2", "--points", "3")["curves"]
     assert f"0.75  {expected['optimal']['tv_error'][1]:.6f}" in lines[5]
     assert "optimal  double_subsampling  subsampling  randomized_response" in lines[3]
 
@@ -55,10 +53,10 @@ def test_over_p_as_text_is_two_tables() -> None:
 # ------------------------------------------------------------------------------------- over m
 
 
-def test_over_m_solves_each_allowance() -> None:
-    answer = curve("--over", "m", "--at", "0.5,1,3", "--prior", "shared(2,3)")
+def test_errors_over_m_solves_each_allowance() -> None:
+    answer = run_json("tradeoff", *VOTERS, "--ms", "0.5,1,3", "--prior", "shared(2,3)")
     assert (answer["over"], answer["m"], answer["objective"]) == ("m", [0.5, 1.0, 3.0], "shared(2,3) agreement")
-    assert [each["target_epsilon"] for each in answer["problems"]] == [0.25, 0.5, 1.5]
+    assert [each["problem"]["target_epsilon"] for each in answer["points"]] == [0.25, 0.5, 1.5]
     optimal = answer["curves"]["optimal"]
     for i, m in enumerate(answer["m"]):
         solution = solve(Problem.from_allowance(K=5, m=m, epsilon=0.5), objective="shared(2,3)")
@@ -70,16 +68,16 @@ def test_over_m_solves_each_allowance() -> None:
     assert answer["curves"]["subsampling"]["tv_error"][1] is not None
 
 
-def test_over_m_by_default_goes_as_far_as_noise_helps() -> None:
-    answer = curve("--over", "m")
+def test_errors_over_m_by_default_goes_as_far_as_noise_helps() -> None:
+    answer = run_json("tradeoff", *VOTERS)
     assert answer["m"] == [1.0, 2.0, 3.0]
     errors = answer["curves"]["optimal"]["tv_error"]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] == pytest.approx(0, abs=1e-12)  # the plain majority of 5 costs 3ε
 
 
-def test_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
-    result = run("curve", *VOTERS, "--over", "m", "--at", "0.5,1", "--prior", "uniform(lower=0.2) agreement")
+def test_errors_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
+    result = run("tradeoff", *VOTERS, "--ms", "0.5,1", "--prior", "uniform(lower=0.2) agreement")
     assert result.exit_code == 0
     assert result.stdout.startswith("5 voters, each 0.5-DP\n")
     assert "tv error, averaged over the prior of uniform(lower=0.2) agreement" in result.stdout
@@ -88,15 +86,29 @@ def test_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
     assert [entry == "-" for entry in second][:5] == [False, False, True, True, False]  # half a voter cannot be drawn
 
 
-@pytest.mark.parametrize("over", ["p", "m"])
-def test_plot_draws_the_curves(over: str, tmp_path: Path) -> None:
-    m = ["--m", "2"] if over == "p" else []
-    path = tmp_path / "curves.svg"
-    assert run("curve", *VOTERS, *m, "--over", over, "--plot", str(path)).exit_code == 0
-    assert path.read_bytes().startswith(b"<?xml")
+@pytest.mark.parametrize("words", [("error-curve", "--m", "2"), ("tradeoff",)])
+def test_curves_are_drawn_and_written(words: tuple[str, ...], tmp_path: Path) -> None:
+    picture, table = tmp_path / "curves.svg", tmp_path / "curves.csv"
+    assert run(*words, *VOTERS, "--plot", str(picture), "--output", str(table)).exit_code == 0
+    assert picture.read_bytes().startswith(b"<?xml")
+    assert "tv_error" in table.read_text(encoding="utf-8").splitlines()[0]
 
 
-# ------------------------------------------------------------------------------------- bad input
+def test_a_saved_answer_gives_the_same_curve_and_the_least_one_is_saved(tmp_path: Path) -> None:
+    path = tmp_path / "gamma.json"
+    assert run("least", *VOTERS, "--utility", "0.9", "--digits", "2", "--output", str(path)).exit_code == 0
+    problem = json.loads(path.read_text(encoding="utf-8"))["problem"]
+    saved, designed = (
+        run_json("error-curve", "--points", "3", *words)
+        for words in (("--solution", str(path)), (*VOTERS, "--m", str(problem["m"])))
+    )
+    assert saved == designed
+    assert "states its own problem: omit --K, --epsilon" in refused("profile", "--solution", str(path), *VOTERS)
+
+
+def test_a_search_that_was_stopped_says_so() -> None:
+    stopped = run("tradeoff", "--K", "41", "--epsilon", "0.1", "--Delta", "1e-5", "--ms", "3", "--time-limit", "1e-9")
+    assert stopped.exit_code == ExitCode.NOT_OPTIMAL
 
 
 # ------------------------------------------------------------------------------------- what is compared

@@ -15,7 +15,7 @@ CLASSES = ("--K", "5", "--classes", "3", "--affected", "1")
     "words",
     [
         ("solve", "--m", "3"),
-        ("solve", "--least", "m", "--utility", "0.5"),
+        ("least", "--utility", "0.5"),
         ("plan", "--total-epsilon", "1", "--total-delta", "0.01"),
         ("plan", "--compare", "--total-epsilon", "1", "--total-delta", "0.01"),
     ],

@@ -42,7 +42,7 @@ def processed(*words: str, cwd: Path, redirection: str = "", **how: Any) -> subp
 WRITERS = (
     ("solve", *SMALL, "--output"),
     ("solve", *SMALL, "--plot"),
-    ("solve", "--least", "m", "--K", "5", "--epsilon", "0.5", "--utility", "0.5", "--output"),
+    ("least", "--K", "5", "--epsilon", "0.5", "--utility", "0.5", "--output"),
     ("plan", "--K", "5", "--epsilon", "0.5", "--total-epsilon", "3", "--total-delta", "1e-3", "--output"),
     ("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1", "--delta", "1e-5", "--output"),
     ("export", "--format", "csv", "--output"),

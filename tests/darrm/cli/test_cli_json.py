@@ -21,9 +21,7 @@ COMMANDS = {
     "plan": ("--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "2", *TOTAL),
     "plan --compare": ("--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "2", *TOTAL),
     "solve": SMALL,
-    "solve --least m": ("--K", "5", "--epsilon", "0.5", "--utility", "0.5"),
     "verify": ("gamma.json",),
-    "curve": (*SMALL, "--points", "3"),
     "label": (
         "votes.csv",
         "--solution",
@@ -93,9 +91,11 @@ def test_stdout_is_one_line_of_json(
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
-        ("curve", ("--over", "epsilon", "--solution", "gamma.json", "--points", "3")),
+        ("least", ("--K", "5", "--epsilon", "0.5", "--utility", "0.5")),
+        ("error-curve", (*SMALL, "--points", "3")),
+        ("profile", ("--solution", "gamma.json", "--points", "3")),
         ("solve", ("--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1")),
-        ("cost", ("--solution", "gamma.json", "--queries", "3", "--total-delta", "1e-3")),
+        ("compose", ("--solution", "gamma.json", "--queries", "3", "--total-delta", "1e-3")),
         ("cost", ("bagging", "--K", "5", "--bags", "n=1000,size=20")),
     ],
 )

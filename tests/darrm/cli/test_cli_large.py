@@ -24,7 +24,7 @@ m = { from = 1, to = 3, points = 1000 }
     "words",
     [
         ("solve", "--m", "3", "--epsilon", "0.1"),
-        ("curve", "--m", "3", "--epsilon", "0.1"),
+        ("error-curve", "--m", "3", "--epsilon", "0.1"),
         ("plan", "--epsilon", "0.1", "--fresh", "--queries", "5", "--total-epsilon", "1", "--total-delta", "1e-3"),
         (
             "plan",

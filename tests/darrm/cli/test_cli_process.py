@@ -160,7 +160,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
 
 
 def test_a_reader_that_leaves_is_not_an_error(begin: Begin) -> None:
-    process = begin("curve", "--K", "11", "--m", "3", "--epsilon", "0.1", "--points", "2000", "--no-cache")
+    process = begin("error-curve", "--K", "11", "--m", "3", "--epsilon", "0.1", "--points", "1000")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()

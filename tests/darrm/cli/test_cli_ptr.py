@@ -80,7 +80,7 @@ def test_the_text_marks_what_is_not_a_guarantee(votes: str) -> None:
         (("laplace", "--K", "40", "--classes", "3", "--scale", "5", "--delta", "1e-4"), "NAME: 'laplace'"),
         (("gnmax", *SHAPE[:4], "--total-epsilon", "3", "--total-delta", "1e-5"), "--votes"),
         (("gnmax", *SHAPE, "--records", "1000", "--sample", "40"), "--votes"),
-        ((), "--votes"),
+        (("bagging",), "--votes"),
         (("gnmax", *SHAPE, "--leader-share", "0.3"), "--leader-share: 0.3"),
     ],
 )
@@ -99,7 +99,7 @@ def test_the_check_is_part_of_the_batch(votes: str) -> None:
 @pytest.mark.parametrize(("option", "value"), [("--leader-share", ("0.8",)), ("--unpublished", ())])
 def test_what_is_said_of_a_batch_needs_its_votes(option: str, value: tuple[str, ...]) -> None:
     assert option in refused("cost", "gnmax", *SHAPE, option, *value)
-    assert option in refused("cost", "--epsilon", "1", option, *value)
+    assert option in refused("cost", "bagging", option, *value)
 
 
 # ------------------------------------------------------------------------------------------ labels that are earned

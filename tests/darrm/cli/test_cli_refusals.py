@@ -62,42 +62,31 @@ INVALID: dict[str, dict[str, list[str]]] = {
     f"solve --K 5 {POINTS}": {
         "--epsilon": ["0.3 --target-epsilon 0.2"],
         "--m": ["1"],
-        "--least": ["m --utility 0.9"],
         "--profile": [f"{bad} --target-epsilon 0.2" for bad in ("0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,")],
     },
-    f"solve --least target_epsilon --utility 0.9 --K 5 {POINTS}": {
+    f"least --parameter target_epsilon --utility 0.9 --K 5 {POINTS}": {
         "--epsilon": ["0.3"],
-        "--target-epsilon": ["0.1"],
         "--profile": ["0", "0:2", "gaussian(x)"],
     },
-    "solve --least m --K 7 --epsilon 0.2": {
+    "least --K 7 --epsilon 0.2": {
         "--utility": ["", "2", "nan"],
-        "--target-epsilon": ["--utility 0.9 --target-epsilon 1"],
-        "--least": ["--utility 0.9 --least x"],
+        "--parameter": ["--utility 0.9 --parameter x"],
         "--digits": ["--utility 0.9 --digits many"],
-        "--method": ["--utility 0.9 --method enumerate"],
-        "--classes": ["--utility 0.9 --classes 3"],
-        "--plot": ["--utility 0.9 --plot x.svg"],
         "--K": ["--utility 0.9 --K 9001"],
+        "--output": ["--utility 0.9 --output /proc/x.json"],
     },
-    "curve --K 5 --epsilon 0.5 --no-cache": {
-        "--over": ["--m 2 --over q"],
-        "--points": [
-            *("--m 2 --points 1", "--m 2 --points many", "--m 2 --points 99999999999999999"),
-            *("--m 2 --over epsilon --points 10000000000", "--m 2 --over epsilon --points 1"),
-        ],
-        "--m": ["--m 2 --over m"],
-        "--target-epsilon": ["--target-epsilon 2 --over m"],
-        "--at": [
-            *("--over m --at 1,x", "--over m --at 1,-1", "--over m --at 1,,3"),
-            *("--m 3 --at 1,2", "--m 2 --over epsilon --at 0,much"),
-        ],
-        "--prior": ["--over m --prior minimax"],
-        "--voter-delta": ["--over m --Delta 2"],
-        "--plot": ["--m 2 --plot x.txt"],
+    "error-curve --K 5 --epsilon 0.5 --m 2": {
+        "--points": ["1", "many", "99999999999999999"],
+        "--plot": ["x.txt"],
+        "none.json": ["--solution none.json"],
     },
-    f"curve --K 5 {POINTS}": {
-        "--epsilon": ["0.3 --target-epsilon 0.2"],
+    "profile --K 5 --epsilon 0.5 --m 2": {"--points": ["10000000000", "1"], "--epsilons": ["0,much"]},
+    "tradeoff --K 5 --epsilon 0.5": {
+        "--ms": ["1,x", "1,-1", "1,,3"],
+        "--voter-delta": ["--Delta 2"],
+    },
+    f"error-curve --K 5 {POINTS}": {
+        "--epsilon": ["0.2 --target-epsilon 0.2"],
         "--m": ["1"],
         "--profile": ["0 --target-epsilon 0.2", "0:2 --target-epsilon 0.2"],
     },

@@ -309,7 +309,7 @@ def test_voters_state_a_privacy_profile_in_a_file(tmp_path: Path) -> None:
     broken = run("verify", str(gamma), *options[2:], "--profile", "0:0.05,0.3:0")
     assert (broken.exit_code, "at upper_" in broken.stderr) == (ExitCode.NOT_PRIVATE, True)
     spread = ("--delta", "0.01", "--queries", "3", "--fresh", "--total-delta", "0.1")
-    assert run("cost", *options, "--profile", "0:0.1,0.2:0.01", *spread).exit_code == 0
+    assert run("compose", *options, "--profile", "0:0.1,0.2:0.01", *spread).exit_code == 0
 
 
 def test_points_are_chosen_from_a_curve() -> None:
@@ -323,7 +323,7 @@ def test_points_are_chosen_from_a_curve() -> None:
 
 
 def test_the_least_allowance_is_shown_with_the_number_below() -> None:
-    text = run("solve", "--least", "m", "--K", "7", "--epsilon", "0.2", "--utility", "0.9").stdout
+    text = run("least", "--K", "7", "--epsilon", "0.2", "--utility", "0.9").stdout
     own = least_parameter(7, epsilon=0.2, utility=0.9)
     assert own.below is not None
     assert f"m = {own.value:g} reaches utility {own.reached:.6f} (0.9 was wanted)." in text

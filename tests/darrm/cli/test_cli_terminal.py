@@ -202,7 +202,7 @@ def test_a_long_solve_shows_where_it_stands(
             ["planning"],
         ),
         (("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"), ["solving"]),
-        (("cost", "--epsilon", "0.1", "--queries", "3", "--total-delta", "1e-5"), ["accounting"]),
+        (("compose", "--epsilon", "0.1", "--queries", "3", "--total-delta", "1e-5"), ["working"]),
     ],
 )
 def test_verbs_that_can_take_long_show_that_they_work(

@@ -267,7 +267,7 @@ def test_the_mechanism_in_a_printed_plan_is_proved() -> None:
 
 
 def test_cost_of_a_file_names_its_option(answer: Path) -> None:
-    assert refused("cost", str(answer)).endswith(f"and not a file. Give the file as --solution {answer}.")
+    assert refused("cost", str(answer)).endswith(f"and not a file. For a γ: darrm compose --solution {answer}.")
 
 
 @pytest.mark.parametrize("name", ["gamma", "problem", "utility"])
@@ -312,7 +312,7 @@ def test_every_gamma_of_a_plan_and_of_a_search_is_proved() -> None:
     wrong = json.loads(plan)
     next(option for option in wrong["options"] if option["gamma"])["gamma"] = [1.0] * 4
     assert run("verify", "-", given=json.dumps(wrong)).exit_code == ExitCode.NOT_PRIVATE
-    least = run("solve", "--least", "m", "--K", "3", "--epsilon", "0.5", "--utility", "0.9", "--json").stdout
+    least = run("least", "--K", "3", "--epsilon", "0.5", "--utility", "0.9", "--json").stdout
     assert len(json.loads(run("verify", "-", "--json", given=least).stdout)["proofs"]) == 2
 
 

@@ -7,6 +7,8 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilo
 from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
 from darrm_opt.accounting.total import ReleaseTotal, total_of
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
+from darrm_opt.rounding import ULP
 
 
 def test_nan_bounds_nothing() -> None:
@@ -94,6 +97,25 @@ def test_a_guarantee_that_was_not_computed_is_not_used() -> None:
     assert total.epsilon == math.inf
     with pytest.raises(DeltaTooSmall):  # and not a total
         _ = total.best
+
+
+def test_sampled_pairs_are_mixtures_with_the_errors_of_their_making() -> None:
+    off, on, other = (np.array([law]) for law in ([0.5, 0.5], [0.25, 0.75], [0.875, 0.125]))
+    added, removed = LawTriples(off, on, error=1e-12).pairs(0.25)
+    (replaced,) = LawTriples(off, on, other, error=1e-12).pairs(0.25)
+    mixed, mixed_other = [[0.4375, 0.5625]], [[0.59375, 0.40625]]
+    for laws, on_data, on_neighbour in ((added, off, mixed), (removed, mixed, off), (replaced, mixed, mixed_other)):
+        assert laws.error == 1e-12 + 4 * ULP
+        assert laws.on_data.tolist() == np.array(on_data).tolist()
+        assert laws.on_neighbour.tolist() == np.array(on_neighbour).tolist()
+    above = 1 + 2.0**-52  # a sum of probabilities, rounded
+    assert max(law.max() for law in (laws.on_data for laws in LawTriples(off * 2 * above, on).pairs(0.5))) <= 1
+    assert LawTriples(off, on, other * 2).pairs(1.0)[0].on_neighbour.tolist() == [[1.0, 0.25]]
+
+
+def test_what_one_side_alone_shows_is_like_no_noise_at_all() -> None:
+    shown: Any = SimpleNamespace(finite=True, affinity=0.0)
+    assert estimated_shift([(ReleaseGuarantee(laws=lambda: shown), 2)]) == math.inf
 
 
 def test_powers_are_added_up_by_their_logarithms() -> None:

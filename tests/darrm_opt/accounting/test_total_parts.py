@@ -58,9 +58,10 @@ def test_profiles_together_leak_no_less_than_each() -> None:
     floors = [release.profile.delta(release.profile.max_loss) for release in (little, much)]
     assert floors == pytest.approx([0.05, 0.25])
     for order in ((little, much), (much, little)):
-        with pytest.raises(DeltaTooSmall, match="one release may leak") as refused:
-            by("profile", [(each.guarantee, 1) for each in order], floors[0])
-        assert refused.value.floor == floors[1]
+        for account, delta in (("profile", floors[0]), ("bits", 0.0)):
+            with pytest.raises(DeltaTooSmall, match="one release may leak") as refused:
+                by(account, [(each.guarantee, 1) for each in order], delta)
+            assert refused.value.floor == floors[1]
 
 
 @dataclass
@@ -134,6 +135,14 @@ def test_an_account_with_a_nan_epsilon_states_none(found: float) -> None:
     assert isinstance(stated.refused["bits"], DeltaTooSmall)
     assert stated.epsilon < math.inf
     assert total.ReleaseTotal(0.1, {}).or_less({"bits": found}).epsilon == math.inf
+
+
+def test_a_search_has_the_grid_that_it_has_time_for() -> None:
+    points = {0: 40_001, 999: 40_001, 1000: 40_000, 20_000: 2001}
+    assert {count: STATED.for_search(count).points for count in points} == points
+    assert STATED.for_search(20_000).updates == STATED.for_search(100, quick=True).updates == STATED.updates
+    for effort in (STATED.for_search(20_001), STATED.for_search(101, quick=True)):
+        assert effort == Effort(40_001, 0.0, 0)
 
 
 def test_limits_of_a_total_are_those_of_the_documentation() -> None:

@@ -109,6 +109,17 @@ def test_a_slack_of_a_sequence_is_above_0_and_at_most_1(slack: Any) -> None:
         kov_branches({Privacy(0.1): 2}, slack)
 
 
+def test_the_closed_form_of_one_kind_is_the_least_branch() -> None:
+    least: list[int] = []
+    for epsilon, k, slack in ((0.01, 50, 1e-6), (0.01, 50, 0.9), (0.3, 2000, 1e-6), (3.0, 2, 1e-3)):
+        branches = kov_branches({Privacy(epsilon, 1e-5): k}, slack)
+        found = kov_composition(epsilon, 1e-5, k, slack)
+        least.append(branches.index(min(branches)))
+        assert found == Privacy(min(branches), kov_delta({Privacy(epsilon, 1e-5): k}, slack if least[-1] else 0.0))
+    assert {*least} == {0, 1, 2}
+    assert kov_composition(0.1, 0.5, 2000, 0.1) == Privacy(math.inf)  # δ rounds to 1
+
+
 def test_a_slack_of_the_closed_form_may_be_0_and_not_1() -> None:
     assert kov_composition(0.1, 0.0, 2, 0) == basic_composition(0.1, 0.0, 2)
     assert kov_composition(0.01, 0.0, 10**6, 1 - 1e-9).epsilon < 10**4

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
 from functools import cache
 from itertools import combinations, pairwise, product
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -27,7 +30,7 @@ def largest_loss(sigma: float, K: int, classes: int, affected: int) -> float:
     @cache
     def chance(own: int, others: tuple[int, ...]) -> float:
         total = []
-        for y in range(own - end, own + end + 1):
+        for y in range(own - end - K, own + end + K + 1):
             at = [masses[y - n + end + K] if abs(y - n) <= end + K else 0.0 for n in others]
             less = [below[min(max(y - n + end + K, 0), len(below) - 1)] for n in others]
             for tied in range(len(others) + 1):
@@ -63,6 +66,7 @@ def largest_loss(sigma: float, K: int, classes: int, affected: int) -> float:
         (1.5, 5, 3, 2, 0.06),
         (2.0, 4, 3, 4, 0.25),
         (2.0, 1, 3, 1, 0.1),
+        (0.6, 14, 2, 1, 0.01),
     ],
 )
 def test_never_below_any_vote_count_and_close(sigma: float, K: int, classes: int, affected: int, share: float) -> None:
@@ -173,3 +177,100 @@ def test_growths_that_are_summed_at_once_are_those_of_the_recursion(
     steps = module._growths(sigma, -5 - 2 * end, 7 + end)
     assert at_once.size > 10_000
     assert np.abs(at_once / steps - 1).max() < at_once.size * 2.0**-53
+
+
+def logsumexp(logs: Sequence[Decimal]) -> Decimal:
+    return sum((each.exp() for each in logs), Decimal(0)).ln()
+
+
+@for_each(("left", "own"), [(4, 0), (3, 1), (1, 6)])
+def test_a_step_is_its_formula_in_forty_digits(left: int, own: int) -> None:
+    """With an ulp of 1e-6, so that what it charges is seen."""
+    module, sigma, classes, end = sys.modules[label_loss.__module__], 1.5, 3, 6
+    origin = left + own + 2 * end
+    growths = module._growths(sigma, -origin, left + own + end + 2)
+    ulp = Decimal("1e-6")
+    with patch.object(module, "ULP", float(ulp)):
+        found = module._step(sigma, left, classes, own, growths, end)
+    with localcontext(prec=40):
+        variance, growth = Decimal(sigma) ** 2, dict(enumerate(map(Decimal, growths.tolist()), -origin))
+        error = growths.size * (8 + 4 * origin / variance) * ulp
+        logs, losses, pulls, slopes = [Decimal(0)], [], [], []
+        for y in range(own - end, max(left, own) + end):
+            here = growth[y - 1]
+            chord = max(
+                (growth[y - 1 - votes] * (1 + error) - here * (1 - error)) / votes for votes in range(1, left + 1)
+            )
+            pulls.append(((classes - 1) * here + left * max(chord, Decimal(0))) * (1 + error))
+            slopes.append((2 * (y - own) - 1) / (2 * variance))
+            logs.append(logs[-1] + pulls[-1] - slopes[-1])
+            z = y - left
+            loss = slopes[-1] + ((1 + growth[z + 1].exp()) / (1 + (-growth[z]).exp())).ln()
+            losses.append(loss + error * (growth[z + 1] + growth[z]) + 8 * ulp * (1 + abs(slopes[-1])))
+        above = [log + loss for log, loss in zip(logs[1:], losses, strict=True)]
+        beyond = min(Decimal(0), above[-1] + Decimal(2 + sigma).ln() - logsumexp(above)).exp()
+        size = sum(map(abs, pulls), Decimal(0)) + max(map(abs, slopes)) * len(pulls) + 1
+        exact = logsumexp(above) - logsumexp(logs[1:]) + beyond + 2 * (len(pulls) + 8) * ulp * size
+        assert abs(Decimal(found) / exact - 1) < Decimal("1e-12")
+
+
+@for_each(("sigma", "K"), [(3.0, 1), (700.0, 100)])
+def test_blocks_are_their_formula_in_forty_digits(sigma: float, K: int) -> None:
+    """With a relative error of 1e-4 and an ulp of 1e-9, so that what they charge is seen."""
+    module, classes, end, start = sys.modules[label_loss.__module__], 3, 3, 2
+    error, ulp = Decimal("1e-4"), Decimal("1e-9")
+    changes: dict[str, Any] = {
+        "MIN_WIDE_SIGMA": 1.0,
+        "WIDE_ERROR": float(error),
+        "ULP": float(ulp),
+        "END": end,
+        "WIDE_START": start,
+    }
+    with patch.multiple(module, **changes):
+        found = module._wide_loss(sigma, K, classes, 2)
+    with localcontext(prec=40):
+        many, deviation = math.ceil(sigma / 512), Decimal(sigma)
+        places = range(-math.ceil(start * sigma / many), math.ceil((K + end * sigma) / many) + 2)
+        x = [many * Decimal(place) for place in places]
+        p = [(-((each / deviation) ** 2) / 2).exp() for each in x]
+        cdf = [Decimal(math.erfc(-float(each) / sigma / math.sqrt(2)) / 2) for each in x]
+        root = Decimal("2.506628274631000502415765284811045253007") * deviation
+        below = [(root * c - (1 if each > 0 else 0)) * (1 - error) for c, each in zip(cdf, x, strict=True)]
+        growths, falls, logs, losses = [], [], [Decimal(0)], []
+        for n in range(len(x) - 1):
+            growths.append((classes - 1) * (1 + many * max(p[n], p[n + 1]) / below[n] * (1 + error)).ln())
+            falls.append(many * (2 * x[n] + (many + 2 - 2 * K)) / (2 * deviation**2))
+            logs.append(logs[-1] + growths[-1] - falls[-1])
+            losses.append((x[n + 1] + K) / deviation**2 - (1 - p[n + 1] / below[n + 1] * (1 + error)).ln())
+        terms = [log + (loss.exp() - 1).ln() for log, loss in zip(logs[1:-1], losses[1:], strict=True)]
+        beyond = terms[-1] - (1 - (-(end - 1) * many / deviation).exp()).ln()
+        rounding = error + 4 * len(x) * ulp * (sum(map(abs, growths), Decimal(0)) + sum(map(abs, falls), Decimal(0)))
+        exact = 2 * (logsumexp([*terms, beyond]) - logsumexp(logs[1:-1]) + 2 * rounding).exp()
+        assert abs(Decimal(found) / exact - 1) < Decimal("1e-8")
+
+
+def test_ends_of_ranges_belong_to_them_and_growths_keep_to_normal_doubles() -> None:
+    module = sys.modules[label_loss.__module__]
+    with patch.multiple(module, MIN_WIDE_SIGMA=20.0, MAX_WIDE_SIGMA=20.0, MAX_WIDE_VOTERS=3):
+        assert module._wide_loss(20.0, 60, 3, 1) is not None
+        assert all(module._wide_loss(*other, 3, 1) is None for other in ((20.0, 61), (19.9, 6), (20.1, 6)))
+    sigma, K = 3.0, 5
+    end = 38
+    limits: dict[str, Any] = {
+        "MAX_STEPS": K + 4 * end,
+        "MAX_WORK": 2 * K * (K + 2 * end),
+        "MAX_EXPONENT": (K + 4 * end) / 9,
+    }
+    with patch.multiple(module, **limits):
+        assert module.label_loss.__wrapped__(sigma, K, 3, 2) is not None
+    for name, limit in limits.items():
+        with patch.object(module, name, limit * (1 - 1e-9)):
+            assert module.label_loss.__wrapped__(sigma, K, 3, 2) is None
+    wide = 1000.0
+    with patch.object(module, "_wide_loss", lambda *_: wide):
+        assert module.label_loss.__wrapped__(sigma, K, 3, 2) < wide
+    with patch.object(module, "_wide_loss", lambda *_: 1e-9):
+        assert module.label_loss.__wrapped__(sigma, K, 3, 2) == 1e-9
+    far = module._growths(200.0, -400 - 4804, 2804)  # chances down to e^(−1,000)
+    assert far.size == 400 + 4804 + 2804 + 1
+    assert np.all(np.isfinite(far) & (far > 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from decimal import Decimal, localcontext
@@ -39,6 +40,7 @@ from darrm_opt.accounting.labels import (
 from darrm_opt.accounting.labels import composition as labels_composition
 from darrm_opt.accounting.labels import discrete_gaussian_argmax as lattice
 from darrm_opt.accounting.labels import gaussian_comparison as comparison
+from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
 from darrm_opt.accounting.labels.power_divergence import (
     PowerDivergence,
     gaussian_counts,
@@ -51,6 +53,8 @@ from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
+
+labels_vote_cost = importlib.import_module(VoteReleases.__module__)  # the package has a function of that name
 
 RNG = np.random.default_rng(17)
 
@@ -854,6 +858,118 @@ def test_a_sum_of_divergences_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> 
         [float((Fraction(a) / b - 1) / Fraction(ULP)) for a, b in zip(given[0].tolist(), exact, strict=True)]
     )
     assert np.all((units > 24 - 3) & (units < 24 + 3))
+
+
+def test_a_table_is_charged_for_its_errors_and_has_no_order_near_1() -> None:
+    """Of 100 likely and 100 unlikely outcomes, in forty digits."""
+    p, q, error = 0.008, 0.002, 1e-9
+    found = table_divergence([[p] * 100 + [q] * 100], [[q] * 100 + [p] * 100], error)
+    loss = (Decimal(q) / Decimal(p)).ln()
+    margin = 3 * Decimal(error) + 8 * Decimal(ULP) * (1 - loss)
+    for order, value in zip(found.orders.tolist(), found.values.tolist(), strict=True):
+        a, exact = Decimal(order), Decimal(0)
+        for mass, each in ((p, loss), (q, -loss)):
+            terms = [((1 - a) * x).exp() - a + (a - 1) * x.exp() for x in (each - margin, each + margin)]
+            exact += 100 * Decimal(mass) * (1 + Decimal(error)) * max(term / (a * (a - 1)) for term in terms)
+        assert abs(Decimal(value) / exact - 1 - 3200 * Decimal(ULP)) < 800 * Decimal(ULP) * (1 + 1 / abs(a - 1))
+    small = 1e-13
+    far = table_divergence([[0.5, 0.5 - small, small]], [[0.5, small, 0.5 - small]], 0.0)
+    charge = (Decimal(far.shift) - ((Decimal(0.5 - small)) / Decimal(small)).ln()) / Decimal(ULP)
+    assert abs(charge / (8 * (1 + Decimal(far.shift))) - 1) < Decimal("0.15")
+    x = math.sqrt(1 - 0.995**2) / 2  # then the first order above ½ is 1
+    assert table_divergence([[0.5 + x, 0.5 - x]], [[0.5 - x, 0.5 + x]]).orders.size == 60
+
+
+def test_a_range_of_losses_is_bounded_by_its_worst_pair_and_hardly_above() -> None:
+    width, orders = 1.5, np.array([0.5, 2.0, 5.0])
+    upper = np.exp(np.linspace(0, width, 700)[1:-1])
+    lower = upper * math.exp(-width)
+    q = (1 - lower) / (upper - lower)
+    laws = np.stack([upper * q, lower * (1 - q)], axis=1), np.stack([q, 1 - q], axis=1)
+    exact = np.array([divergence(*laws, order).max() for order in orders])
+    found = bounded_range_divergence(width).at(orders)
+    assert np.all((found >= exact) & (found <= exact * 1.01))
+
+
+def test_each_kind_of_release_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = ("lattice_bit", "lattice_label", "bit", "label")
+    for name in bounds:
+        monkeypatch.setattr(labels_vote_cost, f"{name}_divergence", lambda *of, name=name: (name, *of))
+    for name in ("lattice_counts", "gaussian_counts"):
+        monkeypatch.setattr(labels_vote_cost, name, lambda *of, name=name: (name, *of))
+    label, check = (VoteReleases(kind, 4.0, 1) for kind in ("label", "check"))
+    lattice_label, lattice_check = (VoteReleases(kind, 4.0, 1, "discrete") for kind in ("label", "check"))
+    expected: Any
+    for release, classes, affected, expected in (
+        (check, None, 2, ("bit", check.shift(2))),
+        (label, 2, 3, ("bit", label.shift(3))),
+        (label, 3, 1, ("label", 4.0)),
+        (label, None, 1, ("label", 4.0)),
+        (label, None, 2, ("gaussian_counts", label.shift(2))),
+        (lattice_check, None, 2, ("lattice_bit", 4.0, 2, (0.0,))),
+        (lattice_label, 2, 3, ("lattice_bit", 4.0 / math.sqrt(2), 3, (0.0, 0.5))),
+        (lattice_label, 3, 1, ("lattice_label", 4.0)),
+        (lattice_label, None, 2, ("lattice_counts", label.shift(2))),
+    ):
+        assert release.divergence(classes, affected) == expected
+
+
+def test_a_transcript_has_the_least_account_and_pays_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    releases = [VoteReleases("label", 4.0, 3), VoteReleases("check", 7.0, 5), VoteReleases("label", 1.0, 0)]
+    variance = sum(release.count * Fraction(release.shift(2)) ** 2 for release in releases)
+    asked: dict[str, Any] = {}
+
+    def renyi(divergences: Array, _: float) -> tuple[float, float]:
+        asked["renyi"] = divergences
+        return 3.0, 2.0
+
+    def gaussian(shift: float, _: float) -> float:
+        asked["shift"] = shift
+        return 4.0
+
+    monkeypatch.setattr(labels_vote_cost, "rdp_epsilon", renyi)
+    monkeypatch.setattr(labels_vote_cost, "gaussian_epsilon", gaussian)
+    for compared, labels, expected in ((5.0, 2.0, 2.0), (1.0, 2.0, 1.0), (5.0, 6.0, 3.0)):
+        for name, found in (("compared", compared), ("renyi", labels)):
+            bound = EpsilonBound(found, name)
+            monkeypatch.setattr(labels_vote_cost, f"{name}_epsilon", lambda *_, bound=bound: bound)
+        cost = vote_cost(releases, 1e-5, affected=2)
+        assert cost.epsilon == cost.labels_recursion.epsilon == expected
+        assert cost.labels_renyi == min(labels, 3.0)
+    # Of the two kinds that are released 16 units, of the products 8, and of the root two.
+    units = (Fraction(float(asked["renyi"][0])) / (Fraction(ORDERS[0]) * variance / 2) - 1) / Fraction(ULP)
+    assert 24 - 4 < units < 24 + 4
+    assert 8 < (Fraction(asked["shift"]) ** 2 / variance - 1) / Fraction(ULP) < 28
+    weighted = vote_cost([VoteReleases("label", 8.0, 3)], 1e-5, weight=2.0)
+    assert weighted.labels_renyi == vote_cost([VoteReleases("label", 4.0 * (1 - 2 * ULP), 3)], 1e-5).labels_renyi
+    with refused("weight"):
+        vote_cost([VoteReleases("label", 8.0, 3, "discrete")], 1e-5, weight=2.0)
+
+
+def test_the_comparison_pays_for_its_slack_and_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of δ what all kinds leave; the mean noise of all; and the grid that many kinds have time for."""
+    asked, strides = list[tuple[float, float]](), list[int]()
+
+    def cost(_: PowerDivergence, count: int, __: float, stride: int) -> comparison.GaussianCost:
+        strides.append(stride)
+        return comparison.GaussianCost(0.1 * count, 1e-7)
+
+    def epsilon(*of: float) -> float:
+        asked.append(of)  # type: ignore[arg-type]
+        return 1.0
+
+    monkeypatch.setattr(labels_composition, "gaussian_cost", cost)
+    monkeypatch.setattr(labels_composition, "gaussian_epsilon", epsilon)
+    for kinds, stride, expected in ((2, 1, 1), (2, 5, 5), (17, 1, 3), (17, 5, 5)):
+        strides.clear()
+        labels_composition.compared_epsilon([(gaussian_counts(0.1), 3)] * kinds, 1e-5, stride)
+        assert strides == [expected] * kinds
+        shift, left = map(Fraction, asked.pop())
+        variance, slack = kinds * Fraction(0.1 * 3), kinds * Fraction(1e-7)
+        assert variance < shift**2 < variance * (1 + Fraction(20 * kinds * ULP))
+        assert (
+            Fraction(1e-5) - slack * (1 + Fraction(10 * kinds * ULP)) - Fraction(3e-21) < left < Fraction(1e-5) - slack
+        )
 
 
 def test_a_table_over_histograms_is_never_below_their_recursion() -> None:

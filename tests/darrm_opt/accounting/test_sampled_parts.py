@@ -1,0 +1,291 @@
+"""Parts of the accounts of samples one at a time: by their formula in forty digits, and what rounding is charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import for_each
+
+from darrm_opt.accounting import allocation, sampled
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.errors import DeltaTooSmall
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP
+
+
+@pytest.fixture(autouse=True)
+def forty_digits() -> Iterator[None]:
+    with localcontext(prec=40):
+        yield
+
+
+def decimals(values: Any) -> list[Decimal]:
+    return [Decimal(float(each)) for each in np.ravel(values)]
+
+
+def charged(found: float, exact: Decimal, charge: float, room: float = 0.05) -> None:
+    """Check that a number is above the exact one by about what is charged."""
+    assert abs(Decimal(found) - exact - Decimal(charge)) <= Decimal(room * charge), (found, exact, charge)
+
+
+# ------------------------------------------------------------------------------------------- one sampled release
+
+
+@for_each("replace", [True, False])
+@for_each("rate", [0.02, 0.9])
+@for_each("step", [1e-3, 0.5])
+def test_divergences_of_a_sample_are_the_sums_of_their_source(replace: bool, rate: float, step: float) -> None:
+    known = step * sampled.WHOLE_ORDERS
+    orders, found = sampled.sampled_divergences(known, rate, replace=replace)
+    q, growth = Decimal(rate), [Decimal(0)] * 2 + [((k - 1) * Decimal(step) * k).exp() for k in range(2, 41)]
+    for place, order in enumerate(orders[orders <= 40]):
+        a = int(order)
+        if replace:
+            terms = [Decimal(2) * math.comb(a, k) * q**k * growth[k] for k in range(2, a + 1)]
+            terms[0] = min(terms[0], 4 * math.comb(a, 2) * q**2 * (growth[2] - 1))
+            total = sum(terms, Decimal(0))
+        else:
+            removed = sum(
+                (math.comb(a, k) * q**k * (1 - q) ** (a - k) * (growth[k] - 1) for k in range(2, a + 1)), Decimal(0)
+            )
+            total = max(removed, a * (a - 1) / Decimal(2) * q**2 * (1 - q) ** -(a + 1) * (growth[2] - 1))
+        exact = (1 + total).ln() / (a - 1)
+        charged(found[place], exact, float(exact) * sampled.WHOLE_ERROR)
+    known[3:] = np.inf  # of orders 5 and more
+    found = sampled.sampled_divergences(known, rate, replace=replace)[1]
+    assert np.isfinite(found).tolist() == (orders < 5).tolist()
+
+
+def test_moments_are_the_largest_of_the_pairs_and_charged_for_their_rounding() -> None:
+    p, q = np.array([[0.5, 0.25, 0.25], [0.125, 0.875, 0.0]]), np.array([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]])
+    logs = [np.log(np.maximum(each, 1e-300)) for each in (p, q)]
+    logs[0][p == 0] = -np.inf
+    orders = np.array([1.5, 2.0, 7.0])
+    size = 1 + float(np.max(np.abs(np.log(p[p > 0]))))
+    for order, found in zip(orders.tolist(), sampled.log_moments(logs[0], logs[1], orders), strict=True):
+        a = Decimal(order)
+        rows = [
+            sum((x**a * y ** (1 - a) for x, y in zip(decimals(on_data), decimals(other), strict=True) if x), Decimal(0))
+            for on_data, other in zip(p, q, strict=True)
+        ]
+        charged(found, max(rows).ln(), 16 * ULP * (order * size + 3))
+    assert sampled.log_moments(logs[0], np.where(p > 0.2, -np.inf, logs[1]), orders).tolist() == [math.inf] * 3
+    assert np.all(sampled.log_moments(np.full((2, 2), -np.inf), np.zeros((2, 2)), orders) < -1e300)
+
+
+def stub(p: Any, q: Any) -> Any:
+    """Return pairs of laws of which only the bounds are asked."""
+    return SimpleNamespace(bounds=(np.array(p), np.array(q)), on_data=np.array(p))
+
+
+def test_answers_up_to_a_chance_are_left_out() -> None:
+    log_p, log_q = sampled.logarithms(stub([[0.5, 0.25, 0.25]], [[0.25, 0.0, 0.75]]), 0.25)
+    assert log_p.tolist() == [[math.log(0.5), -math.inf, -math.inf]]
+    assert log_q.tolist() == [[math.log(0.25), 0.0, 0.0]]
+    two, three = stub([[0.5, 0.5]], [[0.5, 0.5]]), stub([[0.5, 0.25, 0.25]], [[0.5, 0.25, 0.25]])
+    for order in ([two, three], [three, two]):
+        assert sampled._rare(order, 7, 1e-5) == sampled.SLACK_SHARE * 1e-5 / 21
+
+
+def test_knots_reach_from_the_least_loss_to_the_largest() -> None:
+    one = stub([[0.5, 0.25, 0.2, 0.05]], [[0.2, 0.25, 0.5, 0.0]])
+    for rare, least in ((0.0, math.log(0.4)), (0.2, -2 * sampled.MIN_LOSS)):
+        knots = sampled._knots([one, stub([[1.0]], [[1.0]])], rare)
+        assert np.all(np.diff(knots) > 0)
+        assert knots.size == 2 * sampled.KNOTS + 1
+        assert knots[sampled.KNOTS - 1 : sampled.KNOTS + 2].tolist() == [-sampled.MIN_LOSS, 0.0, sampled.MIN_LOSS]
+        assert knots[[0, -1]].tolist() == pytest.approx([least, math.log(2.5) + 1e-9], rel=1e-13)
+    far = [stub([[0.5, 1e-40]], [[1e-40, 0.5]]), one]
+    for order in (far, far[::-1]):
+        assert sampled._knots(order, 0.0)[[0, -1]].tolist() == pytest.approx([-60.0, 60.0], rel=1e-14)
+
+
+def test_the_largest_loss_is_one_beyond_which_little_is_lost_on_either_side() -> None:
+    knots, none_below = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]), -np.expm1(np.array([-2.0, -1.0]))
+    deltas = np.array([*none_below, 0.5, 0.25, 0.125])
+    largest = sampled._largest_loss
+    assert largest(knots, deltas, 2, 0.25) == 1.0  # 2·(0.25 − 0.125) is within it
+    assert largest(knots, deltas, 2, 0.249) == 2.0
+    assert largest(knots, deltas, 2, 9.0) == 1.0  # no loss is below −1
+    assert largest(knots, deltas + np.array([0.0, 0.1, 0, 0, 0]), 2, 0.25) == 2.0
+    assert largest(knots, deltas + np.array([0.1, 0.1, 0, 0, 0]), 2, 0.25) == 2.0  # to the end
+    below = np.array([0.0, 0.25 * sampled.RARE_BELOW, 0, 0, 0])
+    assert [largest(knots, deltas + below, queries, 9.0) for queries in (3, 5)] == [1.0, 2.0]
+    assert largest(knots * 1e-7, np.zeros(5), 2, 0.25) == 1e-6
+
+
+def test_what_is_cut_off_and_left_out_is_taken_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    delta = 1e-5
+    most = sampled.SLACK_SHARE * delta
+    assert sampled.charged_noise(1.5, 0.0, delta) == Privacy(1.5, delta)
+    assert (
+        Fraction(1.5) + 2 * Fraction(most / 2) <= Fraction(sampled.charged_noise(1.5, most / 2, delta).epsilon) < 1.51
+    )
+    with pytest.raises(DeltaTooSmall):
+        sampled.charged_noise(1.5, most, delta)
+    assert sampled.cut_of(delta, 4) == most / 8
+    asked = list[float]()
+
+    def account(direction: Any, queries: int, left: float) -> float:
+        asked.append(left)
+        return float(direction[0]) * queries
+
+    directions: Any = [[2.0], [3.0], [1.0]]
+    assert sampled._worst(account, directions, 0.0, 4, delta) == Privacy(12.0, delta)
+    assert sampled._worst(account, directions, most / 40, 4, delta).epsilon > 12.0
+    assert {*asked} == {delta * (1 - sampled.SLACK_SHARE)}
+
+    def best(_: Array, left: float, orders: Array) -> tuple[float, float]:
+        asked.append(left)
+        return 1.0, float(orders[0])
+
+    def composed(*of: Any) -> float:
+        asked.append(of[-1])
+        return 1.0
+
+    monkeypatch.setattr(sampled, "composed_epsilon", composed)
+    monkeypatch.setattr(sampled, "largest_deltas", lambda _, knots, __: np.linspace(1, 0, knots.size))
+    monkeypatch.setattr(sampled, "rdp_epsilon", best)
+    one = stub([[0.5, 0.5]], [[0.25, 0.75]])
+    for each in (sampled.convolved_epsilon, sampled.renyi_sums):
+        asked.clear()
+        each([one], 3, delta)
+        rare = 3 * 2 * Fraction(sampled._rare([one], 3, delta))
+        assert asked
+        assert all(Fraction(0.99 * delta) < Fraction(left) <= Fraction(delta) - rare for left in asked)
+
+
+def test_sums_of_divergences_are_those_of_the_largest_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice: at first orders, and between the neighbours of the best of them."""
+    given = list[tuple[list[float], Array]]()
+
+    def best(divergences: Array, _: float, orders: Array) -> tuple[float, float]:
+        given.append((divergences.tolist(), orders))
+        return 2.0 - len(given) / 4, float(orders[5])
+
+    monkeypatch.setattr(sampled, "rdp_epsilon", best)
+    monkeypatch.setattr(sampled, "log_moments", lambda log_p, _, orders: log_p[0, 0] * (orders - 1.5))
+    laws = [stub([[p, 1 - p]], [[0.5, 0.5]]) for p in (math.exp(-1), math.exp(-2), math.exp(-3))]
+    assert sampled.renyi_sums(laws, 7, 1e-5) == 1.5
+    first, second = (orders for _, orders in given)
+    assert first is sampled.FIRST_ORDERS or first.tolist() == sampled.FIRST_ORDERS.tolist()
+    assert second.size == sampled.NEXT_ORDERS
+    assert first[4] < second[0] < second[-1] < first[6]
+    assert second[0] - 1 == pytest.approx((first[4] - 1) * ((first[6] - 1) / (first[4] - 1)) ** 0.1, rel=1e-12)
+    for divergences, orders in given:
+        for order, found in zip(orders.tolist(), divergences, strict=True):
+            exact = 7 * 3 * max(Decimal(0), Decimal("1.5") - Decimal(order)) / (Decimal(order) - 1)
+            if exact:
+                charged(found, exact, float(exact) * 16 * ULP * (1 + order / (order - 1)), room=0.3)
+            else:
+                assert found == 0
+    monkeypatch.setattr(sampled, "log_moments", lambda _, __, orders: np.where(orders < 9, orders, np.inf))
+    given.clear()
+    sampled.renyi_sums(laws, 7, 1e-5)
+    assert np.all(given[0][1] < 9)
+    monkeypatch.setattr(sampled, "log_moments", lambda _, __, orders: np.full(orders.size, np.inf))
+    with pytest.raises(DeltaTooSmall):
+        sampled.renyi_sums(laws, 7, 1e-5)
+
+
+# ------------------------------------------------------------------------------------------- random allocation
+
+
+def test_most_releases_that_a_record_is_in() -> None:
+    among_5 = Sampling(9, scheme="random-allocation", among=5, times=2)
+    assert [allocation.in_most(among_5, releases) for releases in range(12)] == [0, 1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 5]
+
+
+def test_products_of_series_are_those_of_their_numbers() -> None:
+    first, second = ([1.0, 0.5, 0.0, 2.0], [3.0, 0.25, 4.0, 0.0])
+    with np.errstate(divide="ignore"):
+        found = np.exp(allocation._product(np.log(first), np.log(second)))
+    np.testing.assert_allclose(found, np.convolve(first, second)[:4], rtol=1e-14)
+
+
+@for_each("among", [1, 2, 5])
+def test_moments_of_a_record_removed_are_those_of_the_mean(among: int) -> None:
+    """With R 0 or 2: its mean over a round is 2/t times a binomial number."""
+    orders = allocation.ORDERS[:9]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocation, "log_moments", lambda log_p, _, orders: (orders - 1) * math.log(2) - log_p[0, 0] - 2)
+        pairs: Any = [stub([[math.exp(-2.0)]], [[1.0]]), stub([[math.exp(-1.0)]], [[1.0]])]  # the second is less
+        found = allocation.removed_moments(pairs, among, 0.0, orders)
+    size = float(sampled.LOG_FACTORIALS[10])
+    for order, each in zip(range(2, 11), found.tolist(), strict=True):
+        exact = sum(Fraction(math.comb(among, k), 2**among) * Fraction(2 * k, among) ** order for k in range(among + 1))
+        exact_log = (Decimal(exact.numerator) / exact.denominator).ln()
+        error = 2 * among * ULP * (8 * size + 11 + 16) + order * math.log(among) * 4 * ULP
+        charged(each, exact_log, error, room=0.08)
+
+
+def test_a_moment_needs_all_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "log_moments", lambda _, __, orders: np.where(orders == 5, np.inf, orders))
+    found = allocation.removed_moments([stub([[1.0]], [[1.0]])], 2, 0.0, allocation.ORDERS[:9])
+    assert np.isfinite(found).tolist() == [True] * 3 + [False] * 6
+
+
+@for_each("among", [1, 3])
+def test_moments_of_a_record_added_are_integrals_from_above(among: int) -> None:
+    p, q = np.array([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]), np.array([[0.5, 0.25, 0.25], [0.375, 0.375, 0.25]])
+    orders = np.array([2.0, 3.0, 12.0])
+    found = allocation.added_moments([stub(p[1:], q[1:]), stub(p[:1], q[:1])], among, 0.0, orders)
+    for order, each in zip(orders.tolist(), found.tolist(), strict=True):
+        exact = Decimal(0)
+        for place in np.ndindex(*[3] * among):
+            mean = sum(Decimal(q[0, k]) / Decimal(p[0, k]) for k in place) / among
+            exact += math.prod(Decimal(p[0, k]) for k in place) * Decimal(mean) ** (1 - Decimal(order))
+        assert 0 < Decimal(each) - exact.ln() < Decimal("1e-3")
+    rare = allocation.added_moments([stub(p[:1], q[:1])], 1, 0.25, np.array([2.0]))  # leaves out the first two
+    assert 0 < rare[0] - math.log(0.5 * 2) < 1e-3
+    assert np.all(allocation.added_moments([stub([[0.5, 0.5]], [[1.0, 0.0]])], 2, 0.0, orders) == np.inf)
+
+
+def known_profile(p: Array, q: Array) -> allocation.Profile:
+    return lambda losses: np.maximum(q - np.exp(losses)[:, np.newaxis] * p, 0.0).sum(axis=1)
+
+
+P, Q = np.array([0.25, 0.25, 0.375, 0.125]), np.array([0.5, 0.25, 0.1875, 0.0625])
+
+
+def test_atoms_are_a_law_whose_delta_is_nowhere_below() -> None:
+    known = known_profile(P, Q)
+    ratios, chances = allocation._atoms(known, 1e-9)
+    assert ratios[0] == 0.0
+    assert np.all(np.diff(ratios) > 0)
+    assert chances.sum() == pytest.approx(1, abs=1e-14)
+    assert 1 - 1e-9 - 1e-12 <= chances @ ratios <= 1 + 1e-12
+    at = np.concatenate([[-12.0, -9.0], np.linspace(-1.5, 1.5, 61)])
+    delta = 1 - np.exp(at) + np.maximum(np.exp(at)[:, np.newaxis] - ratios, 0) @ chances
+    assert np.all(delta >= known(at) - 1e-15)
+    assert np.all(delta <= known(at) + 2e-3)
+    assert ratios[-1] == pytest.approx(2.0, rel=0.05)
+    assert 0.4 < ratios[1] <= 0.5
+
+
+@for_each("among", [1, 2, 7])
+def test_a_round_is_never_below_its_law_and_close(among: int) -> None:
+    profile = allocation.RoundProfile.of(known_profile(P, Q), among, 1e-12)
+    ratio, counts = Q / P, np.array([1.0])  # of 0.5 and more: in halves
+    for _ in range(among):
+        counts = np.convolve(counts, [0, 0.5, 0.25, 0, 0.25])
+    assert ratio.tolist() == [2.0, 1.0, 0.5, 0.5]
+    means = np.arange(counts.size) / 2 / among
+    losses = np.array([-2.0, -0.4, 0.0, 0.2, 0.5])
+    x = np.exp(losses)[:, np.newaxis]
+    for found, exact in (
+        (profile.removed(losses), np.maximum(means - x, 0) @ counts),
+        (profile.added(losses), np.maximum(1 - x * means, 0) @ counts),
+    ):
+        assert np.all(exact <= found)
+        assert np.all(found <= exact + 5e-3)
+    assert profile.error < 1e-8
+    assert profile.step * (profile.masses.size - 1) >= 2.0  # the largest mean is on the grid

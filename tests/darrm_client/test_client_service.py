@@ -86,7 +86,7 @@ def test_a_long_job_is_left_and_cancelled(client: DarrmClient) -> None:
     with pytest.raises(DeadlineExceeded, match=r"wait again to continue|did not respond within"):
         client.jobs.wait(LONG, timeout=0.3)
     client.jobs.cancel(job.id)
-    assert list(client.jobs.events(job.id, timeout=30))[-1][1]["state"] == "cancelled"
+    assert list(client.jobs.events(job.id, timeout=60))[-1][1]["state"] == "cancelled"
     assert client.jobs.get(job.id).over
 
 

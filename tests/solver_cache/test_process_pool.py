@@ -153,7 +153,7 @@ async def test_cancelled_tasks_stop(tmp_path: Path, task: Any, survives: bool) -
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        await until_in_loop(lambda: solvers.state.busy == 0, 10)
+        await until_in_loop(lambda: solvers.state.busy == 0)
         assert there(pid) == survives
         assert await solvers.run(tasks.double, 1) == 2
         assert (solvers.state.killed, solvers.state.started) == ((0, 1) if survives else (1, 2))

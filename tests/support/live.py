@@ -120,7 +120,7 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
             except TimeoutError:
                 continue
             with closing(connection):
-                connection.settimeout(5)
+                connection.settimeout(60)
                 try:
                     connection.recv(65536)
                     answer(connection, number)

@@ -117,7 +117,8 @@ def status_from(service: Served, address: str, path: str, body: bytes = b"") -> 
 @contextlib.contextmanager
 def serving(folder: Path, *arguments: str, **settings: str) -> Iterator[Served]:
     """Serve on loopback, at a free port; with settings such as ``DARRM_RATE="1"``."""
-    usual = {"DARRM_LOG_FORMAT": "json", "DARRM_WAIT_SECONDS": "60"}  # on a busy machine a small solve may take seconds
+    # On a busy machine a small solve, and the way of a request, may take seconds.
+    usual = {"DARRM_LOG_FORMAT": "json", "DARRM_WAIT_SECONDS": "60", "DARRM_HEAD_SECONDS": "60"}
     process = start("serve", "--port", "0", "--json", *arguments, cwd=folder, **{**usual, **settings})
     killer = threading.Timer(LONGEST, process.kill)
     killer.start()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.paths import DATA
-from support.served import serving
+from support.served import Served, serving
 
 from tools.openapi import openapi_text
 
@@ -49,6 +49,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del sys.modules[name]
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of both clients: the second is given what the first had computed."""
+    with serving(tmp_path_factory.mktemp("served"), DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as served:
+        yield served
+
+
 def operation(name: str) -> ModuleType:
     return importlib.import_module(f"{PACKAGE}.api.{OPERATIONS[name]['tags'][0]}.{name}")
 
@@ -67,13 +74,10 @@ def without_path_parameters() -> Iterator[str]:
             yield name
 
 
-def test_a_generated_client_calls_the_service(generated: Path, tmp_path: Path) -> None:
+def test_a_generated_client_calls_the_service(generated: Path, service: Served) -> None:
     assert {path.stem for path in (generated / PACKAGE / "api").glob("*/*.py")} - {"__init__"} == OPERATIONS.keys()
     package, models = importlib.import_module(PACKAGE), importlib.import_module(f"{PACKAGE}.models")
-    with (
-        serving(tmp_path, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as service,
-        package.Client(base_url=service.url, timeout=60) as client,
-    ):
+    with package.Client(base_url=service.url, timeout=300) as client:
         asked = set()
         for name in without_path_parameters():
             for model, example in bodies(name):
@@ -136,7 +140,7 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_typescript_client_compiles_and_calls_the_service(typescript: Path, tmp_path: Path) -> None:
+def test_a_typescript_client_compiles_and_calls_the_service(typescript: Path, service: Served) -> None:
     routes = {each["operationId"]: path for path, item in SCHEMA["paths"].items() for each in item.values()}
     # Each example has to be of its generated type, strictly: the compiler says so, not this test.
     calls = [
@@ -150,9 +154,8 @@ def test_a_typescript_client_compiles_and_calls_the_service(typescript: Path, tm
     words = [*tsc, "nodenext", "--skipLibCheck", "--lib", "es2022,dom", "client.ts"]
     done = subprocess.run(words, cwd=typescript, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    with serving(tmp_path, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as service:
-        node = ["node", "client.js", service.url]
-        ran = subprocess.run(node, cwd=typescript, capture_output=True, text=True, check=False)
+    node = ["node", "client.js", service.url]
+    ran = subprocess.run(node, cwd=typescript, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert [name for name, status in told["said"] if status not in {200, 202}] == []

@@ -182,7 +182,7 @@ def test_cancelling_ends_the_work_and_frees_the_process(shared: Service) -> None
         target=lambda: answers.append(httpx.post(f"{shared.url}/v1/gamma", json=MINUTES, timeout=300))
     )
     waiting.start()
-    time.sleep(0.3)
+    until(lambda: b"darrm_requests_open 2.0" in shared.client.get("/metrics").content)
     assert shared.client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
     waiting.join(300)
     assert answers[0].status_code == 409

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,9 +227,7 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
             job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "cancelled"
-            await until_in_loop(
-                lambda: opened.resources.pools["solvers"].busy == 0, 10
-            )  # two seconds, where the machine is not busy
+            await until_in_loop(lambda: opened.resources.pools["solvers"].busy == 0)
             with pytest.raises(JobCancelled, match="was cancelled; repeat the request"):
                 await asking
             monkeypatch.undo()
@@ -269,9 +267,8 @@ def test_a_queued_job_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
             first = await opened.submit(ASKED)
             await running(opened, first.id)
             waiting = asyncio.create_task(opened.design(OTHER))
-            await asyncio.sleep(0.2)
-            job = await opened.get_job(OTHER.spec().key)
-            assert job is not None
+            while (job := await opened.get_job(OTHER.spec().key)) is None:  # noqa: ASYNC110 — nothing else tells
+                await asyncio.sleep(0.01)
             assert job.state == "queued"
             await opened.cancel(OTHER.spec().key)
             with pytest.raises(JobCancelled):
@@ -505,26 +502,22 @@ TAMPERED: list[Callable[[dict[str, Any]], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("tamper", TAMPERED)
-def test_the_result_of_a_job_is_proved_when_it_is_read(
-    url: str, tmp_path: Path, tamper: Callable[[dict[str, Any]], Any]
-) -> None:
+def test_the_result_of_a_job_is_proved_when_it_is_read(url: str, tmp_path: Path) -> None:
     async def test() -> None:
         async with service(settings(url, time_limit=1e-9)) as opened:
             await answered(opened.design(ASKED))
-        with sqlite3.connect(tmp_path / "store.sqlite") as database:
-            [(text,)] = database.execute("SELECT result FROM darrm_jobs")
-            told = json.loads(text)
-            tamper(told)
-            database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
-        database.close()
-        async with service(settings(url, time_limit=1e-9)) as opened:
-            job = await opened.get_job(ASKED.spec().key)
-            assert job is not None
-            assert await opened.load_result(job) is None
-            answer = await answered(opened.design(ASKED))
-            assert solves(opened) == 1  # solved again
-            assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
+            for solved, tamper in enumerate(TAMPERED, 1):
+                with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
+                    [(text,)] = database.execute("SELECT result FROM darrm_jobs")
+                    told = json.loads(text)
+                    tamper(told)
+                    database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
+                job = await opened.get_job(ASKED.spec().key)
+                assert job is not None
+                assert await opened.load_result(job) is None, TAMPERED[solved - 1]
+                answer = await answered(opened.design(ASKED))
+                assert solves(opened) == solved + 1  # solved again
+                assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
 
     run(test)
 

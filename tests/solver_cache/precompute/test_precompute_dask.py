@@ -90,9 +90,11 @@ def test_a_scheduler_without_workers_or_lost_ends_the_run_with_stored_answers() 
     store = open_store("memory")
     plan = make_plan(grid_of(GRID).specs(), store, design_seconds)
     told = pytest.raises(ExecutorLost, match=r"has had no worker for 1 s\. Run again to continue")
-    with told, closing(Cluster(address, retry_seconds=1)) as idle:
+    with told, closing(Cluster(address)) as idle:
+        idle._retry_seconds = 1
         run(plan, store, idle, RunOptions(lease=5))
-    with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
+    with closing(Cluster(address, work=counted)) as joined:
+        joined._retry_seconds = 1
         scheduler.kill()
         scheduler.communicate()
         with pytest.raises(ExecutorLost, match=r"does not respond.*Run again to continue"):

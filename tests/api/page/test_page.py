@@ -669,9 +669,10 @@ def printed_statement(sheet: Visit, query: str, tab: str, path: Path) -> str:
     sheet.tab.click(f"#{tab}-statement")  # once it is shown
     sheet.tab.wait_for_selector("body.statement")
     sheet.tab.emulate_media(media="print")
+    text = sheet.text("body" if tab == "design" else "#statement")  # it goes once it is printed
     pages = sheet.tab.pdf(path=str(path / "statement.pdf"), format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1
-    return sheet.text("body" if tab == "design" else "#statement")
+    return text
 
 
 @pytest.mark.parametrize(
@@ -759,7 +760,7 @@ def test_files_whose_claim_cannot_be_read_are_refused(visit: Visit, tmp_path: Pa
         file = tmp_path / name
         file.write_text(content, encoding="utf-8")
         visit.tab.set_input_files("#verify-file", str(file))
-        visit.until(lambda said=said: said in visit.text("#verify-status"))
+        visit.tab.wait_for_selector(f"#verify-status:has-text('{said}')")
         assert visit.tab.input_value("#verify_gamma") == ("1, 0.2, 0.2, 1" if name == "gamma.csv" else "")
 
 

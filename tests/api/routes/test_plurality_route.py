@@ -75,7 +75,7 @@ OPTIONS: dict[str, Any] = {
     **{name: ASKED[name] for name in ("classes", "prior")},
     "total_epsilon": 2.0,
     "total_delta": 1e-3,
-    "queries": 2,
+    "queries": 1,
     "price": 1.0,
 }
 
@@ -83,13 +83,13 @@ OPTIONS: dict[str, Any] = {
 def test_every_option_for_answering_queries(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     goal = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=1.0)
-    expected = plan(3, None, 2, Privacy(2.0, 1e-3), 1, goal, classes=3)
+    expected = plan(3, None, 1, Privacy(2.0, 1e-3), 1, goal, classes=3)
     assert told["options"] == plan_record(expected)["options"]
     assert told["prior"] == "favoured(0.5,0.9)"
     assert mechanism_from_record(told["mechanism"]) == expected.options[0].mechanism
     assert client.get("/v1/plurality/options", params=OPTIONS).json() == told
     problem = Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3)
-    assert verify_options(told, problem, 2) == told
+    assert verify_options(told, problem, 1) == told
     read = table_plan_of(told, expected.question)
     assert read.options[0].mechanism == expected.options[0].mechanism
     assert (read.verdict, read.advice) == (expected.verdict, expected.advice)
@@ -99,12 +99,12 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
     with pytest.raises(VerificationFailed, match="20 answers of this mechanism"):
         verify_options(told, problem, 20)
     with pytest.raises(VerificationFailed, match="other voters or classes"):
-        verify_options(told, Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 2, classes=3), 2)
+        verify_options(told, Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 2, classes=3), 1)
     with pytest.raises(VerificationFailed, match="mechanism is invalid"):
-        verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
+        verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 1)
     # Of models that are said to show nothing the plain vote would fit; these voters are not private.
     with pytest.raises(VerificationFailed, match="private themselves"):
-        verify_options({**told, "mechanism": PlainVote(3, 3, Privacy(0.0)).record()}, problem, 2)
+        verify_options({**told, "mechanism": PlainVote(3, 3, Privacy(0.0)).record()}, problem, 1)
 
 
 SAMPLED: dict[str, Any] = {
@@ -150,7 +150,7 @@ def test_an_answer_of_another_version_is_refused(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=OPTIONS).json()
     old = {"ways": told.pop("options"), **told}
     with pytest.raises(VerificationFailed, match="lacks options"):
-        verify_options(old, Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3), 2)
+        verify_options(old, Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3), 1)
 
 
 def test_a_dishonest_service_is_detected(client: TestClient) -> None:

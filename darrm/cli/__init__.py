@@ -2,9 +2,9 @@
 
     parser            how verbs declare their parameters; words to values; help texts
     parameters        the parameters that verbs share, as small groups
-    question_options  options made from the fields of questions; `verbs.question` reads them, asks and shows
+    question_options  options made from the fields of a question; `verbs.question` reads them, asks and shows
     output            answers and messages; the one place that turns errors and statuses into exit codes
-    cached_solve      solve, through the cache where that pays; the release that a verb is about
+    cached_solve      solve, through the cache where that pays; the answer in a file
     files             reading, and atomic writing
 
 A verb is a function in ``darrm.cli.verbs``: it takes options, calls the core and prints.

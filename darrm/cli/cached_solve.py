@@ -32,7 +32,7 @@ def cached_solution(problem: Problem, design: DesignOptions, method: str = "auto
     """Return the certified γ_opt, from the cache if it pays to look there; a long solve shows its progress."""
     if design.time_limit is None:
         advice = "Or give --time-limit: the best private γ so far is then returned."
-        refuse_slow(problem, _objective(design.prior), lambda solve: solve, advice)
+        refuse_slow(problem, _objective(design.prior), advice)
     with ProgressDisplay("solving") as display:
         return _cached_solution(problem, design, method, lambda progress: display.update(progress_text(progress)))
 
@@ -77,8 +77,8 @@ def progress_text(progress: Progress) -> str:
     )
 
 
-def refuse_slow(problem: Problem, objective: AnyObjective, seconds: Callable[[float], float], advice: str) -> None:
-    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`: ``seconds``, of those of a solve."""
+def refuse_slow(problem: Problem, objective: AnyObjective, advice: str) -> None:
+    """Refuse, before any work, a solve that is expected to take longer than `MAX_SECONDS`."""
     if problem.K <= MAX_UNCHECKED_K:
         return
     from darrm_opt.answers.running_time import solve_seconds
@@ -88,8 +88,7 @@ def refuse_slow(problem: Problem, objective: AnyObjective, seconds: Callable[[fl
     def expected_seconds(K: int) -> float:
         # A record that reaches all voters reaches all of fewer, too.
         affected = K if problem.affected == problem.K else min(K, problem.affected)
-        smaller = Problem(K, problem.voter, problem.target, affected)
-        return seconds(solve_seconds(DesignSpec(smaller, objective)))
+        return solve_seconds(DesignSpec(Problem(K, problem.voter, problem.target, affected), objective))
 
     _refuse_slow(problem.K, expected_seconds, advice)
 

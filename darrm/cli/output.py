@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
 if TYPE_CHECKING:
-    from darrm_opt import Solution
     from darrm_opt.design.solution import Status
     from darrm_opt.errors import InvalidInput
 
@@ -294,10 +293,3 @@ def as_json(content: object) -> str:
     import json
 
     return json.dumps(content, ensure_ascii=False, allow_nan=False)
-
-
-def solution_json(solution: Solution) -> str:
-    """Return the answer as the record that `darrm verify` reads."""
-    from darrm_opt.record import solution_record
-
-    return as_json(solution_record(solution))

@@ -155,26 +155,17 @@ class ProblemOptions:
     delta: Annotated[str | None, declared_option("delta", PROBLEM, "1 − (1−Δ)^m")] = None
     targets: Annotated[str | None, declared_option("targets", ADVANCED)] = None
 
-    def several_targets(self) -> Privacy | None:
-        """Return the targets where several are typed, in place of the others."""
+    def target(self, delta: float) -> Privacy:
+        """Return the target of groups, which leave m without meaning; ``delta`` where none is typed."""
         from darrm_opt.errors import InvalidInput, Rule
         from darrm_opt.privacy_curves import stated_targets
-
-        if self.targets is None:
-            return None
-        for name in ("m", "target_epsilon", "delta"):
-            if (value := getattr(self, name)) is not None:
-                raise InvalidInput(name, value, Rule("cannot be combined with --targets"))
-        return stated_targets(self.targets)
-
-    def target(self, delta: float) -> Privacy:
-        """Return the target of voters that leave m without meaning; ``delta`` where none is typed."""
-        from darrm_opt.errors import InvalidInput
         from darrm_opt.problem import Privacy
 
-        several = self.several_targets()
-        if several is not None:
-            return several
+        if self.targets is not None:
+            for name in ("target_epsilon", "delta"):
+                if (value := getattr(self, name)) is not None:
+                    raise InvalidInput(name, value, Rule("cannot be combined with --targets"))
+            return stated_targets(self.targets)
         if self.target_epsilon is None:
             advice = "Groups leave m without meaning."
             raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
@@ -187,31 +178,20 @@ class ProblemOptions:
 
     def problem(self, **instead: Any) -> Problem:
         """Return the problem that the options name, with ``instead`` in place of some."""
-        from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.problem import Privacy, Problem
+        from darrm_opt.problem import Problem
 
-        targets = self.several_targets()
         names = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
         given = {name: number(getattr(self, name)) for name in names} | instead
-        if self.profile is None and targets is None:
+        if self.profile is None and self.targets is None:  # the usual ones, at which a design starts soonest
             problem = Problem.from_allowance(**given)
             warn_of_large(problem.voter.epsilon)
             return problem
-        option = "--profile" if targets is None else "--targets"
-        if "m" in instead:
-            raise InvalidInput("m", instead["m"], Rule(f"cannot be combined with {option}"), "Give --target-epsilon.")
-        if self.profile is None:
-            voter = Privacy(given["epsilon"], given["Delta"])
-            return Problem(given["K"], voter, self.target(voter.delta), given["affected"])
-        for name in ("epsilon", "Delta", "m"):
-            if name in self.given:
-                advice = "Give --target-epsilon." if name == "m" else "Its points are ε and δ of the voter."
-                raise InvalidInput(name, getattr(self, name), Rule("cannot be combined with --profile"), advice)
-        from darrm_opt.privacy_curves import profile_problem
+        from darrm_opt.privacy_curves import stated_targets
+        from darrm_opt.questions.design import stated_problem
 
-        profile = stated_voter(self.profile, self.profile_points)
-        numbers = given["target_epsilon"], given["delta"], given["affected"]
-        return profile_problem(given["K"], profile, *numbers, targets=targets)
+        profile = None if self.profile is None else stated_voter(self.profile, self.profile_points)
+        targets = None if self.targets is None else [list(each) for each in stated_targets(self.targets).points]
+        return stated_problem(**given, profile=profile, targets=targets)
 
 
 def warn_of_large(epsilon: float) -> None:
@@ -522,6 +502,7 @@ _CHECK = CommandOption(
     "none",
 )
 
+
 MechanismParameters = Annotated[dict[str, Any], Made(_parameters_of_mechanisms)]
 """An option for the parameter of each mechanism, by its name, and the check of noisy counts."""
 
@@ -568,15 +549,14 @@ def options_named(**options: str) -> Iterator[None]:
         raise InvalidInput(options[err.argument], err.value, err.accepted, err.advice) from err
 
 
-def total_privacy(epsilon: str | None, delta: str | None, *, allow_zero_delta: bool = True) -> Privacy:
+def total_privacy(epsilon: str | None, delta: str | None) -> Privacy:
     """Return the (ε, δ) of all releases together, as typed."""
     from darrm_opt.arguments import field_number, real_number
     from darrm_opt.problem import Privacy
 
     nats = "a finite number of nats, at least 0"
-    zero = {} if allow_zero_delta else {"least": None, "above": 0}
     total_epsilon = real_number(number(epsilon), "total_epsilon", nats, least=0, below=inf)
-    return Privacy(total_epsilon, field_number(number(delta), "total_delta", **zero))
+    return Privacy(total_epsilon, field_number(number(delta), "total_delta"))
 
 
 def refuse_missing(**typed: tuple[str | None, str]) -> None:

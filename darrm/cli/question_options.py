@@ -1,4 +1,4 @@
-"""Options of a verb that are those of questions: apart from `verbs.question`, which loads the questions themselves."""
+"""Options of a verb that are those of a question: apart from `verbs.question`, which loads the questions themselves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Answers of the REST interface converted to the library's types.
+"""Answers of the REST interface converted to the library's types, each γ proved.
 
-The functions take an answer that `darrm_opt.answers.verification` accepted, and its question. Bounds, totals and
-accuracies are claims of the other side.
+Bounds, totals and accuracies are claims of the other side.
 """
 
 from __future__ import annotations
@@ -9,31 +8,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.answers.running_time import RunningTime
-from darrm_opt.answers.verification import member, parse_gamma, parse_problem, reads
+from darrm_opt.answers.verification import (
+    member,
+    members,
+    parse_gamma,
+    parse_problem,
+    reads,
+    verify_budget,
+    verify_gamma,
+)
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.mechanisms import mechanism_from_record
 from darrm_opt.planning.compare import Comparison, ComparisonRow, measure_of
 from darrm_opt.planning.option import Option, Plan, Suggestion
 from darrm_opt.planning.question import Question
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import DesignSpec
 
 
 @reads
-def comparison_of(answer: dict[str, Any], question: Question, prior: str | None) -> Comparison:
-    """Return the comparison of an answer accepted by `verify_comparison`."""
+def comparison_of(answer: Any, question: Question, prior: str | None) -> Comparison:
+    """Return a comparison for the question, each γ in it a noise function for K voters; totals are not verified."""
     goal, votes, problem = question.gamma_objective, question.votes, question.voters
     if votes is None:
         raise VerificationFailed("The comparison is for more than two classes.")
+    verify_budget(answer, question)
     names = ("name", "parameter", "value", "epsilon", "utility", "disagreement", "tv_error")
     rows = [
         ComparisonRow(
             **{name: member(row, name) for name in names},
             # Parsed, not proved: a comparison is information; a released γ is proved elsewhere.
-            noise=None if row["gamma"] is None else parse_gamma(row["gamma"], problem.K),
+            noise=None if member(row, "gamma") is None else parse_gamma(row["gamma"], problem.K),
         )
-        for row in answer["rows"]
+        for row in members(member(answer, "rows"), list)
     ]
     return Comparison(
         problem=problem,
@@ -51,9 +60,13 @@ def comparison_of(answer: dict[str, Any], question: Question, prior: str | None)
 
 
 @reads
-def plan_of(answer: dict[str, Any], question: Question) -> Plan:
-    """Return the plan of an answer accepted by `verify_plan`."""
-    return _plan_of(answer, question, tuple(_option_of(option, question) for option in answer["options"]))
+def plan_of(answer: Any, question: Question) -> Plan:
+    """Return a plan in which each γ is proved private for its option's target."""
+    verify_budget(answer, question)
+    # The privacy of models that answer many queries with the same randomness does not count.
+    voters = effective_voters(question.voters, question.queries, fresh=question.fresh)
+    options = members(member(answer, "options"), list)
+    return _plan_of(answer, question, tuple(_option_of(option, question, voters) for option in options))
 
 
 @reads
@@ -90,12 +103,17 @@ def _plan_of(answer: dict[str, Any], question: Question, options: tuple[Option, 
     )
 
 
-def _option_of(option: dict[str, Any], question: Question) -> Option:
-    """Return an option of a plan between two classes, which answers all its queries."""
+def _option_of(option: Any, question: Question, voters: Problem) -> Option:
+    """Return an option of a plan between two classes, which answers all its queries; ``voters`` are those of its γ."""
+    noise, problem = None, None
+    if member(option, "gamma") is not None:
+        problem = parse_problem(member(option, "problem"))
+        if (problem.K, problem.voter, problem.affected) != (voters.K, voters.voter, voters.affected):
+            raise VerificationFailed("The plan has a γ for other voters than requested.")
+        noise = verify_gamma(option["gamma"], problem)
     name, why, spent = member(option, "mechanism"), str(member(option, "why")), member(option, "spent")
     if spent is None:
         return Option.unfit(name, question, why, option.get("outcome") or "does not fit")
-    gamma, problem = option["gamma"], option.get("problem")
     return Option.fitting(
         name,
         question,
@@ -103,10 +121,10 @@ def _option_of(option: dict[str, Any], question: Question) -> Option:
         (float(member(option, "accuracy")), 1.0),
         Privacy(**spent),
         str(member(option, "account")),
-        noise=None if gamma is None else parse_gamma(gamma, question.K),
+        noise=noise,
         queries=member(option, "queries"),
         voters=member(option, "voters"),
-        problem=None if problem is None else parse_problem(problem),
+        problem=problem,
     )
 
 

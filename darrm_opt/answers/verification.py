@@ -172,32 +172,6 @@ def verify_budget(answer: Any, question: Question) -> None:
             raise VerificationFailed(f"The answer is for {name} = {claim!r}, but the request was for {expected!r}.")
 
 
-def verify_comparison(answer: Any, question: Question) -> dict[str, Any]:
-    """Return a comparison for the question, each γ in it a noise function for K voters; totals are not verified."""
-    for row in members(member(answer, "rows"), list):
-        if member(row, "gamma") is not None:
-            parse_gamma(row["gamma"], question.K)
-    verify_budget(answer, question)
-    return dict(answer)
-
-
-def verify_plan(answer: Any, question: Question) -> dict[str, Any]:
-    """Return a plan in which each γ is proved private for its option's target."""
-    from darrm_opt.accounting.freshness import effective_voters
-
-    verify_budget(answer, question)
-    # The privacy of models that answer many queries with the same randomness does not count.
-    voters = effective_voters(question.voters, question.queries, fresh=question.fresh)
-    for option in members(member(answer, "options"), list):
-        if member(option, "gamma") is not None:
-            target = parse_problem(member(option, "problem"))
-            if (target.K, target.voter, target.affected) != (voters.K, voters.voter, voters.affected):
-                raise VerificationFailed("The plan has a γ for other voters than requested.")
-            verify_gamma(option["gamma"], target)
-    member(answer, "advice")
-    return dict(answer)
-
-
 def verify_options(answer: Any, problem: Problem, queries: int, sampling: Sampling | None = None) -> dict[str, Any]:
     """Return an answer of options after proving that the best one's mechanism fits in the total."""
     from darrm_opt.mechanisms import mechanism_from_record

@@ -11,7 +11,7 @@ from darrm_opt.answers.class_plans import group_plan_seconds, options_seconds, v
 from darrm_opt.answers.decode import plan_of, table_plan_of
 from darrm_opt.answers.filed import filed
 from darrm_opt.answers.running_time import estimate_running_time, plan_account_seconds, plan_seconds
-from darrm_opt.answers.verification import member, verify_options, verify_plan
+from darrm_opt.answers.verification import member, verify_options
 from darrm_opt.design.report import (
     assumed_text,
     columns,
@@ -459,7 +459,7 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
             return table_plan_of(verify_group_plan(given, problem, goal, self.queries, fresh=self.fresh), question)
         question = self._planned()
         if question.law is None:
-            return plan_of(verify_plan(given, question), question)
+            return plan_of(given, question)
         if member(given, "verdict") == "none" and given.get("mechanism") is None:  # nothing fits, which claims nothing
             return table_plan_of(given, question)
         return table_plan_of(verify_options(given, question.problem, self.queries, question.sampling), question)

@@ -262,8 +262,8 @@ def _value(field: Field, text: Any) -> Any:
             raise InvalidInput(field.name, text, field.accepted, str(err)) from err
     if field.kind != "list":
         return text
-    parts = [number(part) for part in text.split(",")]
-    return [real_number(each, field.name, field.accepted, **field.limits) for each in parts] if field.limits else parts
+    parts, limits = [number(part) for part in text.split(",")], dict[str, Any](field.limits)
+    return [real_number(each, field.name, field.accepted, **limits) for each in parts] if limits else parts
 
 
 def _indented(found: dict[str, Any]) -> str:

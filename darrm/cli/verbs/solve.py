@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated, NoReturn, cast
 
-from darrm.cli.output import answer, end, exit_code_of, say, solution_json
+from darrm.cli.output import answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import (
     AsJson,
     DesignOptions,
@@ -47,24 +47,11 @@ def solve(
     If every query uses a fresh sample of the records (--records), the design depends on the queries and their total;
     use `darrm plan`, whose command is shown.
     """
+    from darrm.cli.cached_solve import cached_solution
+    from darrm_opt.record import solution_record
+
     if drawn != SampleOptions():
         _refuse_sample(options, design, table, drawn, output)
-    _design(options, design, table, method, output, plot, json=json)
-
-
-def _design(
-    options: ProblemOptions,
-    design: DesignOptions,
-    table: TableOptions,
-    method: str,
-    output: str | None,
-    plot: str | None,
-    *,
-    json: bool,
-) -> None:
-    """Print the best γ or table for a target."""
-    from darrm.cli.cached_solve import cached_solution
-
     if output is not None or plot is not None:
         from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
 
@@ -88,10 +75,9 @@ def _design(
                 raise InvalidInput(name, value, Rule("is for tables"))
         problem = asked  # one group of two classes
     solution = cached_solution(problem, design, method)
+    record = solution_record(solution)
     if output is not None:
-        from darrm_opt.record import solution_record
-
-        write_json(output, solution_record(solution))
+        write_json(output, record)
     if plot is not None:
         from darrm_opt.figures import comparison_figure, render
         from darrm_opt.planning.baselines import private_baselines
@@ -99,7 +85,7 @@ def _design(
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
     for warning in solution.warnings:
         say(f"Warning: {warning}")
-    answer(solution_json(solution) if json else str(solution) + _points_text(options, solution))
+    answer(as_json(record) if json else str(solution) + _points_text(options, solution))
     end(exit_code_of(solution.status))
 
 

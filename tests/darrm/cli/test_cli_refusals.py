@@ -60,7 +60,7 @@ INVALID: dict[str, dict[str, list[str]]] = {
     },
     "solve --classes 3 --K 5 --epsilon 0.5 --m 2": {"--plot": ["x.png"], "objective": ["--prior what"]},
     f"solve --K 5 {POINTS}": {
-        "--epsilon": ["0.3 --target-epsilon 0.2"],
+        "--epsilon": ["0.2 --target-epsilon 0.2"],
         "--m": ["1"],
         "--profile": [f"{bad} --target-epsilon 0.2" for bad in ("0", "0:2", "gaussian(x)", "gaussian(99)", "0:0.1,")],
     },

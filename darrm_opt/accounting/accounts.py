@@ -13,6 +13,7 @@ it needs of each kind of release, and does not apply where that is not known:
     pld       (ε, δ)               the optimum by privacy loss distributions, plus a guard for rounding
     laws      all pairs of laws    one release, or the adaptive recursion on the pairs
     bits      pairs of a bit       the exact adaptive recursion on the pairs that a bit can show
+    losses    the largest losses   their sum: what holds at δ = 0 holds at every δ
     points    lines around these   `optimal`, at the best (ε, δ) of the exact profile
     profile   laws, or lines       the privacy loss distribution of the exact profile
     moments   all pairs of laws    sums of Rényi divergences of the pairs
@@ -286,10 +287,10 @@ def _of_one_law(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | N
 def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) -> Privacy:
     """Return the total by the exact adaptive recursion, on as many grid points as are affordable."""
     if not delta:  # the largest losses add up, which no grid finds more exactly
-        losses = [(bounds.largest_loss(), count) for bounds, count in parts]
-        if any(loss == math.inf for loss, _ in losses):
+        total = _sum_of_losses(parts)
+        if total is None:
             raise DeltaTooSmall(0.0, max(_leak(bounds.shown) for bounds, _ in parts), LEAK)
-        return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))))
+        return total
     if _is_single(parts):  # no grid needed
         return _bound(parts[0][0].shown.epsilon(delta), delta)
     # The recursion over several kinds has a state for every way to have used some of each, as the adversary chooses the
@@ -310,6 +311,24 @@ def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) 
                 return _bound(epsilon, delta)
             previous = epsilon
     return _bound(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
+
+
+def _by_losses(parts: ReleasesOf[ReleaseGuarantee], delta: float, _: Effort) -> Privacy | None:
+    """Return what holds at δ = 0: grids and Rényi divergences may state more at a δ near their rounding."""
+    # `simple` and `bits` add up the same losses.
+    is_pure = all(
+        isinstance(bounds.privacy, Privacy | None) and not (bounds.privacy and bounds.privacy.delta)
+        for bounds, _count in parts
+    )
+    is_bits = not delta and all(_bit(bounds) for bounds, _count in parts)
+    return None if is_pure or is_bits else _sum_of_losses(parts)
+
+
+def _sum_of_losses(parts: ReleasesOf[ReleaseGuarantee]) -> Privacy | None:
+    losses = [(bounds.largest_loss(), count) for bounds, count in parts]
+    if any(loss == math.inf for loss, _count in losses):
+        return None
+    return Privacy(float_above(sum((count * Fraction(loss) for loss, count in losses), Fraction(0))))
 
 
 def _has_full_grid(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) -> bool:
@@ -419,6 +438,7 @@ ACCOUNTS: tuple[Account[Any], ...] = (
     Account("general", _EVENT, _of_events(kov_composition_at_delta), ("optimal",)),
     Account("laws", _laws, _of_one_law, is_exact=lambda parts, *_: _is_single(parts)),
     Account("bits", _bit, _by_bits, ("laws",), _has_full_grid),
+    Account("losses", lambda bounds: bounds, _by_losses),
     Account("pld", _EVENT, _of_events(lambda *of: pld_composition_of_sequence(*of).privacy), ("optimal", *_PAIRS)),
     Account("points", _laws, _by_points, _PAIRS),
     Account("profile", _laws, _by_profile, _PAIRS),

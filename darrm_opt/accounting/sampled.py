@@ -367,7 +367,7 @@ def _convolution_of_points(
 ) -> Privacy:
     """Return ε of sampled releases by what all labels of a sample are together: (ε, δ)-DP at several ε, and sampled."""
     # ``whole``: one such (ε, δ), where it is known.
-    least = RARE_SHARE * delta / queries / rate
+    least = RARE_SHARE * delta / queries / rate * (1 - 64 * ULP)  # still rare after its rounding
     inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, POINTS).tolist()]
     known = [*([] if whole is None else [whole]), *(Privacy(*each) for each in inside if each[0] < math.inf)]
     sampled = [amplify_by_subsampling(event, rate) for event in known if event.epsilon <= MAX_EXPONENT]

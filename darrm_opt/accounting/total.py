@@ -427,16 +427,8 @@ def exact_epsilon(
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
     parts = NoisyMajority(NoiseFunction(gamma, problem.K), problem).guarantees(queries, fresh=fresh)
-    effort, skip = STATED._replace(points=points), NAMES - {"models", "bits"}
-    found = total_of(parts, total_delta, effort=effort, skip=skip)
-    # What holds at δ = 0 holds at a δ below the rounding of the recursion as well.
-    pure = total_of(parts, 0.0, skip=skip).epsilon
-    try:
-        return min(found.best.epsilon, pure)
-    except DeltaTooSmall:
-        if pure == math.inf:
-            raise
-        return pure
+    effort = STATED._replace(points=points)
+    return total_of(parts, total_delta, effort=effort, skip=NAMES - {"models", "simple", "bits"}).best.epsilon
 
 
 def checked_budget(budget: Privacy) -> Privacy:

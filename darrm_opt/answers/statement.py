@@ -46,6 +46,7 @@ ACCOUNTS = {
     "profile": "a privacy loss distribution of the exact profile of one release",
     "profiles": "privacy loss distributions of models that state a privacy profile",
     "bits": "an exact account of released bits against every adaptive adversary",
+    "losses": "the largest loss of each release, which add up",
     "laws": "the laws of the answer on all neighbouring votes",
     "moments": "Rényi divergences of the laws of the answer on all neighbouring votes",
     "renyi": "Rényi divergences of the answers, at every order",

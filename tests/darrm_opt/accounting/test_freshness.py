@@ -186,7 +186,7 @@ def test_freshness_changes_nothing_for_one_release_or_non_private_voters() -> No
     solution, teachers = solved(5, 0.3, 0.2), solve(Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3), 1))
     assert total_privacy(solution, 1, 1e-6).totals == total_privacy(solution, 1, 1e-6, fresh=True).totals
     assert total_privacy(teachers, 7, 0.01).totals == total_privacy(teachers, 7, 0.01, fresh=True).totals
-    assert total_privacy(teachers, 7, 0.01).totals.keys() == total_privacy(solution, 1, 0.01).totals.keys()
+    assert total_privacy(teachers, 7, 0.01).totals.keys() - {"losses"} == total_privacy(solution, 1, 0.01).totals.keys()
     assert most_releases(teachers, Privacy(3.0, 0.02)) == most_releases(teachers, Privacy(3.0, 0.02), fresh=True)
 
 

@@ -221,7 +221,7 @@ def test_a_gamma_with_an_infinite_loss_has_no_total_at_delta_zero() -> None:
 def test_totals_below_every_floor_are_rejected() -> None:
     finite = total_privacy(SOLUTIONS[3], 3 * 10**5, 0.999, fresh=True)
     assert (
-        {"renyi", "gaussian"} <= finite.totals.keys() <= {"renyi", "gaussian", "points"}
+        {"renyi", "gaussian", "losses"} <= finite.totals.keys() <= {"renyi", "gaussian", "losses", "points"}
     )  # (mε, δ) leaks with its δ, the pairs of a bit do not
     sure = NoiseFunction(np.array([1.0, 0.2, 0.2, 1.0]))
     total = total_privacy((sure, Problem(3, Privacy(math.inf), Privacy(1.0, 0.5), 1)), 3 * 10**5, 0.999)

@@ -16,7 +16,8 @@ from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import accounts, total
 from darrm_opt.accounting.accounts import STATED, Effort
 from darrm_opt.accounting.bits.recursion import MIN_POINTS
-from darrm_opt.accounting.guarantee import Releases
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
+from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 
@@ -158,6 +159,21 @@ def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert total.total_privacy(RELEASE, 3, 0.0, fresh=True).totals["simple"].epsilon > 0
     with refused("queries"):
         total.total_privacy(RELEASE, 4, 0.0, fresh=True)
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-50, 1e-16])
+def test_what_holds_without_delta_holds_at_every_delta(delta: float) -> None:
+    """Grids and Rényi divergences said up to 37 times as much of a release of a γ with a δ of its own."""
+    voters = Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3))
+    release = Release(NoiseFunction.from_upper_half([0.02, 0.06, 0.1], 5), voters)
+    for queries in (1, 2, 7):
+        pure, some = (total.total_privacy(release, queries, each) for each in (0.0, delta))
+        assert some.epsilon <= pure.epsilon < 2
+        assert "losses" in some.totals.keys() - pure.totals.keys()  # there the bits add them up
+    # A table of more than two answers has no bits, and its own (ε, δ) adds up to some δ.
+    laws = LawPairs([[0.4, 0.3, 0.3]], [[0.3, 0.4, 0.3]])
+    table = ReleaseGuarantee(Privacy(0.2, 0.01), lambda: laws)
+    assert total.total_of([(table, 3)], 0.0).epsilon == pytest.approx(3 * math.log(4 / 3))
 
 
 def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:

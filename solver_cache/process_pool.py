@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import math
 import mmap
@@ -23,10 +22,10 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
@@ -140,7 +139,7 @@ class ProcessPool:
     @property
     def processes(self) -> tuple[int, ...]:
         """Ids of the live processes."""
-        return tuple(sorted(process.pid for process in self._alive.copy()))  # other threads may read it
+        return tuple(sorted(each.pid for each in self._alive.copy() if not each.lost))  # other threads may read it
 
     async def prestart(self) -> None:
         """Start every process now."""
@@ -330,43 +329,27 @@ class ProcessPool:
             self._counts["crashed"] += not process.killed
 
 
-def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start an interpreter that runs `run_tasks`; return it and the end of its pipe. Blocks for milliseconds."""
-    posix_only("A pool of solver processes")
-    ours, theirs = Pipe()
-    command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
-    try:
-        process = subprocess.Popen(  # noqa: S603 — our own interpreter
-            command,
-            env=_ONE_THREAD | os.environ,
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
-    finally:
-        theirs.close()  # so that the end of the process closes the pipe
-    ours.send(sys.path)
-    with contextlib.suppress(OSError):
-        # when memory runs out, the kernel kills this process, not its parent
-        Path(f"/proc/{process.pid}/oom_score_adj").write_text("500", encoding="ascii")
-    return process, ours
+class PoolThread:
+    """A `ProcessPool` for callers without an event loop: it runs in a thread."""
 
+    def __init__(self, size: int, **options: Any) -> None:
+        posix_only("A pool of solver processes")
+        self.pool = ProcessPool(size, **options)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pool", daemon=True)
+        self._thread.start()
 
-def lost(process: subprocess.Popen[bytes]) -> ProcessLost:
-    """Return the error that says how a process ended."""
-    code = process.returncode
-    killed = code is not None and code < 0
-    ending = f"was killed by {signal.Signals(-code).name}" if killed else f"ended by itself with exit code {code}"
-    return ProcessLost(f"The solver process {ending}.")
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a call of the pool, such as ``self.pool.run(task, argument)``; return its future."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-
-def reap(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that closed its pipe, to leave no zombie; kill it if it continues."""
-    try:
-        process.wait(1)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    def close(self) -> None:
+        """End every process; running tasks raise `PoolClosed`."""
+        self.submit(self.pool.close()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._runner.close()
 
 
 AHEAD = 2
@@ -381,51 +364,41 @@ def map_in_processes(
     Raises:
         ProcessLost: a process ended by itself.
     """
-    numbered = enumerate(arguments)
-    pending: deque[tuple[int, Any]] = deque()
-    with contextlib.ExitStack() as stack:
-        pipes = []
-        for _ in range(workers):
-            process, pipe = start_process(name, math.inf, NICENESS)
-            stack.callback(reap, process)
-            stack.callback(process.kill)
-            stack.callback(pipe.close)
-            pipes.append((process, pipe))
-
-        def exchange(number: int, message: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-            process, pipe = pipes[number % workers]
-            try:
-                if message is not None:
-                    pipe.send(message)
-                    return message
-                answer: tuple[Any, ...] = pipe.recv()
-            except (OSError, EOFError) as err:
-                reap(process)
-                raise lost(process) from err
-            return answer
-
-        while True:
-            for number, argument in itertools.islice(numbered, AHEAD * workers - len(pending)):
-                exchange(number, (number, task, argument))
-                pending.append((number, argument))
-            if not pending:
-                return
-            number, argument = pending.popleft()
-            _, kind, content = exchange(number)
-            if kind != "done":
-                err, trace = (unpack_error(content), content[1]) if kind == "failed" else (None, kind)
-                raise err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}")
-            yield argument, content
+    pending: deque[tuple[Any, Future[Any]]] = deque()
+    with contextlib.closing(PoolThread(workers, memory=None, name=name)) as thread:
+        for argument in arguments:
+            pending.append((argument, thread.submit(thread.pool.run(task, argument, retries=0))))
+            if len(pending) == AHEAD * workers:
+                first, result = pending.popleft()
+                yield first, result.result()
+        for first, result in pending:
+            yield first, result.result()
 
 
 class PoolProcess:
     """One process, its pipe, and the thread that reads it."""
 
     def __init__(self, name: str, report_seconds: float, niceness: int, loop: asyncio.AbstractEventLoop) -> None:
-        """Start it; blocks for milliseconds."""
+        """Start an interpreter that runs `run_tasks`; blocks for milliseconds."""
+        posix_only("A pool of solver processes")
         self._loop = loop
-        self._process, self._connection = start_process(name, report_seconds, niceness)
+        self._connection, theirs = Pipe()
+        numbers = str(theirs.fileno()), str(report_seconds), str(niceness)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 — our own interpreter
+                [sys.executable, "-P", "-c", _BOOTSTRAP, *numbers, name],
+                env=_ONE_THREAD | os.environ,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        finally:
+            theirs.close()  # so that the end of the process closes the pipe
+        self._connection.send(sys.path)
         self.pid = self._process.pid
+        with contextlib.suppress(OSError):
+            # when memory runs out, the kernel kills this process, not its parent
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text("500", encoding="ascii")
         self.tasks = 0
         self.lost = self.killed = self.reaped = False
         self._numbers = count(1)
@@ -529,7 +502,11 @@ class PoolProcess:
         except Exception:  # noqa: BLE001 — invalid bytes can raise anything when unpickled
             _LOG.error("solver process %d sent an unreadable message", self.pid, exc_info=True)
             self._process.kill()
-        reap(self._process)
+        try:  # leave no zombie
+            self._process.wait(1)
+        except subprocess.TimeoutExpired:  # it closed its pipe, but continues
+            self._process.kill()
+            self._process.wait()
         self._notify(None)
 
     def _notify(self, message: tuple[Any, ...] | None) -> None:
@@ -570,7 +547,11 @@ class PoolProcess:
         self._gone.set()
         self._resting.set()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(self._reason or lost(self._process))
+            code = self._process.returncode
+            end = (
+                f"ended by itself with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+            )
+            self._answer.set_exception(self._reason or ProcessLost(f"The solver process {end}."))
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -201,20 +201,20 @@ def _pages(groups: Iterable[tuple[Spec, ...]]) -> Iterator[list[tuple[Spec, ...]
         yield page
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunProgress:
     """Progress of a run."""
 
     planned: int  # missing when it began
-    solved: int  # answers stored by this run
-    elsewhere: int  # answers stored by other runs
-    limited: int  # of `solved`, those with a gap because nothing better can be proved private
-    failed: int  # problems given up
-    losses: int  # workers lost while working
-    worst_gap: float  # largest gap among `solved`
     work: float  # expected work [s on one processor]
-    done: float  # finished part of ``work`` [s]
-    seconds: float  # elapsed time [s]
+    solved: int = 0  # answers stored by this run
+    elsewhere: int = 0  # answers stored by other runs
+    limited: int = 0  # of `solved`, those with a gap because nothing better can be proved private
+    failed: int = 0  # problems given up
+    losses: int = 0  # workers lost while working
+    worst_gap: float = 0.0  # largest gap among `solved`
+    done: float = 0.0  # finished part of ``work`` [s]
+    seconds: float = 0.0  # elapsed time [s]
 
     @property
     def over(self) -> int:

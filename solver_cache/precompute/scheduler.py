@@ -110,17 +110,6 @@ class _Unsaved(NamedTuple):
     answer: Answer
 
 
-@dataclass
-class _Counts:
-    solved: int = 0
-    elsewhere: int = 0
-    limited: int = 0
-    losses: int = 0
-    worst_gap: float = 0.0
-    done: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
-
-
 def run(
     plan: RunPlan,
     store: Store,
@@ -159,7 +148,8 @@ class Scheduler:
         self._in_flight: dict[int, _InFlight] = {}
         self._attempts: Counter[str] = Counter()
         self._deferrals: Counter[str] = Counter()
-        self._counts = _Counts()
+        self._progress = RunProgress(plan.missing, plan.seconds)
+        self._failures: list[Failure] = []
         self._unsaved: list[_Unsaved] = []
         self._saved_at = self._reported_at = self._began = time.monotonic()
 
@@ -185,15 +175,15 @@ class Scheduler:
                 self._report()
         finally:
             self._release()
-        progress = self._progress()
+        progress = self._progress_now()
         self._watcher(progress)
-        return RunOutcome(progress, tuple(self._counts.failures))
+        return RunOutcome(progress, tuple(self._failures))
 
     def _report(self) -> None:
         """Notify the watcher, if it is time."""
         if time.monotonic() - self._reported_at >= REPORT_SECONDS:
             self._reported_at = time.monotonic()
-            self._watcher(self._progress())
+            self._watcher(self._progress_now())
 
     def _poll(self) -> list[AssignmentReport]:
         if self._in_flight:
@@ -287,7 +277,7 @@ class Scheduler:
         if not left.specs:
             return
         many = len(left.specs)
-        self._counts.losses += 1
+        self._progress.losses += 1
         _LOG.warning("lost a batch of %d problems, %d of them unsolved: %s", len(flight.batch.specs), many, reason)
         self._save()  # others may start from these answers
         # One problem may kill every worker, and must not take its batch along. The first loss only makes the batch
@@ -348,18 +338,18 @@ class Scheduler:
     def _count_stored(self, batch: Batch, answer: Answer | AnswerStored) -> None:
         """Count a stored answer."""
         if answer.gap is None:
-            self._counts.elsewhere += 1
+            self._progress.elsewhere += 1
         else:
-            self._counts.solved += 1
-            self._counts.limited += answer.limited
-            self._counts.worst_gap = max(self._counts.worst_gap, answer.gap)
-        self._counts.done += batch.mean_seconds
+            self._progress.solved += 1
+            self._progress.limited += answer.limited
+            self._progress.worst_gap = max(self._progress.worst_gap, answer.gap)
+        self._progress.done += batch.mean_seconds
 
     def _give_up(self, spec: Spec, batch: Batch, reason: str) -> None:
         key = spec.key
         _LOG.warning("%s: %s", key, reason)
-        self._counts.failures.append(Failure(spec, key, reason))
-        self._counts.done += batch.mean_seconds
+        self._failures.append(Failure(spec, key, reason))
+        self._progress.done += batch.mean_seconds
         self._claims.release([key])
 
     def _release(self) -> None:
@@ -375,17 +365,11 @@ class Scheduler:
             for flight in self._in_flight.values():
                 self._release_of_task(flight)
 
-    def _progress(self) -> RunProgress:
-        counts = self._counts
-        return RunProgress(
-            planned=self._plan.missing,
-            solved=counts.solved,
-            elsewhere=counts.elsewhere,
-            limited=counts.limited,
-            failed=len(counts.failures),
-            losses=counts.losses,
-            worst_gap=counts.worst_gap,
-            work=self._plan.seconds,
-            done=min(counts.done, self._plan.seconds),
+    def _progress_now(self) -> RunProgress:
+        progress = self._progress
+        return replace(
+            progress,
+            failed=len(self._failures),
+            done=min(progress.done, progress.work),
             seconds=time.monotonic() - self._began,
         )

@@ -75,7 +75,7 @@ NEEDS_POSIX = (
     ("A release log", "from darrm_opt.release.journal import create; create('log', {})"),
     (
         "A pool of solver processes",
-        "from solver_cache.process_pool import start_process; start_process('one', 1.0, 0)",
+        "from solver_cache.process_pool import PoolThread; PoolThread(1)",
     ),
     ("A pool of solver processes", "from solver_cache.precompute.executor import Processes; Processes()"),
     ("The service", "from darrm.cli.verbs.serve import serve; serve()"),

@@ -310,7 +310,7 @@ def test_an_idle_process_that_dies_loses_nothing() -> None:
             until(lambda: executor.processes == ())
 
 
-def test_work_sent_ahead_survives_a_dead_process(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_assignments_survive_a_dead_process(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specs = [*itertools.islice(grid_of(GRID).specs(), 4)]
     monkeypatch.setenv("COUNTED_CRASH", specs[0].key)
     with closing(Processes(1, counted)) as executor:
@@ -459,7 +459,7 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
     assert rows(store) == undisturbed
     assert outcome.progress.solved == MANY  # each arrived once, however often it was begun
     lost = sum(counts(log).values()) - MANY
-    assert 0 <= lost <= killed
+    assert 0 <= lost <= MANY // 2 * killed  # at most its assignment each
 
 
 # --------------------------------------------------------------------------------------------- groups of answers

@@ -6,16 +6,15 @@ Requests have the form of the REST interface.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.errors import InvalidInput, Rule
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec, problem_record
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.bagging import Bags
 
 Report = Callable[[Any], None]
 """Called at intervals by long computations with their progress as plain data or None; it may raise to stop them."""
@@ -49,17 +48,6 @@ def voters_body(problem: Problem) -> dict[str, Any]:
     """Return the voters of a problem in the form of a request."""
     record = problem_record(problem)
     return {name: record[name] for name in VOTERS if name in record}
-
-
-def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
-    """Return the voters of a problem and the total of all releases in the form of a request."""
-    asked = {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
-    return voters_body(problem) | asked
-
-
-def draw_body(bags: Bags | None) -> dict[str, Any]:
-    """Return the draw of the voters' subsamples in the form of a request; {} without a draw."""
-    return {} if bags is None else {name: getattr(bags, name) for name in DRAW}
 
 
 def sampling_of(argument: dict[str, Any]) -> Sampling | None:
@@ -96,8 +84,3 @@ def sampling_body(sampling: Sampling | None) -> dict[str, Any]:
 def sampling_record(sampling: Sampling | None) -> dict[str, Any]:
     """Return the field of a record that describes the sampling; {} without sampling."""
     return {} if sampling is None else {"sampling": sampling.record()}
-
-
-def as_list(values: Iterable[Any] | None) -> list[Any] | None:
-    """Return the values as a list; None stays None, for the other side's default."""
-    return None if values is None else list(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,10 +15,9 @@ from support.refusals import refused
 
 from api.app import create_app
 from darrm_client import DarrmClient
-from darrm_opt import Privacy, Problem
+from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.accuracy import disagreement
-from darrm_opt.bagging import Bags
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.learning.release_plan import voting_plan
@@ -28,7 +26,8 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import Plan, plan
 from darrm_opt.planning.group_plan import plan_groups
-from darrm_opt.problem import NOT_PRIVATE, as_group
+from darrm_opt.problem import as_group
+from darrm_opt.questions.cost import Cost
 from darrm_opt.questions.plan import ReleasePlan, plan_record
 from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.priors import Dirichlet
@@ -101,8 +100,7 @@ def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(
     asked = _asked(service, "/v1/plan", {**body, "epsilon": "inf", "prior": prior})
     found["REST"] = asked["options"][0]["accuracy"]
     sigmas["REST cost"] = _asked(service, "/v1/cost", {**body, "mechanism": "gnmax"})["parameter"]
-    voters = Problem(K, Privacy(math.inf), Privacy(1.0), 1)
-    found["client"] = client.plan(voters, queries, total, prior=prior).options[0].accuracy or 0.0
+    found["client"] = client.ask(ReleasePlan.of({**body, "epsilon": "inf", "prior": prior})).options[0].accuracy
     mechanism = voting_plan(K, queries=queries, total=total, prior=prior).mechanism
     assert isinstance(mechanism, NoiseFunctionMechanism)
     assert mechanism.epsilon(queries, total.delta) <= total.epsilon
@@ -124,8 +122,7 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
     question = NO_PRIOR
     named = run_json("plan", *question.words)
     rest = _asked(service, "/v1/plan", {**question.body, "epsilon": "inf"})
-    voters = Problem(question.K, Privacy(math.inf), Privacy(1.0), 1)
-    read = client.plan(voters, question.queries, question.total)
+    read = client.ask(ReleasePlan.of({**question.body, "epsilon": "inf"}))
     assert named["prior"] == rest["prior"] == str(read.question.objective)
     accuracy = named["options"][0]["accuracy"]
     found = voting_plan(question.K, queries=question.queries, total=question.total).mechanism
@@ -143,20 +140,19 @@ def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient
     words += ["--sampling", "poisson,neighbours=replace-one"]
     body |= {"neighbours": "replace-one"}
     asked = {**body, "epsilon": "inf"}
-    voters = Problem(4, Privacy(math.inf), Privacy(1.0), 1)
     here = plan(4, None, 3, total, 1, prior, sampling=sampling)
     found: dict[str, Any] = {
         "command line": run_json("plan", *words),
         "REST": _asked(service, "/v1/plan", asked),
         "REST of classes": _asked(service, "/v1/plurality/options", {**body, "classes": 2}),
-        "client": plan_record(client.plan(voters, 3, total, prior=prior, sampling=sampling)),
+        "client": plan_record(client.ask(ReleasePlan.of(asked))),
     }
     own = json.loads(json.dumps(plan_record(here)))
     for door, told in found.items():
         assert {name: told[name] for name in own} == own, door
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
-        read = remote.plan(voters, 3, total, prior=prior, sampling=sampling)
+        read = remote.ask(ReleasePlan.of(asked))
     assert isinstance(read, Plan)
     assert read.best is not None
     assert read.best.mechanism == here.options[0].mechanism
@@ -164,7 +160,7 @@ def test_a_plan_of_sampled_queries_is_the_same_at_every_door(service: TestClient
 
 
 def test_noise_for_random_allocation_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
-    sampling, total = Sampling(500, scheme="random-allocation", among=8), Privacy(2.0, 1e-5)
+    sampling = Sampling(500, scheme="random-allocation", among=8)
     body = {"K": 4, "queries": 8, "total_epsilon": 2.0, "total_delta": 1e-5, "records": 500}
     words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     drawn = {"sampling": "random-allocation", "among": 8}
@@ -172,21 +168,19 @@ def test_noise_for_random_allocation_is_the_same_at_every_door(service: TestClie
     asked = _asked(service, "/v1/cost", {**body, **drawn, "mechanism": "laplace"})
     assert {name: asked[name] for name in told} == told
     assert asked["sampling"] == sampling.record()
-    read = client.cost("laplace", 4, 8, total=total, sampling=sampling)
+    read = client.ask(Cost.of({**body, **drawn, "mechanism": "laplace"}))
     assert (read.mechanism.value, read.epsilon) == (told["parameter"], told["epsilon"])
     refused = service.post("/v1/cost", json={**body, **drawn, "mechanism": "laplace", "sample": 4})
     assert [error["field"] for error in refused.json()["errors"]] == ["sample"]
 
 
 def test_a_plan_of_private_voters_that_draw_is_the_same_at_every_door(service: TestClient, client: DarrmClient) -> None:
-    sampling, total = Sampling(1000, 50, scheme="each-voter"), Privacy(3.0, 1e-5)
     drawn = {"records": 1000, "sample": 50, "sampling": "each-voter"}
     body = {"K": 5, "epsilon": 1.0, "queries": 5, "total_epsilon": 3.0, "total_delta": 1e-5, "fresh": True, **drawn}
     words = [word for name, value in body.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     told = run_json("plan", *[word for word in words if word not in ("--fresh", "True")], "--fresh")
     assert _asked(service, "/v1/plan", body) == told
-    voters = Problem(5, Privacy(1.0), Privacy(1.0))
-    read = client.plan(voters, 5, total, fresh=True, sampling=sampling)
+    read = client.ask(ReleasePlan.of(body))
     assert [option.accuracy for option in read.options if option.fits] == [
         option["accuracy"] for option in told["options"] if option["fits"]
     ]
@@ -216,25 +210,24 @@ def test_a_plan_of_groups_is_the_same_at_every_door(
     printed = run_json("plan", *(f"--group=K={K},epsilon={epsilon}" for K, epsilon in groups), *words)
     assert printed == {name: told[name] for name in printed}
     assert {name: told[name] for name in own} == own
-    problem = Problem(groups=groups, target=Privacy(1.0), affected=more.get("affected"))
-    prior = PluralityObjective(Dirichlet(1.0), price=more.get("price", 0.0))
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
         for each in (client, remote):
-            read = each.plan(problem, queries, total, prior=prior, fresh=more.get("fresh", False))
-            assert json.loads(json.dumps(plan_record(read, problem.groups))) == own
+            read = each.ask(ReleasePlan.of(body))
+            assert json.loads(json.dumps(plan_record(read, [as_group(group) for group in groups]))) == own
             assert read.options[0].mechanism == here.options[0].mechanism
 
 
 def test_a_client_has_the_plan_among_classes_of_its_service(service: TestClient) -> None:
-    problem, total = Problem(4, NOT_PRIVATE, Privacy(0.5), 1, classes=3), Privacy(1.0)
+    asked = {"K": 4, "epsilon": "inf", "classes": 3, "affected": 1, "queries": 1, "total_epsilon": 1.0}
+    asked |= {"prior": "dirichlet(0.5)", "ties": "any", "price": 1.0}
     prior = PluralityObjective(Dirichlet(0.5), "any", 1.0)
-    here = plan(4, None, 1, total, 1, prior, classes=3)
+    here = plan(4, None, 1, Privacy(1.0), 1, prior, classes=3)
     passed_on = Ruled(lambda _method, path, body: (200, _asked(service, path, body)))
     with serving(passed_on) as url, DarrmClient(url) as remote:
-        read = remote.plan(problem, 1, total, prior=prior)
+        read = remote.ask(ReleasePlan.of(asked))
         with refused("n"):
-            remote.plan(problem, 1, total, bags=Bags(10, 2))
+            remote.ask(ReleasePlan.of(asked | {"n": 10, "subsample_size": 2}))
     told, own = (json.loads(json.dumps(plan_record(one))) for one in (read, here))
     assert told == own
     assert read.options[0].mechanism == here.options[0].mechanism

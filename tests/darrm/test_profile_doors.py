@@ -22,6 +22,9 @@ from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
 from darrm_opt.planning.compare import compare
 from darrm_opt.privacy_curves import profile_in_total
 from darrm_opt.problem import TargetProfile
+from darrm_opt.questions.compare import Compare
+from darrm_opt.questions.least import Least
+from darrm_opt.questions.table import TableQuestion
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.voters import PrivacyProfile
@@ -118,7 +121,7 @@ def test_tables_take_profiles_and_several_targets_at_every_door(service: TestCli
     body: dict[str, Any] = {"groups": [{"K": 2, "profile": PAIRS}, {"K": 1, "epsilon": 0.5}]}
     body["targets"] = [list(point) for point in TARGETS]
     rest = service.post("/v1/table", json=body).json()
-    own = client.table(problem)
+    own = client.ask(TableQuestion.of(body))
     assert rest["id"] == own.id == TableSpec(problem).key
     assert told["table"] == rest["table"]
     assert rest["groups"] == [{"K": 2, "profile": PAIRS}, {"K": 1, "epsilon": 0.5, "Delta": 0.0}]
@@ -131,7 +134,7 @@ def test_the_least_target_is_one_at_every_door(service: TestClient, client: Darr
     words = ("--K", "5", "--parameter", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
     told = run_json("least", *words, "--profile", TEXT)
     rest = service.post("/v1/least", json={**asked, "profile": PAIRS}).json()
-    found = client.least(**asked, profile=VOTER)
+    found = client.ask(Least.of(asked | {"profile": PAIRS}))
     assert told["value"] == rest["value"] == found.value == own.value
     assert rest["design"]["gamma"] == own.solution.gamma.tolist()
     assert own.is_least
@@ -206,7 +209,7 @@ def test_a_comparison_of_voters_that_draw_their_records_is_one_at_every_door(
     assert rest.json()["rows"] == told["rows"]
     for found in (
         compare(problem, 3, total, fresh=True, sampling=sampling),
-        client.compare(problem, 3, total, fresh=True, sampling=sampling),
+        client.ask(Compare.of(body | {"fresh": True})),
     ):
         assert found.problem.voter == drawn
         assert [row.utility for row in found.rows] == [row["utility"] for row in told["rows"]]

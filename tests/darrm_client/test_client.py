@@ -49,21 +49,27 @@ from darrm_opt import (
     InvalidInput,
     NotPrivate,
     NotProven,
-    Privacy,
     Problem,
     SolveFailed,
     solve,
     verify,
 )
 from darrm_opt.accuracy import error_curve
+from darrm_opt.answers import design
 from darrm_opt.answers.verification import verify_answer
-from darrm_opt.bagging import Bags
+from darrm_opt.questions.curve import Curve
+from darrm_opt.questions.profile import Profile
+from darrm_opt.questions.question import Question
+from darrm_opt.questions.registry import QUESTIONS
+from darrm_opt.questions.tradeoff import TradeoffQuestion
 from darrm_opt.record import problem_record, solution_record
 from solver_cache import DesignSpec
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 STRONGER = Problem.from_allowance(K=11, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
 SOLUTION = solve(PROBLEM)
+ASKED = design(DesignSpec(PROBLEM))
+TRADED = ASKED | {"delta": None}
 RECORD: dict[str, Any] = {**solution_record(SOLUTION), "id": DesignSpec(PROBLEM).key, "cached": True, "nearest": None}
 
 
@@ -593,16 +599,16 @@ def test_a_monotone_gamma_must_be_monotone() -> None:
 def test_every_gamma_of_a_curve_is_proved() -> None:
     told: dict[str, Any] = {"p": [0.5, 1.0], "curves": {"optimal": {"gamma": RECORD["gamma"], "tv_error": [0, 0]}}}
     with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
-        found = client.error_curve(PROBLEM, points=2)
+        found = client.ask(Curve.of(ASKED | {"points": 2}))
         own = error_curve(SOLUTION.noise, [0.5, 1.0])
         assert found.noise == {"optimal": SOLUTION.noise}
         assert found.curves["optimal"].tv_error.tolist() == own.tv_error.tolist()  # whatever the answer says of them
         told["curves"]["majority"] = {"gamma": [1.0] * 12}
         with pytest.raises(NotPrivate):
-            client.error_curve(PROBLEM, points=2)
+            client.ask(Curve.of(ASKED | {"points": 2}))
         told["curves"] = ["optimal"]
         with pytest.raises(VerificationFailed):
-            client.error_curve(PROBLEM, points=2)
+            client.ask(Curve.of(ASKED | {"points": 2}))
 
 
 def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
@@ -611,36 +617,36 @@ def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
     point = {"problem": problem_record(one), "gamma": solve(one).gamma.tolist(), **claims}
     told: dict[str, Any] = {"points": [point, {**RECORD, "problem": problem_record(PROBLEM)}]}
     with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
-        found = client.tradeoff(PROBLEM, [1, 3])
+        found = client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 3.0]}))
         assert [each.problem for each in found.points] == [one, PROBLEM]
         assert found.points[0].utility == pytest.approx(solve(one).utility)
         point["utility"] = 2.0
         with pytest.raises(VerificationFailed, match="its utility is"):
-            client.tradeoff(PROBLEM, [1, 3])
+            client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 3.0]}))
         point["utility"] = solve(one).utility
         del point["status"]
         with pytest.raises(VerificationFailed, match="lacks status"):
-            client.tradeoff(PROBLEM, [1, 3])
+            client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 3.0]}))
         point["status"] = "optimal"
         with pytest.raises(VerificationFailed, match="another problem"):
-            client.tradeoff(PROBLEM, [3, 1])
+            client.ask(TradeoffQuestion.of(TRADED | {"ms": [3.0, 1.0]}))
         with pytest.raises(VerificationFailed, match="one point for each"):
-            client.tradeoff(PROBLEM, [1, 2, 3])
+            client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 2.0, 3.0]}))
         told["points"][0]["gamma"] = RECORD["gamma"]
         with pytest.raises(NotPrivate):
-            client.tradeoff(PROBLEM, [1, 3])
+            client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 3.0]}))
 
 
 def test_a_profile_is_computed_again() -> None:
     told: dict[str, Any] = {"gamma": RECORD["gamma"], "epsilon": [0.0, 0.2676], "delta": [0.0, 0.0]}
     with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
-        found = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
+        found = client.ask(Profile.of(ASKED | {"epsilons": [0.0, 0.2676]}))
         assert found.deltas[0] > found.deltas[1] > 0
         assert found.deltas[1] <= PROBLEM.target.delta
         with pytest.raises(VerificationFailed, match="another γ"):
-            client.profile(PROBLEM, gamma=[0.5] * 12)
+            client.ask(Profile.of(ASKED | {"gamma": [0.5] * 12}))
         with pytest.raises(VerificationFailed, match="other ε"):
-            client.profile(PROBLEM, epsilons=[0.1])
+            client.ask(Profile.of(ASKED | {"epsilons": [0.1]}))
 
 
 def test_verify_rests_on_this_process() -> None:
@@ -671,7 +677,8 @@ def test_verify_rests_on_this_process() -> None:
 )
 @pytest.mark.parametrize("verb", ["compare", "plan"])
 def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str, Any], words: str) -> None:
-    voters, total = Problem(3, Privacy(0.3), Privacy(1.0)), Privacy(1.0, 1e-3)
+    question: type[Question] = QUESTIONS[verb]
+    asked = {"K": 3, "epsilon": 0.3, "queries": 4, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
     told: dict[str, Any] = {
         "voters": {"K": 3, "epsilon": 0.3, "Delta": 0.0, "affected": 3},
         "fresh": True,
@@ -687,7 +694,7 @@ def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str,
     }
     answer = dict(told)
     with client_of(Ruled(lambda _method, _path, _body: (200, answer)), retries=0) as client:
-        ask = partial(getattr(client, verb), voters, 4, total, fresh=True, bags=Bags(100, 5))
+        ask = partial(client.ask, question.of(asked | {"n": 100, "subsample_size": 5}))
         found = ask()
         assert (found.rows if verb == "compare" else found.options) == ()
         answer |= change
@@ -695,7 +702,7 @@ def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str,
             ask()
         answer |= told
         with pytest.raises(VerificationFailed, match="draw"):  # no draw was asked about
-            getattr(client, verb)(voters, 4, total, fresh=True)
+            client.ask(question.of(asked))
 
 
 def test_a_batch_keeps_its_order_and_tells_each_error() -> None:
@@ -814,7 +821,7 @@ def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over(
         found = client.gamma(PROBLEM)
         assert (found.exact, found.designed_for) == (False, STRONGER)
         with pytest.raises(DeadlineExceeded):  # the answer to this question, or none
-            client.error_curve(PROBLEM)
+            client.ask(Curve.of(ASKED))
 
 
 def test_a_result_that_is_gone_is_waited_for_again() -> None:

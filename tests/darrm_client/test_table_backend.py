@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,18 @@ from support.refusals import refused
 
 from darrm_client import AnswerNotFound, ClientError, DarrmClient, ServiceUnreachable, VerifiedAnswer
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
+from darrm_opt.answers import design
 from darrm_opt.bagging import Bags
 from darrm_opt.planning import plan
 from darrm_opt.problem import NOT_PRIVATE
-from darrm_opt.questions.plan import plan_record
+from darrm_opt.questions.compare import Compare
+from darrm_opt.questions.cost import Cost
+from darrm_opt.questions.curve import Curve
+from darrm_opt.questions.least import Least
+from darrm_opt.questions.plan import ReleasePlan, plan_record
+from darrm_opt.questions.profile import Profile
+from darrm_opt.questions.table import Plurality, TableQuestion
+from darrm_opt.questions.tradeoff import TradeoffQuestion
 from darrm_opt.record import solution_record
 from darrm_opt.release import PrivateVote
 from darrm_opt.tables.objective import as_table_objective
@@ -27,6 +34,8 @@ from solver_cache.model import row_of
 from solver_cache.table_files import write_table
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+ASKED = design(DesignSpec(PROBLEM))
+BAGGED: dict[str, Any] = {"K": 3, "epsilon": "inf", "n": 60, "subsample_size": 6, "replacement": False}
 PROBLEMS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2, 3)]
 SOLUTIONS: dict[Problem, Solution] = {problem: solve(problem) for problem in PROBLEMS}
 MISSING = Problem.from_allowance(K=13, m=3, epsilon=0.0892, Delta=1e-4)
@@ -102,7 +111,7 @@ def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
         assert client.gamma(weaker).designed_for in PROBLEMS
         with pytest.raises(AnswerNotFound):  # nothing that is kept is as private
             client.gamma(Problem.from_allowance(K=11, m=0.5, epsilon=0.0892, Delta=1e-4))
-        traded = client.tradeoff(PROBLEM, [2, 2.5])
+        traded = client.ask(TradeoffQuestion.of(ASKED | {"delta": None, "ms": [2.0, 2.5]}))
         assert traded.points[0].utility == pytest.approx(traded.points[1].utility)
 
 
@@ -117,17 +126,16 @@ def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
 
 def test_the_whole_surface_is_there(table: str) -> None:
     with DarrmClient(table) as client:
-        curve = client.error_curve(PROBLEM, points=3)
+        curve = client.ask(Curve.of(ASKED | {"points": 3}))
         assert curve.curves["optimal"].p.tolist() == [0.5, 0.75, 1.0]
         assert set(curve.curves) == {"optimal", "subsampling", "double_subsampling", "randomized_response"}
-        traded = client.tradeoff(PROBLEM, [1, 2, 3])
+        traded = client.ask(TradeoffQuestion.of(ASKED | {"delta": None, "ms": [1.0, 2.0, 3.0]}))
         assert [point.utility for point in traded.points] == [SOLUTIONS[problem].utility for problem in PROBLEMS]
         assert [point.problem for point in traded.points] == PROBLEMS
         own = privacy_profile(SOLUTIONS[PROBLEM].gamma, PROBLEM, [0.0, 0.1])
-        assert client.profile(PROBLEM, epsilons=[0.0, 0.1]).deltas.tolist() == own.deltas.tolist()
-        assert client.profile(PROBLEM, gamma=[0.0] * 12, epsilons=[0.0]).deltas.tolist() == [
-            pytest.approx(0, abs=1e-12)
-        ]
+        assert client.ask(Profile.of(ASKED | {"epsilons": [0.0, 0.1]})).deltas.tolist() == own.deltas.tolist()
+        quiet = client.ask(Profile.of(ASKED | {"gamma": [0.0] * 12, "epsilons": [0.0]}))
+        assert quiet.deltas.tolist() == [pytest.approx(0, abs=1e-12)]
         assert client.verify(PROBLEM, SOLUTIONS[PROBLEM].gamma).margin >= 0
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
@@ -144,19 +152,18 @@ def test_the_whole_surface_is_there(table: str) -> None:
 
 def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
-        voters = Problem(3, Privacy(math.inf), Privacy(1.0))
-        told = client.compare(voters, 3, Privacy(2.0, 0.01), bags=Bags(60, 6, replacement=False))
+        told = client.ask(Compare(**BAGGED, queries=3, total_epsilon=2.0, total_delta=0.01))
     assert told.bags == Bags(60, 6, replacement=False)
     assert {row.name for row in told.rows} >= {"optimal_sequence", "laplace", "optimal"}
 
 
 def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     """As `plan` makes it here; and a time limit that is too short for anything leaves what is quick, with a warning."""
-    voters, total = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
-    bags = Bags(60, 6, replacement=False)
+    total, bags = Privacy(2.0, 0.01), Bags(60, 6, replacement=False)
+    asked = BAGGED | {"total_epsilon": 2.0, "total_delta": 0.01}
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
-        told = client.plan(voters, 2, total, bags=bags, least_accuracy=0.55)
-        hurried = client.plan(voters, 50, total, time_limit=1e-6)
+        told = client.ask(ReleasePlan.of(asked | {"queries": 2, "least_accuracy": 0.55}))
+        hurried = client.ask(ReleasePlan.of(asked | {"queries": 50, "time_limit": 1e-6}))
     own = plan(3, None, 2, total, bags=bags, least_accuracy=0.55)
     assert plan_record(told) == plan_record(own)
     assert told.question == own.question
@@ -238,35 +245,43 @@ def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
     place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
     with DarrmClient(place.as_uri()) as client:
         with pytest.raises(AnswerNotFound, match="least_parameter to search locally"):
-            client.least(3, epsilon=0.1, utility=0.5)
+            client.ask(Least(K=3, epsilon=0.1, utility=0.5))
         with pytest.raises(AnswerNotFound, match="A table has neither tags"):
             list(client.designs.list())
 
 
 CLASSES = Problem(3, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
+OF_CLASSES = Plurality(K=3, classes=3, affected=1, target_epsilon=1.0, delta=1e-3, prior="dirichlet(2)")
 GROUPS = Problem(groups=[(2, 0.1), (1, 0.7)], target=Privacy(0.6))
+OF_GROUPS = TableQuestion.of(
+    {
+        "groups": [{"K": 2, "epsilon": 0.1}, {"K": 1, "epsilon": 0.7, "weight": 2.0}],
+        "target_epsilon": 0.6,
+        "objective": "dirichlet(2)",
+    }
+)
 
 
 @pytest.mark.parametrize(
-    ("problem", "objective", "whose"),
+    ("problem", "objective", "asked", "whose"),
     [
-        (CLASSES, "dirichlet(2)", "this problem"),
-        (GROUPS, as_table_objective("dirichlet(2)", weights=[1.0, 2.0]), "these groups"),
+        (CLASSES, "dirichlet(2)", OF_CLASSES, "this problem"),
+        (GROUPS, as_table_objective("dirichlet(2)", weights=[1.0, 2.0]), OF_GROUPS, "these groups"),
     ],
 )
 def test_a_table_file_answers_for_classes_and_for_groups(
-    problem: Problem, objective: Any, whose: str, tmp_path: Path
+    problem: Problem, objective: Any, asked: Any, whose: str, tmp_path: Path
 ) -> None:
     place, own = tmp_path / "tables.jsonl", solve_table(problem, objective)
     write_table(place, [row_of(own)])
     with DarrmClient(place.as_uri()) as client:
-        told = client.table(problem, objective)
+        told = client.ask(asked)
         assert told.cached
         assert (told.table, told.utility, told.certificate) == (own.table, own.utility, own.certificate)
         assert PrivateVote(told).mechanism.fits(problem.target, 1)
         with pytest.raises(AnswerNotFound, match=f"has no table for {whose}"):
-            client.table(problem, "dirichlet(3)")
-        cost = client.cost("laplace", 11, 20, total=Privacy(1.0, 1e-5))
+            client.ask(type(asked).of(asked.record() | {"prior": "dirichlet(3)", "objective": "dirichlet(3)"}))
+        cost = client.ask(Cost(mechanism="laplace", K=11, queries=20, total_epsilon=1.0, total_delta=1e-5))
         assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
 
 

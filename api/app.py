@@ -60,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             async with DesignService.open(store, config, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(
-                    lambda: service.resources.pools,
+                    lambda: service.pools,
                     lambda: {str(found): times for found, times in service.store.hits.counts.items()},
                     lambda: service.open_streams,
                     app.state.connections,

@@ -100,17 +100,8 @@ def may_solve() -> bool:
     return client is None or client.role != "reader"
 
 
-_CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
-
-
-def set_current_prefix(prefix: str) -> None:
-    """Set the prefix of links in this context."""
-    _CURRENT_PREFIX.set(prefix)
-
-
-def current_prefix() -> str:
-    """Return the path prefix of links; "" at the root."""
-    return _CURRENT_PREFIX.get()
+CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
+"""Path prefix of links; "" at the root."""
 
 
 def forwarded_prefix(headers: Headers) -> str | None:

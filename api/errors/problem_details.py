@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 
-from api.observability.logs import current_request_id
+from api.observability.logs import REQUEST_ID
 from darrm_opt.errors import (
     BackendUnavailable,
     DarrmError,
@@ -183,7 +183,8 @@ class ProblemDetails(BaseModel):
     )
     estimated_seconds: float | None = Field(default=None, description="Expected solving time of the request [s].")
     request_id: str | None = Field(
-        default_factory=current_request_id, description="Id of the request in the server's log."
+        default_factory=REQUEST_ID.get,  # type: ignore[arg-type]  # overloaded
+        description="Id of the request in the server's log.",
     )
 
 

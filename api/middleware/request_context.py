@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access.clients import forwarded_prefix, is_trusted, set_current_prefix
+from api.access.clients import CURRENT_PREFIX, forwarded_prefix, is_trusted
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
 from api.middleware.admission import client_name, send_rejection
 from api.observability import access_log, metrics, traces
@@ -72,7 +72,7 @@ class RequestContextMiddleware:
                 length += len(message.get("body", b""))
             await send(message)
 
-        metrics.track_in_flight(1)
+        metrics.IN_FLIGHT.inc()
         with traces.request_span(scope["method"], scope["headers"]) as end_span:
             try:
                 await self._app(scope, receive, send_with_headers)
@@ -88,7 +88,7 @@ class RequestContextMiddleware:
                 await send_rejection(failure, scope, send_with_headers)
                 status = 500
             finally:
-                metrics.track_in_flight(-1)
+                metrics.IN_FLIGHT.dec()
                 seconds = time.perf_counter() - start
                 status = status or CLIENT_CLOSED_REQUEST
                 template = _route_template(scope, status)
@@ -125,7 +125,7 @@ class PathPrefixMiddleware:
             if self._proxies and is_trusted(peer[0] if peer else None, self._proxies):
                 forwarded = forwarded_prefix(scope["headers"])
                 prefix = prefix if forwarded is None else forwarded
-            set_current_prefix(prefix)
+            CURRENT_PREFIX.set(prefix)
             if prefix and scope["path"].startswith(f"{prefix}/"):
                 scope = {**scope, "path": scope["path"].removeprefix(prefix)}
         await self._app(scope, receive, send)

@@ -90,7 +90,7 @@ class AccessLogFile(logs.LogStream):
     def write(self, line: str) -> int:
         """Queue a line; one without room is counted as lost."""
         if len(self._queue) >= self._max_lines:
-            metrics.count_access_log_loss()
+            metrics.ACCESS_LOG_LOST.inc()
         return super().write(line)
 
     def find_trouble(self) -> str:

@@ -62,11 +62,6 @@ def accept_request_id(proposal: bytes | None) -> str:
     return f"{random.getrandbits(64):016x}"
 
 
-def current_request_id() -> str | None:
-    """Return the id of the current request, or None."""
-    return REQUEST_ID.get()
-
-
 class RequestLogEntry(NamedTuple):
     """Content of a request's log line."""
 

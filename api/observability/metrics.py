@@ -118,9 +118,9 @@ _WEBHOOKS = Counter(
     registry=REGISTRY,
 )
 
-_ACCESS_LOG_LOST = Counter("darrm_access_log_lost", "Lost lines of the access log.", registry=REGISTRY)
+ACCESS_LOG_LOST = Counter("darrm_access_log_lost", "Lost lines of the access log.", registry=REGISTRY)
 
-_EVICTED = Counter("darrm_evicted", "Answers removed because the store exceeded its limits.", registry=REGISTRY)
+EVICTED = Counter("darrm_evicted", "Answers removed because the store exceeded its limits.", registry=REGISTRY)
 
 _live_gauge = partial(Gauge, registry=REGISTRY, multiprocess_mode="livesum")
 
@@ -128,7 +128,7 @@ _BUSY = _live_gauge("darrm_pool_busy", "Busy solver processes, by pool.", ("pool
 
 _WAITING = _live_gauge("darrm_pool_waiting", "Tasks waiting for a solver process, by pool.", ("pool",))
 
-_IN_FLIGHT = _live_gauge("darrm_requests_open", "Requests being answered now.")
+IN_FLIGHT = _live_gauge("darrm_requests_open", "Requests being answered now.")
 
 _LAG = Histogram(
     "darrm_loop_lag_seconds",
@@ -230,16 +230,6 @@ def _lookups_of(result: str) -> Counter:
     return _LOOKUPS.labels(result)
 
 
-def count_access_log_loss() -> None:
-    """Count a lost line of the access log."""
-    _ACCESS_LOG_LOST.inc()
-
-
-def count_evictions(times: int) -> None:
-    """Count answers removed from the store."""
-    _EVICTED.inc(times)
-
-
 def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:
     """Count an attempt to deliver a webhook: "retried" will be retried, "failed" is given up."""
     _WEBHOOKS.labels(outcome).inc()
@@ -253,11 +243,6 @@ def record_pools(states: Mapping[str, PoolState], earlier: Mapping[str, PoolStat
         for reason in REPLACEMENT_REASONS:
             previous = getattr(earlier[name], reason) if name in earlier else 0
             _REPLACED.labels(name, reason).inc(getattr(state, reason) - previous)
-
-
-def track_in_flight(change: int) -> None:
-    """Count a request in (+1) or out (−1)."""
-    _IN_FLIGHT.inc(change)
 
 
 def describe() -> dict[str, str]:

@@ -11,7 +11,7 @@ from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.access.clients import current_prefix
+from api.access.clients import CURRENT_PREFIX
 from api.errors.problem_details import ShuttingDown
 from api.observability import access_log
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
@@ -251,7 +251,7 @@ async def event_stream(
                 return
             if isinstance(update.error, ShuttingDown):
                 return  # it goes on after the restart: the client comes back for it
-            text = _event_text(update.job, current_prefix())
+            text = _event_text(update.job, CURRENT_PREFIX.get())
             # Progress is rounded: two states may read the same.
             if text != last_text:
                 event_id, last_text = event_id + 1, text

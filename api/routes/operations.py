@@ -15,7 +15,7 @@ from pydantic import Field, FiniteFloat
 
 from api.errors.problem_details import CONTENT, MEDIA_TYPE, PROBLEM_TYPES, Rejection
 from api.observability import access_log, metrics
-from api.observability.logs import current_request_id
+from api.observability.logs import REQUEST_ID
 from api.responses import error_responses, require_json
 from api.routes.requests import Service, create_router, from_query
 from api.schemas.fields import AnswerModel, RequestModel, about
@@ -115,7 +115,7 @@ async def get_metrics(request: Request, service: Service) -> Response:
 
 
 def _not_ready(detail: str) -> Response:
-    return Response(Rejection("not-ready", detail).body(current_request_id()), 503, {"retry-after": "5"}, MEDIA_TYPE)
+    return Response(Rejection("not-ready", detail).body(REQUEST_ID.get()), 503, {"retry-after": "5"}, MEDIA_TYPE)
 
 
 class ReadinessCheck:
@@ -164,13 +164,13 @@ class ReadinessCheck:
             async with asyncio.timeout(CHECK_SECONDS - 0.5):
                 return await self._service.compute(task, argument)
         except TimeoutError:
-            compute = self._service.resources.pools["compute"]
+            compute = self._service.pools["compute"]
             if compute.busy == compute.size and compute.tasks:
                 return None
             raise
 
     async def _queue(self) -> str:
-        return self._service.resources.stalled or "ok"
+        return self._service.stalled or "ok"
 
     @staticmethod
     async def _finding(work: Awaitable[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from api.access.clients import current_prefix
+from api.access.clients import CURRENT_PREFIX
 from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel, about
@@ -97,7 +97,7 @@ class JobsAnswer(AnswerModel):
 
 def job_location(id: str) -> str:
     """Return where a job is, below the prefix by which the client reaches the service."""
-    return f"{current_prefix()}/v1/jobs/{id}"
+    return f"{CURRENT_PREFIX.get()}/v1/jobs/{id}"
 
 
 def job_answer(job: Job) -> JobAnswer:

@@ -8,11 +8,11 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.access.client_shares import ClientQuota
 from api.access.clients import current_client, current_owner, designs_owner, designs_viewer, may_solve
@@ -153,33 +153,20 @@ def _whose(kind: str, queue: WorkQueue) -> tuple[str, str, WorkQueue]:
     return "" if client is None else client.name, kind, queue
 
 
-class DesignService:
+class DesignService(ServiceResources):
     """Service behind the routes: answers requests with plain data and never blocks the event loop.
 
     Every question is a task (`api.tasks.task`). A γ, and any other answer that takes longer than a moment, is the
     result of a job, shared by all requests for it in all processes that share the store (`api.service.jobs`).
     """
 
-    def __init__(self, resources: ServiceResources) -> None:
-        self.resources = resources  # the routes use the attributes below
-        self.store, self.jobs, self.settings = resources.store, resources.jobs, resources.settings
-        self.run_in_thread, self.run_in_reader = resources.run_in_thread, resources.run_in_reader
-        self.compute, self.webhooks = resources.compute, resources.webhooks
-        self._events, self._workers, self._context = resources.events, resources.workers, resources.context
+    def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
+        super().__init__(store, settings, ring)
         self._flights = SingleFlight()
         self._misjudged = SlowWork()
         self._granted: OrderedDict[tuple[str, str], float] = OrderedDict()  # until when
         streams = self.settings.max_streams or max(1, self.settings.max_connections // 4)
         self._streams = ClientQuota(streams, "event streams")
-
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, store: Store, settings: Settings, shutdown: asyncio.Event, ring: KeyRing | None = None
-    ) -> AsyncIterator[Self]:
-        """Yield a running service; arguments as for `ServiceResources.open`."""
-        async with ServiceResources.open(store, settings, shutdown, ring) as resources:
-            yield cls(resources)
 
     def check_voters(self, K: int, times: int = 1) -> None:
         """Raise InvalidInput for more voters than ``times`` the operator's limit."""
@@ -233,13 +220,13 @@ class DesignService:
         # Roles differ in what they may solve, and a job belongs to each client that submits it.
         flight = f"{task.key} {may_solve()} {designs_owner()}"
         try:
-            for queue in self.resources.queues if _may_be_short(task) else ():
+            for queue in self.queues if _may_be_short(task) else ():
                 if task.seconds > queue.seconds or self._misjudged.has(task.kind, queue):
                     continue
                 try:
                     if not task.solves:
                         self._check(task)
-                        return await task.load(self._context) or await self.resources.compute_on(queue, task)
+                        return await task.load(self.context) or await self.compute_on(queue, task)
                     designed = await self._design_on(queue, task, wait_seconds)
                 except TaskTimeout:
                     self._misjudged.add(task.kind, queue)
@@ -287,7 +274,7 @@ class DesignService:
         if task is None:
             return None
         try:
-            result = await task.verify(json.loads(job.result), self._context, asked)
+            result = await task.verify(json.loads(job.result), self.context, asked)
         except UNREADABLE as err:  # untrusted: from the database
             if isinstance(err, CacheError):
                 raise
@@ -311,14 +298,14 @@ class DesignService:
         task = None if job is None or job.state != "running" else read_task(job)
         if job is None or task is None:
             return job
-        result = await task.settle(self._events.latest(job).progress, self._context)
+        result = await task.settle(self.events.latest(job).progress, self.context)
         if result is None:
             return job
         job = await self.run_in_thread(self.jobs.settle, id, canonical_json(result), current_owner())
         if job is not None and job.over:
-            self._events.publish(job)
+            self.events.publish(job)
             # After the row is final: a worker that ends earlier would record its own end.
-            for worker in self._workers:
+            for worker in self.workers:
                 worker.stop(id)
         return job
 
@@ -339,9 +326,9 @@ class DesignService:
         access_log.mention_job(id)
         job = await self.run_in_thread(self.jobs.cancel, id, current_owner())
         if job is not None and job.state == "cancelled":
-            for worker in self._workers:
+            for worker in self.workers:
                 worker.stop(id)
-            self._events.publish(job)
+            self.events.publish(job)
         return job
 
     def followed(self, id: str) -> Job | None:
@@ -350,11 +337,11 @@ class DesignService:
         None with private designs: only the store knows the owner.
         """
         access_log.mention_job(id)
-        return self._events.followed(id) if self.viewer is None else None
+        return self.events.followed(id) if self.viewer is None else None
 
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
         """Yield the job's current state, then each change, until it is finished or the server stops."""
-        return self._events.subscribe(job)
+        return self.events.subscribe(job)
 
     @property
     def viewer(self) -> str | None:
@@ -409,15 +396,15 @@ class DesignService:
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
 
         async def design() -> dict[str, Any]:
-            stored = await task.load(self._context)
+            stored = await task.load(self.context)
             if stored is not None:
                 return stored
             self._check_solving()
             self._check(task)
-            self.resources.admission.charge(current_client())
-            return await self.resources.compute_on(queue, task)
+            self.admission.charge(current_client())
+            return await self.compute_on(queue, task)
 
-        if self.resources.closing or queue.expected_seconds >= min(wait_seconds, MAX_QUEUE_SECONDS):
+        if self.closing or queue.expected_seconds >= min(wait_seconds, MAX_QUEUE_SECONDS):
             return None
         try:
             flight = f"queue {task.text} {may_solve()}"  # not the key alone: another request may name another solver
@@ -431,7 +418,7 @@ class DesignService:
         return None
 
     async def _load_or_queue(self, task: Task, seconds: float | None) -> dict[str, Any] | Job:
-        stored = await task.load(self._context)
+        stored = await task.load(self.context)
         if stored is not None:
             return stored
         if task.solves:
@@ -442,7 +429,7 @@ class DesignService:
     async def _nearest(self, task: Task) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one requested, labelled, or None."""
         flight = f"nearest {task.key} {self.viewer}"
-        nearest = await self._flights.do(flight, lambda: task.nearest(self._context))
+        nearest = await self._flights.do(flight, lambda: task.nearest(self.context))
         if nearest is not None:
             metrics.count_lookups("nearest")
         return nearest
@@ -454,13 +441,13 @@ class DesignService:
             raise NotCached("This answer is not stored, and the role reader cannot request a solve.")
 
     async def _queue(self, task: Task, seconds: float | None = None, *, afresh: bool = False) -> Job:
-        if self.resources.closing:
+        if self.closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
         access_log.mention_job(task.key)
         seconds = task.seconds if seconds is None else seconds
-        submit = partial(self.resources.admission.submit, afresh=afresh)
+        submit = partial(self.admission.submit, afresh=afresh)
         job: Job = await self.run_in_thread(submit, task, current_client(), seconds, traces.current_traceparent())
-        for worker in self._workers:
+        for worker in self.workers:
             worker.wake()
         return job
 
@@ -470,7 +457,7 @@ class DesignService:
         """Return the answer of a job, or Pending after ``wait_seconds``; redo the job once if necessary."""
         wait_seconds = self.settings.wait_seconds if wait_seconds is None else wait_seconds
         for attempt in range(2):
-            update = await self._events.wait(job, wait_seconds)
+            update = await self.events.wait(job, wait_seconds)
             match update.job.state:
                 case "done":
                     # The same key may have another solver or time limit.

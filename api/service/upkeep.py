@@ -52,7 +52,7 @@ class Upkeep:
             except CacheError as err:
                 _LOG.warning("the store cannot be kept within its limits: %s", err)
             else:
-                metrics.count_evictions(removed)
+                metrics.EVICTED.inc(removed)
                 pause = CALL_SECONDS if self._is_above else UPKEEP_SECONDS
             await asyncio.sleep(pause)
 

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import CLIENT_PREFIX, current_client, current_owner, set_current_prefix
+from api.access.clients import CLIENT_PREFIX, CURRENT_PREFIX, current_client, current_owner
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import TooManyJobs
 from api.observability import metrics
@@ -108,7 +108,7 @@ class Webhooks:
 
     async def deliver(self) -> None:
         """Deliver due webhooks, several at a time, until cancelled."""
-        set_current_prefix(self._prefix)
+        CURRENT_PREFIX.set(self._prefix)
         try:
             while True:
                 has_started = len(self._tasks) < DELIVERIES and await self._start_one()

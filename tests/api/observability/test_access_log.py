@@ -116,13 +116,13 @@ def test_lines_wait_for_a_full_disk_up_to_a_limit(tmp_path: Path, monkeypatch: p
         return written
 
     monkeypatch.setattr(os, "write", limited)
-    lost = metrics._ACCESS_LOG_LOST._value.get()
+    lost = metrics.ACCESS_LOG_LOST._value.get()
     for status in range(200, 203):
         log.write(ENTRY._replace(status=status).line())
     until(lambda: log.trouble == os.strerror(errno.ENOSPC))
     for status in range(203, 211):
         log.write(ENTRY._replace(status=status).line())
-    assert metrics._ACCESS_LOG_LOST._value.get() - lost == 3
+    assert metrics.ACCESS_LOG_LOST._value.get() - lost == 3
     room[0] = 10**9
     assert until(log.drain)
     cut, *whole = log.path.read_text(encoding="utf-8").splitlines()

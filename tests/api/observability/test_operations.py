@@ -55,7 +55,7 @@ class FakeService:
     def __init__(self, store: Any, solved: Any, **settings: Any) -> None:
         self.store, self._solved = store, solved
         self.settings = SETTINGS.model_copy(update={"ready_seconds": 0.0, **settings})
-        self.resources = SimpleNamespace(stalled="", pools={"compute": SimpleNamespace(size=1, busy=1, tasks=1)})
+        self.stalled, self.pools = "", {"compute": SimpleNamespace(size=1, busy=1, tasks=1)}
         self.asked = 0
 
     async def run_in_thread(self, work: Any, *arguments: Any) -> Any:
@@ -111,7 +111,7 @@ def test_nothing_is_solved_with_solving_off() -> None:
 
 def test_a_silent_idle_solver_is_unhealthy() -> None:
     service = FakeService(open_store("memory"), TimeoutError())
-    service.resources.pools["compute"].busy = 0
+    service.pools["compute"].busy = 0
     assert not is_ready(checked(service))
 
 
@@ -248,7 +248,7 @@ def test_every_outcome_of_a_solve_is_counted() -> None:
 
 def test_metrics_of_live_processes_are_summed(tmp_path: Path) -> None:
     count = (
-        "from api.observability import metrics; metrics.count_request('GET', '/counted', 200, 0.1); metrics.track_in_flight(3)\n"
+        "from api.observability import metrics; metrics.count_request('GET', '/counted', 200, 0.1); metrics.IN_FLIGHT.inc(3)\n"
         "print(metrics.render({'darrm_jobs_queued': 7.0}).decode())"
     )
     environment = {metrics.MULTIPROCESS_DIR: str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": ""}

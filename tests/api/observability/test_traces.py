@@ -89,7 +89,7 @@ def test_a_job_is_a_trace_of_its_own_linked_to_the_request_that_queued_it() -> N
 def test_the_link_survives_a_restart(tmp_path: Path) -> None:
     settings = Settings(cache_url=f"sqlite:///{tmp_path / 'store.sqlite'}", wait_seconds=0, solvers=1)
     with traces.traced(InMemorySpanExporter()), TestClient(create_app(settings)) as client:
-        for worker in client.app.state.service._workers:  # type: ignore[attr-defined]  # a FastAPI application
+        for worker in client.app.state.service.workers:  # type: ignore[attr-defined]  # a FastAPI application
             worker._closing = True  # nobody here takes it up
         body = {"K": 5, "m": 2, "epsilon": 0.1}
         id = client.post("/v1/jobs", json=body, headers={"traceparent": PARENT}).json()["id"]

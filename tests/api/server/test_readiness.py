@@ -81,7 +81,7 @@ def test_an_unattended_queue_is_not_ready(tmp_path: Path) -> None:
     with TestClient(create_app(settings(tmp_path / "store.sqlite"))) as client:
         assert client.get("/readyz").status_code == 200
         service = client.app.state.service  # type: ignore[attr-defined]
-        for worker in service._workers:
+        for worker in service.workers:
             worker._take_task.cancel()
         told = until(lambda: (found := client.get("/readyz")).status_code != 200 and found)
         assert "queue: the loop that reads the queue has ended" in told.json()["detail"]

@@ -152,13 +152,13 @@ def test_long_work_is_refused_by_estimate_or_runs_to_its_limit(
     limits: list[float] = []
     with client_of(max_work_seconds=20.0) as client:
         service = client.app.state.service  # type: ignore[attr-defined]
-        run = service.resources.solvers.run
+        run = service.solvers.run
 
         async def watched(*arguments: Any, **more: Any) -> Any:
             limits.append(more["time_limit"])
             return await run(*arguments, **more)
 
-        monkeypatch.setattr(service.resources.solvers, "run", watched)
+        monkeypatch.setattr(service.solvers, "run", watched)
         refused = client.post("/v1/compare", json={**COMPARE, "K": 101, "queries": 3000, "fresh": True})
         assert limits == []
         assert refused.status_code == 422
@@ -233,7 +233,7 @@ def test_a_wrong_estimate_moves_its_kind_of_work_to_jobs(
     with client_of(short_seconds=0.3) as client:
         assert client.post("/v1/tradeoff", json=ASKED["tradeoff"]).status_code == 200
         monkeypatch.setitem(QUESTIONS, "tradeoff", tasks.EndlessTradeoff)
-        resources = client.app.state.service.resources  # type: ignore[attr-defined]
+        resources = client.app.state.service  # type: ignore[attr-defined]
         stopped = {name: resources.pools[name].killed for name in ("compute", "quick")}
         with monkeypatch.context() as meanwhile:
             for queue in resources.queues:
@@ -251,7 +251,7 @@ def test_a_certificate_does_not_wait_for_work_of_a_second(monkeypatch: pytest.Mo
     monkeypatch.setitem(QUESTIONS, "tradeoff", tasks.BlockedTradeoff)
     monkeypatch.setenv(tasks.GATE, str(tmp_path / "gate"))
     with client_of(short_seconds=5.0) as client, ThreadPoolExecutor() as threads:
-        resources = client.app.state.service.resources  # type: ignore[attr-defined]
+        resources = client.app.state.service  # type: ignore[attr-defined]
         question = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "ms": [3, 4]}
         short = threads.submit(client.post, "/v1/tradeoff", json=question)
         until(lambda: resources.pools["quick"].tasks)
@@ -376,7 +376,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
             assert result["status"] == "interrupted"
             assert verify(problem_from_record(result["problem"]), result["gamma"]).margin >= 0
         service = client.app.state.service  # type: ignore[attr-defined]
-        until(lambda: not service.resources.pools["solvers"].busy)
+        until(lambda: not service.pools["solvers"].busy)
         monkeypatch.undo()
         again = client.post("/v1/gamma", json=LARGE)
         assert again.status_code == 202  # who asks for the optimum has it solved

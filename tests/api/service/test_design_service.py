@@ -59,7 +59,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def solves(*services: DesignService) -> int:
-    return sum(one.resources.pools["solvers"].tasks for one in services)
+    return sum(one.pools["solvers"].tasks for one in services)
 
 
 async def answered(asking: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ async def answered(asking: Any) -> dict[str, Any]:
 
 
 def at_work(opened: DesignService) -> bool:
-    solvers = opened.resources.pools["solvers"]
+    solvers = opened.pools["solvers"]
     return bool(solvers.busy and solvers.tasks and solvers.alive)  # busy alone: a process may have yet to start
 
 
@@ -84,7 +84,7 @@ async def running(opened: DesignService, key: str) -> None:
 def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
     async def test() -> None:
         async with service(settings(prestart=True)) as opened:
-            assert {name: state.alive for name, state in opened.resources.pools.items()} == {
+            assert {name: state.alive for name, state in opened.pools.items()} == {
                 "solvers": 1,
                 "quick": 1,
                 "compute": 1,
@@ -92,7 +92,7 @@ def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -
             assert await opened.compute(tasks.has_module, "scipy.special")
             here = os.nice(0)
             assert await opened.compute(tasks.niceness, None) == here + 5
-            assert await opened.resources.solvers.run(tasks.niceness, None) == min(here + 15, 19)
+            assert await opened.solvers.run(tasks.niceness, None) == min(here + 15, 19)
 
     run(test)
 
@@ -208,7 +208,7 @@ def test_a_disconnected_client_affects_nobody(monkeypatch: pytest.MonkeyPatch) -
                 task.cancel()
             assert (await answered(asking[9]))["status"] == "optimal"
             assert solves(opened) == 1
-            assert not opened._events._topics
+            assert not opened.events._topics
 
     run(test)
 
@@ -227,7 +227,7 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
             job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "cancelled"
-            await until_in_loop(lambda: opened.resources.pools["solvers"].busy == 0)
+            await until_in_loop(lambda: opened.pools["solvers"].busy == 0)
             with pytest.raises(JobCancelled, match="was cancelled; repeat the request"):
                 await asking
             monkeypatch.undo()
@@ -288,9 +288,9 @@ def test_a_killed_process_is_replaced_and_the_solve_retried(monkeypatch: pytest.
         async with service(settings()) as opened:
             asking = asyncio.create_task(opened.design(ASKED))
             await running(opened, ASKED.spec().key)
-            os.kill(opened.resources.solvers.processes[0], signal.SIGKILL)
+            os.kill(opened.solvers.processes[0], signal.SIGKILL)
             assert (await answered(asking))["status"] == "optimal"
-            assert (solves(opened), opened.resources.pools["solvers"].crashed) == (2, 1)
+            assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
 
     run(test)
 
@@ -532,7 +532,7 @@ def test_a_shutdown_returns_jobs_to_the_queue(monkeypatch: pytest.MonkeyPatch, u
         async with service(settings(url)) as opened:
             asking = asyncio.create_task(opened.design(ASKED))
             await running(opened, ASKED.spec().key)
-            pids = opened.resources.solvers.processes
+            pids = opened.solvers.processes
         with pytest.raises(ShuttingDown, match="try again when it is back"):
             await asking
         for pid in pids:
@@ -567,7 +567,7 @@ def test_a_short_design_is_solved_once_without_a_job(url: str) -> None:
             answers = await asyncio.gather(*(opened.design(ASKED) for _ in range(8)))
             gammas = [answer["gamma"] for answer in answers if not isinstance(answer, Pending)]
             assert gammas == 8 * gammas[:1]
-            assert sum(state.tasks for state in opened.resources.pools.values()) == 1
+            assert sum(state.tasks for state in opened.pools.values()) == 1
             assert sum(opened.jobs.counts().values()) == 0
             again = await opened.design(ASKED)
             assert not isinstance(again, Pending)
@@ -586,7 +586,7 @@ def test_a_busy_queue_turns_designs_into_jobs(url: str) -> None:
     async def test() -> None:
         async with service(settings(url, short_seconds=1.0)) as opened:
             with ExitStack() as stack:
-                for queue in opened.resources.queues:
+                for queue in opened.queues:
                     stack.enter_context(queue.expecting(60.0))
                 assert not isinstance(await opened.design(ASKED), Pending)
             assert sum(opened.jobs.counts().values()) == 1

@@ -1,30 +1,29 @@
-"""Accounts: theorems about many releases together, in any order and each chosen in view of the earlier answers.
+"""Accounts: theorems about many releases together, in any order and each chosen after the earlier answers.
 
-What is released states a guarantee (`guarantee.ReleaseGuarantee`): a γ, a table, a mechanism, a plain vote, samples.
-Every account below is a theorem about the same releases, so the least ε is a proof too (`total`). An account says what
-it needs of each kind of release, and does not apply where that is not known:
+Each kind of release states a guarantee (`guarantee.ReleaseGuarantee`). Every account below is a theorem about the same
+releases, so their minimum ε is proved too (`total`). An account does not apply if its input is unknown:
 
-    account   needs                sums up
-    models    models trained once  all answers are post-processing of these, however many there are
+    account   input                total
+    models    models trained once  their composition: all answers, in any number, are post-processing
     simple    (ε, δ)               the sums of ε and of δ
     optimal   (ε, δ)               the exact optimum over all (ε, δ)-DP mechanisms
     profiles  a profile of models  privacy loss distributions of models that state several (ε, δ)
-    general   (ε, δ)               the closed form of Kairouz, Oh and Viswanath; all δ that is left is slack
-    pld       (ε, δ)               the optimum by privacy loss distributions, plus a guard for rounding
+    general   (ε, δ)               the closed form of Kairouz, Oh and Viswanath; the remaining δ is slack
+    pld       (ε, δ)               the optimum by privacy loss distributions, plus a charge for rounding
     laws      all pairs of laws    one release, or the adaptive recursion on the pairs
     bits      pairs of a bit       the exact adaptive recursion on the pairs that a bit can show
     losses    the largest losses   their sum: what holds at δ = 0 holds at every δ
     points    lines around these   `optimal`, at the best (ε, δ) of the exact profile
     profile   laws, or lines       the privacy loss distribution of the exact profile
     moments   all pairs of laws    sums of Rényi divergences of the pairs
-    renyi     power divergences    the same of bounds on all orders
-    gaussian  power divergences    the Gaussian comparison: no more than one Gaussian mechanism
+    renyi     power divergences    the same, of bounds on all orders
+    gaussian  power divergences    the Gaussian comparison: at most one Gaussian mechanism
 
-Each rests on a finer description of the release than those that it makes superfluous (`Account.finer`): (ε, δ) is one
-point of the profile, the profile bounds a pair (P, Q), and the recursion uses that a release is one bit. `laws`,
-`bits` and `profile` hold while the answer is the whole transcript of a query.
+Each uses a finer description of the release than the accounts it supersedes (`Account.finer`): (ε, δ) is one point of
+the profile, the profile bounds a pair (P, Q), and the recursion uses that a release is one bit. `laws`, `bits` and
+`profile` hold only if the answer is the whole transcript of a query.
 
-Private voters that were trained once are taken as not private, or charged as models (`freshness`).
+Private voters trained once are taken as not private, or charged as models (`freshness`).
 """
 
 from __future__ import annotations
@@ -66,71 +65,71 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import decimal_above, float_above
 
 MAX_RELEASES = 10**9
-"""Most releases in one account."""
+"""Maximum number of releases in one account."""
 
 
 class Effort(NamedTuple):
-    """How long accounts may take."""
+    """Limits on the running time of accounts."""
 
-    points: int  # grid points of the recursion on bits: sound for any number
-    updates: float  # of a grid point by a vertex, in that recursion; the grid is coarser where more would be needed
-    convolved: int = 100_000  # most releases of a γ whose profile is convolved, if the recursion is too long
-    only_within: float | None = None  # an ε of interest: `optimal` states it or nothing, in a hundredth of the time
+    points: int  # grid points of the recursion on bits; sound for any number
+    updates: float  # grid point × vertex updates in that recursion; beyond it the grid is coarser
+    convolved: int = 100_000  # maximum releases of a γ for convolution of its profile, if the recursion is too long
+    only_within: float | None = None  # `optimal` only decides whether this ε holds, 100 times faster
 
     def for_search(self, releases: int, *, quick: bool = False) -> Effort:
-        """Return the effort of one account of ``releases`` releases in a search: about a second, or next to nothing."""
+        """Return the effort of one account of ``releases`` releases in a search: about a second, far less if quick."""
         if releases > (MIN_TOO_MANY if quick else MAX_BY_BITS):
             return Effort(self.points, 0.0, 0)
         return Effort(min(self.points, max(MIN_SEARCHED, MAX_GRID // max(1, releases))), self.updates)
 
 
 MAX_BY_BITS, MIN_TOO_MANY = 20_000, 100
-"""Most releases for which a search asks `bits`: beyond, it would take minutes. The second where it is to be quick."""
+"""Maximum number of releases for which a search uses `bits`, which would take minutes beyond it; the same if quick."""
 
 MAX_GRID, MIN_SEARCHED = 40_000_000, 2_001
-"""Grid points × releases of one step of such a search, about a second, and the least grid."""
+"""Grid points × releases of one step of such a search, about a second, and the smallest grid."""
 
 STATED = Effort(40_001, 2e9, MAX_RELEASES)
-"""Of a total that is stated: some seconds."""
+"""For a stated total: some seconds."""
 
 SEARCHED = Effort(8_001, 4e8)
-"""Of one of the many totals of a search: a second. A finer grid would change the fourth digit of ε."""
+"""For one of many totals in a search: a second. A finer grid would change the fourth digit of ε."""
 
 PLANNED = STATED._replace(points=SEARCHED.points, convolved=SEARCHED.convolved)
-"""Of a γ in a plan."""
+"""For a γ in a plan."""
 
 DECIDED = Effort(0, 0.0, 0)
-"""Of a decision about (ε, δ) alone, which `Effort.only_within` makes: next to no time."""
+"""For a decision about (ε, δ) only, with `Effort.only_within`: negligible time."""
 
 SLOW = ("laws", "bits", "profile", "moments", "pld")
 """Accounts whose time grows with the releases, or that convolve."""
 
 GRID_PRECISION = 1e-6
-"""What a grid of `bits` with half as many points may add to ε, as a share of it, before a finer one is used."""
+"""Relative increase of ε up to which a grid of `bits` with half as many points is used instead of a finer one."""
 
 MAX_PROFILE_POINTS = 12
-"""Most (ε, δ) of a profile whose optimal composition is computed: each takes some milliseconds."""
+"""Maximum number of (ε, δ) of a profile whose optimal composition is computed, in some milliseconds each."""
 
 PROFILE_PRECISION = 1e-4
-"""Share of ε by which one (ε, δ) of a profile has to be better than another to be used instead."""
+"""Smallest relative improvement of ε for which one (ε, δ) of a profile replaces another."""
 
 CHEAP = ("simple", "optimal")
-"""Accounts that take next to no time."""
+"""Accounts of negligible time."""
 
 COMPARED = ("general", "pld", "profile")
-"""Accounts that are shown for comparison, though a finer one is known."""
+"""Accounts shown for comparison even if a finer one is known."""
 
 
 class Accountable(Protocol):
-    """What can be accounted for: a mechanism."""
+    """A mechanism whose releases can be accounted for (`mechanisms.base.VoteMechanism`)."""
 
     K: int
     affected: int
-    takes_samples: bool  # whether totals are known where records are drawn anew for every release
+    takes_samples: bool  # whether totals are known if records are drawn anew for every release
 
     @property
     def effort(self) -> Effort:
-        """How long its accounts may take."""
+        """Limits on the running time of its accounts."""
         ...
 
     def bounds(self, releases: int) -> Releases:
@@ -142,13 +141,13 @@ class Accountable(Protocol):
         ...
 
     def listed(self) -> LawPairs | None:
-        """Return all pairs of laws of one release, in both orders, where they are few; None otherwise."""
+        """Return all pairs of laws of one release, in both orders; None if too many."""
         ...
 
     def sampled_laws(self, sampling: Sampling, cut: float = ...) -> Sequence[LawTriples] | None:
-        """Return the laws of one answer without a record and with it, in one of two values; None if not known.
+        """Return the laws of one answer without a record and with it, in one or two of its values; None if unknown.
 
-        ``cut``: chance of noise that may be cut off: the laws are then those given that none is.
+        ``cut``: probability of noise that may be cut off: the laws are conditional on the noise that remains.
         """
         ...
 
@@ -156,26 +155,26 @@ class Accountable(Protocol):
 T = TypeVar("T")
 
 ReleasesOf = Sequence[tuple[T, int]]
-"""What an account needs of each kind of release, and how many there are of it at most."""
+"""The input of an account for each kind of release, and the maximum number of releases of that kind."""
 
 
 @dataclass(frozen=True)
 class Account(Generic[T]):
-    """A theorem about releases of several kinds, in any order and each chosen in view of the earlier answers."""
+    """A theorem about releases of several kinds, in any order and each chosen after the earlier answers."""
 
     name: str
-    needs: Callable[[ReleaseGuarantee], T | None]  # of each kind of release; None where that is not known
+    needs: Callable[[ReleaseGuarantee], T | None]  # its input, from each kind of release; None if unknown
     total: Callable[[ReleasesOf[T], float, Effort], Privacy | None]  # raises `NotApplicable`; or None
-    finer: tuple[str, ...] = ()  # accounts that are never above it: where one of them is exact, it is not asked
-    is_exact: Callable[[ReleasesOf[T], float, Effort], bool] = lambda *_: True  # but for rounding, of what it needs
-    needs_delta: bool = False  # whether it has no total at δ = 0: then what it needs, which may take long, is not found
+    finer: tuple[str, ...] = ()  # accounts never above it: skipped if one of them is exact
+    is_exact: Callable[[ReleasesOf[T], float, Effort], bool] = lambda *_: True  # except for rounding, given its input
+    needs_delta: bool = False  # no total at δ = 0: skips the computation of its input
 
 
 EventAccount = Callable[[ReleasesOf[Privacy], float, Effort], Privacy | None]
 
 
 def _bound(epsilon: float, delta: float) -> Privacy:
-    """Return an ε that an account found, ∞ where it is no number."""
+    """Return the ε of an account as a bound; ∞ for NaN."""
     return Privacy(float(upper_bound(epsilon)), delta)
 
 
@@ -202,11 +201,11 @@ def _by_sums(parts: ReleasesOf[Privacy], delta: float, _: Effort) -> Privacy:
 
 
 def _by_optimum(parts: ReleasesOf[Privacy], delta: float, effort: Effort) -> Privacy | None:
-    """Return the exact optimum over all (ε, δ)-DP mechanisms; where one ε is of interest, whether it is within that."""
+    """Return the exact optimum over all (ε, δ)-DP mechanisms; or, with `Effort.only_within`, whether that ε holds."""
     events, epsilon = _counted(parts), effort.only_within
     if epsilon is None:
         return optimal_composition_of_sequence(events, delta)
-    with suppress(DeltaTooSmall):  # the closed form is no time for any number, and never below the optimum
+    with suppress(DeltaTooSmall):  # the closed form is fast for any number, and never below the optimum
         if is_within(kov_composition_at_delta(events, delta).epsilon, epsilon):
             return Privacy(epsilon, delta)
     return Privacy(epsilon, delta) if is_within(optimal_delta_of_sequence(events, epsilon), delta) else None
@@ -216,10 +215,10 @@ def _by_model_profiles(parts: ReleasesOf[Privacy], delta: float, _: Effort) -> P
     events = _counted(parts)
     if all(len(event.points) == 1 for event in events):
         return None
-    from darrm_opt.accounting.model_profiles import composed_profiles  # few models state one
+    from darrm_opt.accounting.model_profiles import composed_profiles  # imported on use: few models state one
 
     epsilon = _least([(_of_events(composed_profiles), list(events.items()))], delta)
-    if len(events) == 1:  # each point holds alone, too
+    if len(events) == 1:  # each point holds by itself, too
         ((model, count),) = events.items()
         points = [[(Privacy(*point), count)] for point in model.points]
         epsilon = min(epsilon, _least([(by, point) for point in points for by in (_by_sums, _by_optimum)], delta))
@@ -227,7 +226,7 @@ def _by_model_profiles(parts: ReleasesOf[Privacy], delta: float, _: Effort) -> P
 
 
 def _least(asked: Iterable[tuple[EventAccount, ReleasesOf[Privacy]]], delta: float) -> float:
-    """Return the least ε [nats] of accounts of (ε, δ) that have one at δ; ∞ for none."""
+    """Return the smallest ε [nats] of the accounts of (ε, δ) that have one at δ; ∞ if none has."""
     epsilons = [math.inf]
     for account, parts in asked:
         with suppress(DeltaTooSmall, TooMuchWork):
@@ -241,16 +240,16 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
     """Return the privacy of independent models together, and so of everything computed from them.
 
     Args:
-        models: how many models of each privacy one record affects, ≥ 1 in all.
+        models: number of models of each privacy that one record affects, ≥ 1 in all.
         total_delta: δ of all together [probability], in [0, 1).
 
     Returns:
-        (ε, δ); ε = inf where nothing is proved at that δ. A single model costs its own (ε, Δ).
+        (ε, δ); ε = inf if nothing is proved at that δ. A single model costs its own (ε, Δ).
 
     Guarantees:
-        Sound for models that are independent given the data, by basic or by optimal composition, and of models that
-        state a privacy profile by the composition of their pairs of laws. Basic composition adds the numbers as
-        written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
+        Sound for models that are independent given the data: by basic or optimal composition, and for models that state
+        a privacy profile by composition of their pairs of laws. Basic composition adds the numbers as written: three
+        times 0.1 is 0.3, though as doubles it is 3e-17 more.
 
     >>> compose_models({Privacy(0.5, 1e-6): 1}, 1e-5), compose_models({Privacy(0.1): 3}, 0.0).epsilon
     (Privacy(epsilon=0.5, delta=1e-06), 0.3)
@@ -260,7 +259,7 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
     if sum(models.values()) == 1:
         (model,) = models
         if len(model.points) == 1 and model.delta <= total_delta:
-            return model  # its own numbers, untouched: an account would round them up
+            return model  # unchanged: an account would round its numbers up
     parts = list(models.items())
     return Privacy(
         _least([(by, parts) for by in (_by_sums, _by_optimum, _by_model_profiles)], total_delta), total_delta
@@ -268,10 +267,7 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
 
 
 def models_account(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> Privacy:
-    """Return the account of the releases by the privacy of the models together; ε = inf if it does not apply.
-
-    Fresh voters pay for every answer, so this account does not apply to them.
-    """
+    """Return the account of the releases by the privacy of the models together; ε = inf for fresh voters."""
     if effective_voters(problem, queries, fresh=fresh) is problem:
         return Privacy(math.inf, total_delta)
     return compose_models({problem.voter: problem.affected}, total_delta)
@@ -293,17 +289,17 @@ def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) 
         return total
     if _is_single(parts):  # no grid needed
         return _bound(parts[0][0].shown.epsilon(delta), delta)
-    # The recursion over several kinds has a state for every way to have used some of each, as the adversary chooses the
+    # The recursion over several kinds has a state for every number of each used so far, as the adversary chooses the
     # order.
     regions = [(bounds.shown.region, count) for bounds, count in parts]
     points = min(effort.points, int(effort.updates / updates_of(regions)))
     if points < MIN_POINTS:
         raise TooMuchWork(
-            f"{updates_of(regions):.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, "
+            f"{updates_of(regions):.3g} steps of the exact adaptive composition, each on at least {MIN_POINTS} points, "
             "take too long. The accounts profile and optimal handle longer sequences."
         )
     previous = math.inf
-    # a coarser grid is as sound: a finer one only lowers the total
+    # A coarser grid is also sound: a finer one only lowers the total.
     for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
         with suppress(DeltaTooSmall):
             epsilon = compose_bits_any_order(regions, points=coarse_points).epsilon(delta)
@@ -342,7 +338,7 @@ def _is_single(parts: ReleasesOf[Any]) -> bool:
 
 
 def _by_points(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | None:
-    """Return the optimum over all mechanisms with an (ε, δ) of the profile of a release, cheap for any number."""
+    """Return the optimum over all mechanisms with an (ε, δ) of a release's profile; fast for any number."""
     ((profile, queries), *others) = parts
     if others or not isinstance(profile, ReleaseProfile):
         return None
@@ -350,11 +346,11 @@ def _by_points(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | No
     epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
     best, errors = None, []
     for epsilon in epsilons:
-        # A plain majority of votes that are not private has a δ of 1 everywhere: nothing is proved of it.
+        # A plain majority of votes that are not private has δ = 1 everywhere.
         if (each := profile.delta(epsilon)) == 1 or (
             best is not None and optimal_delta(epsilon, each, queries, (1 - PROFILE_PRECISION) * best.epsilon) > delta
         ):
-            continue  # hardly better, if at all
+            continue  # not significantly better
         try:
             best = optimal_composition(epsilon, each, queries, delta)
         except DeltaTooSmall as err:
@@ -373,7 +369,7 @@ def _by_profile(parts: ReleasesOf[Laws], delta: float, effort: Effort) -> Privac
             return None
         return _bound(convolved_epsilon([shown], count, delta), delta)
     floor = max(_leak(profile) for profile, _ in profiles)
-    # All of them leak no less; where one leaks nearly all, no distribution is left to compose.
+    # All of them together leak at least this; if one leaks nearly always, no distribution is left to compose.
     if not is_within(floor, delta):
         raise DeltaTooSmall(delta, floor, LEAK)
     if sum(count for _, count in parts) > effort.convolved:
@@ -446,6 +442,6 @@ ACCOUNTS: tuple[Account[Any], ...] = (
     Account("renyi", _BOUND, _of_divergences(renyi_epsilon), _PAIRS, needs_delta=True),
     Account("gaussian", _BOUND, _of_divergences(compared_epsilon), _PAIRS, needs_delta=True),
 )
-"""All accounts of releases, the quick ones of one description before those of a finer one."""
+"""All accounts; for one description of releases the quick ones first, then those of a finer description."""
 
 NAMES = frozenset(account.name for account in ACCOUNTS)

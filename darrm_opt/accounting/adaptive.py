@@ -1,12 +1,12 @@
-"""Adaptive recursion: the exact total of a few releases whose pairs of laws are all listed, of any number of answers.
+"""Adaptive recursion: the exact total of a few releases with any number of answers, given all their pairs of laws.
 
-As for bits (`bits.recursion`): the adversary picks a pair (P, Q) of the list in view of all earlier answers, so with
-V_1 the δ of one release at x = e^ε, ε of either sign,
+As for bits (`bits.recursion`): the adversary picks a pair (P, Q) of the list after all earlier answers, so with V_1 the
+δ of one release at x = e^ε, ε of either sign,
 
     V_t(x) = max over pairs of Σ_c P_c·V_{t−1}(x·Q_c/P_c).
 
-V is convex in x and falls, from V(0) = 1. It is stored on a grid of ε and replaced by its chords; left of the grid by
-the chord from x = 0, right of it by its last value: each is larger.
+V is convex and decreasing in x, from V(0) = 1. It is stored on a grid of ε and replaced by its chords; left of the grid
+by the chord from x = 0, right of it by its last value: each of these is an upper bound.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
 POINTS, MAX_POINTS = 1500, 20_000
-"""Least and most points of the grid on either side of ε = 0."""
+"""Smallest and largest number of grid points on either side of ε = 0."""
 
 STEP, MAX_STEP = 0.01, 0.05
-"""Distance of its points that is aimed at, and from which on a total is not worth the time [nats]."""
+"""Desired grid spacing, and the spacing from which a total is not worth its time [nats]."""
 
 MAX_WORK = 3e7
-"""Most sums of a term: a tenth of a second."""
+"""Maximum number of terms summed: a tenth of a second."""
 
 
 def adaptive_epsilon(pairs: Sequence[LawPairs], releases: int, delta: float) -> float:
-    """Return ε of adaptive releases of which each shows one of the listed pairs (P, Q), at δ > 0 [nats].
+    """Return ε of adaptive releases, each with one of the listed pairs (P, Q), at δ > 0 [nats].
 
     Raises:
         TooMuchWork: there are too many pairs or releases.
@@ -55,7 +55,7 @@ def adaptive_epsilon(pairs: Sequence[LawPairs], releases: int, delta: float) -> 
     known = values[points:]
 
     def curve(epsilon: float) -> float:
-        place = min(int(epsilon / step * (1 - 4 * ULP)), points)  # V falls: the point to the left is above
+        place = min(int(epsilon / step * (1 - 4 * ULP)), points)  # V decreases: the point to the left is above
         share = chord_weight(min(1.0, max(0.0, epsilon / step * (1 - 4 * ULP) - place)), step)
         beyond = known[min(place + 1, points)]
         return min(1.0, float((1 - share) * known[place] + share * beyond) * (1 + 8 * ULP))
@@ -65,12 +65,12 @@ def adaptive_epsilon(pairs: Sequence[LawPairs], releases: int, delta: float) -> 
 
 def _largest_loss(p: Array, q: Array) -> float:
     known = (p > 0) & (q > 0)
-    # a difference of logarithms: the quotient of two doubles may overflow
+    # A difference of logarithms, since the quotient of two doubles may overflow.
     return float(np.abs(np.log(p[known]) - np.log(q[known])).max(initial=0.0))
 
 
 Move = tuple[float, list[tuple[int, float, float]]]
-"""What one pair adds up to: a constant, and V at a cell and one further with a weight each."""
+"""The terms of one pair: a constant, and weights of V at a cell and at the next."""
 
 
 def _moves(p: Array, q: Array, step: float) -> list[Move]:
@@ -84,7 +84,7 @@ def _moves(p: Array, q: Array, step: float) -> list[Move]:
                 constant += weight  # V(0) = 1
             elif a:
                 shift = math.log(b) - math.log(a)
-                # V falls, so a place that is too far to the left errs upward.
+                # V decreases, so an error to the left increases it.
                 place = (shift - 32 * ULP * (1 + abs(math.log(a)) + abs(math.log(b)))) / step
                 place -= 4 * ULP * abs(place)
                 cell = math.floor(place)

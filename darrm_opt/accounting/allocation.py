@@ -1,22 +1,22 @@
-"""Random allocation: releases of which each record is in exactly k of every t, at random, and the next t anew.
+"""Random allocation: each record is in exactly k random releases of every t, drawn anew for the next t.
 
-Prompts that rotate through the data draw no sample for a query: each record is spread over a round of t queries. With
-(P, Q) a pair that dominates one release, of the answer without a record and with it, and R = Q/P its likelihood ratio,
-a round with k = 1 is dominated by
+Prompts that rotate through the data draw no sample for a query: each record is spread over a round of t queries. Let
+(P, Q) be a pair that dominates one release, the answer without a record and with it, and R = Q/P its likelihood ratio.
+A round with k = 1 is dominated by
 
     (P^t, U·P^t),    U = (R₁ + … + R_t)/t,    R_i independent, each with the law of R under P
 
-in both directions, also where each query is chosen in view of the answers before it; k of t is dominated by k rounds of
-1 of ⌊t/k⌋. Both directions follow from g(y) = E(y − U)₊:
+in both directions, also if each query is chosen after the answers before it; k of t is dominated by k rounds of 1 of
+⌊t/k⌋. Both directions follow from g(y) = E(y − U)₊:
 
     a record removed    H_x(Q‖P) = 1 − x + g(x)
     a record added      H_x(P‖Q) = x·g(1/x)
 
-g grows where R is spread out, its mean kept, and where U wraps around from its upper end: so atoms of R are spread onto
-a grid and added up by one Fourier transform, and what rounding may change is added.
+g increases if R is spread out at a constant mean, and if U wraps around at its upper end: so atoms of R are spread onto
+a grid and summed by one Fourier transform, and a bound on the rounding is added.
 
-Rounds are composed as any profile is. The other accounts are those of k releases of every t that all records are in:
-with the queries of the record known, it is in no others.
+Rounds are composed as any profile is. The other accounts are those of k releases of every t with all records: given its
+queries, a record is in no others.
 
 Source: Feldman and Shenfeld 2025 (the pair of a round, and k of t by k rounds); the sum by convolution on a grid of
 ratios is ours. Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
@@ -55,40 +55,40 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 
 COARSE_KNOTS, KNOTS = 60, 400
-"""Losses at which one release's profile is asked to find its ends, and between them; chords in between."""
+"""Number of losses at which the profile of one release is evaluated to find its ends, and between them."""
 
 MIN_RATIO_LOG = -10.0
-"""Least ln R that is told from 0, where no answer that matters has less."""
+"""Smallest ln R distinguished from 0 if no relevant answer has less."""
 
 SPREAD_SHARE = 0.02
-"""Variance that the grid may add to R, as a share of its own."""
+"""Relative increase of the variance of R that the grid may cause."""
 
 MIN_CELLS, MAX_CELLS = 1 << 16, 1 << 21
-"""Cells of the grid of a round."""
+"""Number of cells of a round's grid."""
 
 ROUND_KNOTS: Array = np.concatenate([-np.geomspace(MIN_LOSS, 30, KNOTS)[::-1], [0], np.geomspace(MIN_LOSS, 30, KNOTS)])
-"""Losses of a round at which its profile is looked at first."""
+"""Losses of a round at which its profile is first evaluated."""
 
 ATOM_ERROR = 16 * ULP
-"""Error of the δ of one release at a ratio x, in min(1, x), by the atoms of R: three roundings of a slope, telescoped,
-and that of their difference. A law that is off by a share w of each side has δ larger by w(1 − δ), at x ≤ 1 at least
-w·x(1 − δ(1)): so w = ATOM_ERROR/(1 − δ(1)) pays for it, in each release of a round."""
+"""Error of the δ of one release at a ratio x, relative to min(1, x), by the atoms of R: three telescoping roundings of
+a slope, and that of their difference. A law that is off by a share w of each side has δ larger by w(1 − δ), at x ≤ 1 at
+least w·x(1 − δ(1)): so w = ATOM_ERROR/(1 − δ(1)) covers it, in each release of a round."""
 
 ORDERS: Array = np.arange(2.0, 1025.0)
-"""Orders of Rényi divergences: whole numbers, whose moments are sums of products."""
+"""Orders of Rényi divergences: integers, whose moments are sums of products."""
 ORDERS.setflags(write=False)
 
 FIRST_ORDERS: Array = np.array(sorted({*np.geomspace(ORDERS[0], ORDERS[-1], 36).round()}))
-"""Those at which integrals are computed first; up to `NEXT_ORDERS` more lie around the best of them."""
+"""Orders at which integrals are computed first; up to `NEXT_ORDERS` more are computed around the best."""
 FIRST_ORDERS.setflags(write=False)
 
 NEXT_ORDERS, MANY_ORDERS = 16, 128
 
 MIN_MEAN = 1e-300
-"""Least mean of an exponential that is computed."""
+"""Smallest mean of an exponential that is computed."""
 
 PLACE_STEP, PARTS = 0.08, 256
-"""Distance of the logarithms of points at which an integrand is computed, and parts of it between two of them."""
+"""Spacing of the logarithms at which an integrand is computed, and number of parts between two of them."""
 
 INTEGRAL_ERROR = 1e-8
 """Error of the logarithm of an integral: differences of numbers that agree to 1/`PARTS`², and exponents below 10⁶."""
@@ -98,7 +98,7 @@ Profile = Callable[[Array], Array]
 
 
 def in_most(sampling: Sampling, releases: int) -> int:
-    """Return how many of ``releases`` releases one record is in, at most."""
+    """Return the maximum number of ``releases`` releases that one record is in."""
     rounds, rest = divmod(releases, sampling.among or 1)
     return sampling.times * rounds + min(sampling.times, rest)
 
@@ -111,12 +111,13 @@ def allocated_accounts(
     releases: int,
     delta: float,
 ) -> dict[str, Callable[[], Privacy]]:
-    """Return the accounts of releases with random allocation, by name; those without it hold for `in_most` too.
+    """Return the accounts of releases with random allocation, by name.
 
-    ``bounds`` and ``sampled_laws``: as for `sampled.sampled_accounts`.
+    Accounts without allocation hold too, for `in_most` releases. ``bounds``, ``sampled_laws``: as for
+    `sampled.sampled_accounts`.
     """
     among, times = sampling.among or 1, sampling.times
-    if among // times < 2 or not releases or not delta:  # at δ = 0 nothing is gained
+    if among // times < 2 or not releases or not delta:  # no gain at δ = 0
         return {}
     families = sampled_laws(cut_of(delta, releases)) or ()
     missing = max((family.missing for family in families), default=0.0) * releases
@@ -151,7 +152,7 @@ def _direction(profile: Profile, rounds: int, delta: float) -> float:
     if rounds > 1:
         return composed_epsilon(profile, ROUND_KNOTS, deltas, rounds, delta)
     flat_from = float(ROUND_KNOTS[np.argmax(deltas <= deltas[-1])])
-    reason = "a record is seen with that chance, rounding included"
+    reason = "that is the probability of an infinite loss, rounding included"
     return epsilon_at_delta(lambda each: float(profile(np.array([each]))[0]), delta, max(flat_from, 0.0), reason)
 
 
@@ -168,17 +169,17 @@ def _renyi(
     def best(moments: Array, orders: Array) -> tuple[float, float]:
         known = np.isfinite(moments)
         if not known.any():
-            raise DeltaTooSmall(delta, delta, "an answer that only one of two neighbours can give")
+            raise DeltaTooSmall(delta, delta, "an answer that is possible on only one of two neighbours")
         divergences = rounds * np.maximum(moments, 0.0)[known] / (orders[known] - 1) * (1 + 4 * ULP)
         return rdp_epsilon(divergences, left, orders[known])
 
-    # The highest orders take most of the time, and matter at small ε alone.
+    # The highest orders are the slowest, and only matter at small ε.
     for orders in (ORDERS[:MANY_ORDERS], ORDERS):
         epsilon, order = best(removed_moments(removed, among, rare, orders), orders)
         if order < MANY_ORDERS:
             break
     first, order = best(added_moments(added, among, rare / among, FIRST_ORDERS), FIRST_ORDERS)
-    if first > epsilon:  # else the other direction is the larger
+    if first > epsilon:  # otherwise the other direction is larger
         place = int(np.searchsorted(FIRST_ORDERS, order))
         low, high = FIRST_ORDERS[[max(0, place - 1), min(place + 1, FIRST_ORDERS.size - 1)]].tolist()
         between = np.unique(np.linspace(low, high, NEXT_ORDERS).round())
@@ -193,7 +194,7 @@ def removed_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: 
     """
     logs = [logarithms(laws, rare) for laws in pairs]
     moments = np.max([log_moments(*each, orders) for each in logs], axis=0)
-    moments = moments[: int(np.argmin(np.append(np.isfinite(moments), False)))]  # a moment needs all below it
+    moments = moments[: int(np.argmin(np.append(np.isfinite(moments), False)))]  # a moment requires all below it
     factorials = LOG_FACTORIALS[: moments.size + 2]
     series = np.concatenate([[0.0, 0.0], np.maximum(moments, 0.0)]) - factorials
     power, square, left = np.concatenate([[0.0], np.full(series.size - 1, -np.inf)]), series, among
@@ -214,10 +215,10 @@ def _product(first: Array, second: Array) -> Array:
 
 
 def added_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: Array) -> Array:
-    """Return bounds on ln E U^(1−a) at each of the orders, where each of the queries may have any of the pairs (P, Q).
+    """Return bounds on ln E U^(1−a) at each of the orders, for queries with any of the pairs (P, Q).
 
-    Source: y^−s = ∫ v^(s−1)·e^(−vy) dv/Γ(s), and E e^(−vU) is at most the t-th power of the largest E e^(−vR/t). Its
-    logarithm is convex in v: chords bound it, and finer ones the function itself.
+    Source: y^−s = ∫ v^(s−1)·e^(−vy) dv/Γ(s), and E e^(−vU) is at most the t-th power of the largest E e^(−vR/t), whose
+    logarithm is convex in v: it is bounded by chords, and the function by finer ones.
     """
     laws = []
     for each in pairs:
@@ -229,26 +230,26 @@ def added_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: Ar
     if least <= 0:
         return np.full(orders.size, np.inf)
     powers = orders - 1
-    # Where the grid ends costs tightness alone: what lies beyond either end is bounded and added below.
+    # The end of the grid only affects tightness: the rest at either end is bounded and added below.
     end = math.log((50 + 2 * powers[-1]) / least)
     places = np.concatenate([[-18.0], np.linspace(-4, end, math.ceil((end + 4) / PLACE_STEP) + 1)])
     logs = np.empty(places.size)
     for number, v in enumerate((np.exp(places) / among).tolist()):
         logs[number] = max(float((p * np.exp(-v * ratios)).sum(axis=0).max()) for p, ratios in laws)
-    logs = np.maximum(logs, MIN_MEAN)  # of what no double holds, a bound
+    logs = np.maximum(logs, MIN_MEAN)  # a bound if it underflows
     logs = np.minimum(among * (np.log(logs) + 16 * ULP * (100 + max(len(p) for p, _ in laws))), 0.0)
     fine = np.interp(np.arange((places.size - 1) * PARTS + 1) / PARTS, np.arange(places.size), places)
     values = np.interp(np.exp(fine), np.exp(places), logs)
-    widths, alike = np.unique(np.diff(fine), return_inverse=True)  # few, since steps are equal but for rounding
+    widths, alike = np.unique(np.diff(fine), return_inverse=True)  # few, since steps are equal except for rounding
     growth, found = np.expm1(widths), np.empty(powers.size)
     for number, s in enumerate(powers.tolist()):
-        # Between two points the function is below its chord, and a power times that is integrated exactly.
+        # Between two points the function is below its chord, whose product with a power is integrated exactly.
         one, more = np.expm1(s * widths) / s, np.expm1((s + 1) * widths) / (s + 1)
         with np.errstate(divide="ignore"):
             left = np.log(np.maximum((1 + growth) * one - more, 0.0) / growth)[alike] + values[:-1]
             right = np.log(np.maximum(more - one, 0.0) / growth)[alike] + values[1:]
         terms = s * fine[:-1] + np.logaddexp(left, right)
-        # Below the first point the function is at most 1; beyond the last it falls by the least ratio at least.
+        # Below the first point the function is at most 1; beyond the last it decreases at least at the smallest ratio.
         ends = [s * fine[0] - math.log(s), math.log(2 / least) + (s - 1) * end + logs[-1]]
         peak = max(float(terms.max()), *ends)
         total = math.log(float(np.exp(terms - peak).sum()) + sum(math.exp(each - peak) for each in ends)) + peak
@@ -264,14 +265,14 @@ class RoundProfile:
     masses: Array  # Pr[U < each of its points] under P, shape (cells + 1,)
     means: Array  # sums of U below them, in steps, likewise
     error: float  # bound on the sum of the errors of the masses
-    atom_error: float  # total variation by which the laws of a round may be off
+    atom_error: float  # bound on the total variation error of the laws of a round
 
     @classmethod
     def of(cls, known: Profile, among: int, rare: float) -> RoundProfile:
-        """Return the profile, from that of one release at any losses; ``rare``: chance that counts as infinite loss."""
+        """Return the profile, from that of one release; ``rare``: probability charged as an infinite loss."""
         ratios, chances = _atoms(known, rare)
         variance = max(float(chances @ (ratios - 1) ** 2), MIN_LOSS**2)
-        # What lies beyond the end wraps around, which is sound, and rare.
+        # The rare rest beyond the end wraps around, which is sound.
         end = among + 12 * math.sqrt(among * variance) + 1.5 * float(ratios[-1])
         step = max(SPREAD_SHARE * variance, math.sqrt(6 * SPREAD_SHARE * variance))
         cells = fast_length(min(MAX_CELLS, max(MIN_CELLS, math.ceil(end / step), 2 * among)))
@@ -281,7 +282,8 @@ class RoundProfile:
         upper = places - low
         grid = np.bincount(low, chances * (1 - upper), cells) + np.bincount(low + 1, chances * upper, cells)
         sums = np.fft.irfft(np.fft.rfft(grid, cells) ** among, cells)
-        # As for `pld.Pld.repeated`; chances are differences of slopes, each at most 1, and sums of so many terms.
+        # As for `pld.Pld.repeated`; probabilities are differences of slopes, each at most 1, and sums of ``among``
+        # terms.
         eta = FFT_ERROR * math.log2(cells)
         transform = math.sqrt(cells) * ((among + 1) * eta + among * POWER_ERROR)
         error = math.expm1(among * 4 * ratios.size * ULP) + transform + 2 * cells * ULP
@@ -309,8 +311,8 @@ class RoundProfile:
 
 
 def _atoms(known: Profile, rare: float) -> tuple[Array, Array]:
-    """Return ratios R, increasing from 0, and their chances under P: of a law whose δ is nowhere below the known."""
-    # What is beyond the largest ratio, of chance ``rare`` under Q, is an infinite loss.
+    """Return ratios R, increasing from 0, and their probabilities under P, of a law with at least the known δ."""
+    # Ratios beyond the largest, of probability ``rare`` under Q, are infinite losses.
     coarse = np.linspace(MIN_RATIO_LOG, MAX_LOSS, COARSE_KNOTS)
     deltas = known(coarse)
     top = float(coarse[np.argmax(deltas <= deltas[-1] + rare)])
@@ -318,12 +320,12 @@ def _atoms(known: Profile, rare: float) -> tuple[Array, Array]:
     deltas = known(fine)
     top = float(fine[np.argmax(deltas <= deltas[-1] + rare)])
     fine = np.linspace(MIN_RATIO_LOG, 0.0, COARSE_KNOTS)
-    without = known(fine) + np.expm1(fine)  # the chance of smaller ratios, and more
+    without = known(fine) + np.expm1(fine)  # at least the probability of smaller ratios
     bottom = float(fine[np.argmax(without > ATOM_ERROR * 4) - 1]) if without[0] <= ATOM_ERROR * 4 else MIN_RATIO_LOG
     losses = np.linspace(bottom, max(top, MIN_LOSS), KNOTS)
     ratios, deltas = np.concatenate([[0.0], np.exp(losses)]), np.concatenate([[1.0], known(losses)])
     deltas = np.minimum.accumulate(np.maximum(deltas, 1 - ratios))
-    # δ is convex in the ratio: the lower hull of values above it is above it too.
+    # δ is convex in the ratio, so the lower hull of upper bounds is an upper bound too.
     hull: list[int] = []
     slopes: list[float] = []
     for place in range(ratios.size):

@@ -1,10 +1,10 @@
-"""Bounds: numbers that a loss, a divergence or a probability is at most.
+"""Upper bounds on losses, divergences and probabilities, safe against overflow and NaN.
 
-A routine whose numbers overflow ends in ∞ or in NaN. ∞ is a bound: nothing is proved. NaN is none, and it hides:
-max(0, NaN) is 0, and NaN > target is False. So every bound leaves a numerical routine through `upper_bound`, which puts
-what holds in any case where nothing was computed, and is compared with a target by `is_within`, which NaN never is.
+A routine whose numbers overflow ends in ∞ or NaN. ∞ is a bound: nothing is proved. NaN is not, and it hides: max(0,
+NaN) is 0, and NaN > target is False. So every bound leaves a numerical routine through `upper_bound`, which replaces
+NaN by a value that always holds, and is compared with a target by `is_within`, which is False for NaN.
 
-Powers of probabilities are added up by their logarithms: `log_power_sum` neither overflows nor loses what is rare.
+Powers of probabilities are summed by their logarithms: `log_power_sum` neither overflows nor loses rare outcomes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from darrm_opt.noise import Array, ArrayLike
 
 
 def upper_bound(values: ArrayLike | float, otherwise: ArrayLike | float = math.inf) -> Array:
-    """Return the smaller of two upper bounds, shape as broadcast; NaN bounds nothing: then it is the other one.
+    """Return the smaller of two upper bounds, shape as broadcast; a NaN is not a bound and gives the other one.
 
-    ``otherwise``: what holds in any case, and is a number: ∞ where nothing does.
+    ``otherwise``: a bound that always holds: a number, or ∞.
 
     >>> upper_bound([1.0, math.nan, math.inf], 5.0).tolist(), float(upper_bound(math.nan))
     ([1.0, 5.0, 5.0], inf)
@@ -28,14 +28,14 @@ def upper_bound(values: ArrayLike | float, otherwise: ArrayLike | float = math.i
 
 
 def is_within(bound: float, limit: float) -> bool:
-    """Return whether a bound is at most a limit: never where either is NaN."""
+    """Return whether a bound is at most a limit; False if either is NaN."""
     return bool(bound <= limit)
 
 
 def log_power_sum(log_p: Array, log_q: Array, order: float, axis: int = -1) -> Array:
     """Return ln Σ p^a·q^(1−a) of positive measures, given by logarithms, at an order a > 1.
 
-    An outcome with p = 0 adds nothing; one with q = 0 alone makes the sum infinite.
+    An outcome with p = 0 adds nothing; one with only q = 0 makes the sum infinite.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         terms = np.where(log_p > -np.inf, order * log_p - (order - 1) * log_q, -np.inf)

@@ -1,7 +1,7 @@
 """Calibration: the largest parameter, number of releases, or ε of each, whose cost fits a budget.
 
-One search for every cost. A sequence of Q releases that is private as a whole stays private if it stops early, for
-whatever reason, so one number decides: up to it every release is allowed, and none beyond.
+There is one search for every cost. A sequence of Q releases that is private as a whole stays private if it stops early,
+so one number of releases is enough: up to it every release is allowed, and none beyond.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from darrm_opt.search import LEAST, largest_count_between, largest_fitting
 T = TypeVar("T")
 
 MAX_STEPS = 60
-"""Evaluations of a cost in one search; bisection alone would need fewer for every precision in use."""
+"""Maximum number of evaluations of a cost in one search; bisection alone would need fewer for every precision used."""
 
 MAX_CHORD_COST = 2.0
 """A chord is drawn only to a cost within this multiple of the budget."""
 
 MIN_CHORD = 0.01
-"""Share of an interval that a chord's point is from its ends at least."""
+"""Minimum distance of a chord's point from the ends of its interval, as a share of it."""
 
 FREE_GROWTH = 1.1
-"""Least growth of a value that fits, where nothing is known of the guess."""
+"""Minimum growth of a value that fits if the error of the guess is unknown."""
 
 SMOOTH_PROGRESS = 0.1
-"""A step that leaves at most this share of the distance from the budget is followed by one through three points."""
+"""After a step that leaves at most this share of the distance from the budget, the next one uses three points."""
 
 NEAR_STEPS, NEAR = 8, 1e-3
-"""Most evaluations of an estimate, three are usual; and the last step, as a share: its error is far smaller."""
+"""Maximum number of evaluations of an estimate (three are usual), and the relative size of the last step."""
 
 MIN_POWER, MAX_POWER = 0.5, 4.0
-"""Powers of the parameter that a cost may follow; about 1 is usual."""
+"""Accepted powers of the parameter that a cost follows; about 1 is usual."""
 
 MIN_SHARE = 2.0**-40
-"""A parameter below this share of its largest value counts as 0: nothing fits."""
+"""Share of the largest value below which a parameter counts as 0: nothing fits."""
 
 
 QUOTA_PRECISION = 0.01
-"""A number of releases is found to this share of itself, from below, and exactly by accounts that take no time."""
+"""Relative precision, from below, of a number of releases; exact by fast accounts."""
 
 ROOT_STEPS = 8
-"""Numbers of releases that are tried by the square root; then each halves the interval of their logarithms."""
+"""Number of steps that assume a square root; later ones bisect the interval of logarithms."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Quota:
 
     Attributes:
         queries: releases that fit.
-        account: what proves it: an account, or "models" (the models together: then the only limit is the largest number
-            of releases that is looked for); "none" where none fits.
+        account: the account that proves it, or "models" (the models together: the only limit is then the largest number
+            searched); "none" if no release fits.
     """
 
     queries: int
@@ -71,10 +71,10 @@ class Quota:
 def largest_quota(
     spent: Callable[[int], tuple[float, str]], budget: float, most: int, *, guess: int = 1, exact: Collection[str] = ()
 ) -> Quota:
-    """Return how many releases fit, up to ``most``: up to `QUOTA_PRECISION` more may.
+    """Return the number of releases that fit, at most ``most``; up to `QUOTA_PRECISION` more may fit.
 
-    ``spent``: the ε of a number of releases together [nats], and the account that proves it. ``exact``: accounts by
-    which the number is found exactly, as they take next to no time.
+    ``spent``: the ε of a number of releases together [nats], and the account that proves it. ``exact``: fast accounts,
+    for which the number is found exactly.
 
     Guarantees: The number returned was itself evaluated and fits.
     """
@@ -87,10 +87,10 @@ def largest_quota(
             lower, account = guess, name
         else:
             upper = guess
-        # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
+        # ε grows about as the square root; aim a little beyond, so that the next step closes in from the other side.
         ratio = min(budget / epsilon, 1e4) if epsilon else 1e4
         aim = guess * ratio**2 * (1 + QUOTA_PRECISION / 2 if within else 1 - QUOTA_PRECISION / 2)
-        if steps >= ROOT_STEPS:  # where ε grows otherwise, such as δ = 0, those steps hardly leave an end
+        if steps >= ROOT_STEPS:  # if ε grows differently, as at δ = 0, such steps are too short
             aim = math.sqrt(max(lower, 1) * upper)
         guess = min(max(math.floor(aim), lower + 1), upper - 1)
     if account in exact and upper - lower > 1:
@@ -103,7 +103,7 @@ class Calibration(NamedTuple, Generic[T]):
 
     value: float  # of the parameter
     cost: float  # of the result, within the budget
-    result: T  # what the parameter gives
+    result: T  # the result at this value
 
 
 def never_stop() -> bool:
@@ -122,17 +122,18 @@ def calibrate(
     power: float | None = None,
     stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
-    """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
+    """Return the largest value found whose cost fits; None if no value above `MIN_SHARE` fits.
 
-    The cost grows with the value (where it does not, the answer fits and may not be the largest). The search ends where
-    the cost is within ``precision`` of the budget, or the value within it of one that does not fit.
+    The cost should grow with the value; otherwise the result fits but may not be the largest. The search ends when the
+    cost is within ``precision`` of the budget, or the value within it of one that does not fit.
 
-    ``guess_error``: share by which the guess may be off: steps from it are no larger than the costs say, and no smaller
-    than this share. None: nothing is known of the guess, and steps are long until the result is between two values.
-    ``power``: the cost is about proportional to this power of the value, near the guess: steps are as it says.
+    ``guess_error``: relative error of the guess: steps from it are at least this share, and no larger than the costs
+    suggest.
+    None: unknown; steps are long until the result is between two values. ``power``: near the guess the cost is about
+    proportional to this power of the value, which determines the steps.
 
     Guarantees: The value returned was itself evaluated and fits.
-    Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
+    Source: regula falsi between a value that fits and one that does not, with bisection if it is slow.
 
     >>> calibration = calibrate(lambda x: (str(x), x * x), 9.0, 10.0, guess=1.0, precision=1e-9)
     >>> round(calibration.value, 6), calibration.cost <= 9.0
@@ -140,11 +141,11 @@ def calibrate(
     """
     lower: Calibration[T] | None = None
     upper: tuple[float, float] | None = None
-    third: tuple[float, float] | None = None  # an end of the interval whose place another value took
+    third: tuple[float, float] | None = None  # a former end of the interval
     value, aim, nearest = min(guess, most), budget * (1 - precision / 2), math.inf
     for count in range(MAX_STEPS):
         result, cost = make(value)
-        # Only a value that was evaluated and fits is ever returned, so nothing rests on the cost being monotone.
+        # Only a value that was evaluated and fits is ever returned, so the cost need not be monotone.
         if cost <= budget:
             third = third if lower is None else (lower.value, lower.cost)
             lower = Calibration(value, cost, result)
@@ -173,23 +174,23 @@ def calibrate(
 
 
 def _growth(budget: float, cost: float, guess_error: float | None, power: float | None) -> float:
-    """Return by how much to change a value while all fit, or none does, by the ratio of budget and cost."""
+    """Return the factor for a value while all fit, or none does, from the ratio of budget and cost."""
     if power is not None and 0 < cost < math.inf:
         return max(0.01, min(4.0, math.pow(budget / cost, 1 / power)))
     growth = FREE_GROWTH if guess_error is None else 1 + guess_error
     if cost <= budget:
         margin = 1.05 if guess_error is None else 1.0
         return min(4.0, max(growth, margin * budget / cost)) if cost > 0 else 4.0
-    # With a margin, and not to 0 where the cost is infinite.
+    # With a margin, and never 0 for an infinite cost.
     return max(0.01, min(0.5, 0.9 * budget / cost) if guess_error is None else budget / cost / growth)
 
 
 def near_value(
     cost: Callable[[float], float | None], budget: float, most: float, *, guess: float
 ) -> tuple[float, float] | None:
-    """Return about the value whose cost is the budget, and the power of it that costs follow there.
+    """Return an estimate of the value whose cost is the budget, and the power of it that costs follow there.
 
-    For a smooth cost, such as an estimate; None where it is not, where no cost is known, or beyond ``most``.
+    For a smooth cost, such as an estimate; None if it is not smooth, is unknown, or the value would exceed ``most``.
     """
     before: tuple[float, float] | None = None
     value, power = guess, 1.0
@@ -198,9 +199,9 @@ def near_value(
         if spent is None or not 0 < spent < math.inf:
             return None
         if before is not None:
-            # Newton's step in logarithms, where costs are nearly powers: the first one assumes the power 1.
+            # Newton's step in logarithms, where costs are nearly powers; the first one assumes the power 1.
             power = math.log(spent / before[1]) / math.log(value / before[0])
-            # An estimate that jumps, or hardly moves, says nothing of the cost: the search does without.
+            # An estimate that jumps, or hardly moves, is useless for the cost: the search continues without it.
             if not MIN_POWER < power < MAX_POWER:
                 return None
         before = value, spent
@@ -213,16 +214,16 @@ def near_value(
 
 
 def _next_value(lower: Calibration[T], upper: tuple[float, float], aim: float, *, halve: bool) -> float:
-    """Return where the chord meets ``aim``, kept away from the ends; or the midpoint."""
+    """Return the point where the chord meets ``aim``, kept away from the ends; or the midpoint."""
     low, high = lower.value, upper[0]
-    share = 0.5  # also where the cost jumps: a chord would hardly leave ``low``
+    share = 0.5  # also if the cost jumps, where a chord would hardly leave ``lower``
     if not halve and lower.cost < upper[1] <= MAX_CHORD_COST * aim:
         share = min(1 - MIN_CHORD, max(MIN_CHORD, (aim - lower.cost) / (upper[1] - lower.cost)))
     return low + share * (high - low)
 
 
 def _interpolated(ends: list[tuple[float, float]], third: tuple[float, float], aim: float) -> float:
-    """Return about where the cost is ``aim``, by (value, cost) at both ends and at a third value; between the ends."""
+    """Return an estimate of where the cost is ``aim``, between the ends, from three points (value, cost)."""
     points = sorted([*ends, third])
     (low, _), (high, _) = ends
     costs = [0.0, *(cost for _, cost in points), math.inf]
@@ -255,8 +256,8 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
         `optimal_delta` of the result, k times, at the total ε is within the total δ.
 
     Raises:
-        InvalidInput: a number is outside its range.
-        DeltaTooSmall: k mechanisms with this δ exceed the total δ whatever their ε.
+        InvalidInput: a value is out of range.
+        DeltaTooSmall: k mechanisms with this δ exceed the total δ for every ε.
 
     Source: bisection on the exact optimum, which grows with ε.
     """
@@ -272,7 +273,7 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
     def fits(epsilon: float) -> bool:
         return optimal_delta(epsilon, delta, k, total) <= budget.delta
 
-    # Basic composition always fits, and so do about 2δ/k, whatever ε is; from 0 no doubling would lead away.
+    # Basic composition always fits, and so does about 2δ/k for every ε; from 0 doubling would not progress.
     low, high = down(total / k, 2), max(2 * total / k, budget.delta / k, LEAST)
     while high < math.inf and fits(high):
         low, high = high, 2 * high
@@ -287,11 +288,11 @@ def release_target(total: Privacy, queries: int) -> Privacy:
         queries: Q ≥ 1.
 
     Returns:
-        The total for one release; else half of δ goes to the releases, half to their composition. Both numbers are
-        on the grid of a `Problem`, rounded down: the problem keeps them, and no release is lost to its rounding.
+        The total for one release; otherwise half of δ is for the releases, half for their composition. Both numbers are
+        on the grid of a `Problem`, rounded down, so that the problem does not change them.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
 
     >>> target = release_target(Privacy(2.0, 1e-5), 50)
     >>> 0.04 < target.epsilon < 0.1, 50 * target.delta <= 1e-5

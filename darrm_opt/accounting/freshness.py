@@ -1,15 +1,14 @@
-"""Fresh voters and voters that were trained once: which account of their releases holds.
+"""Fresh voters and voters trained once: which account of their releases holds.
 
-Releases of a γ compose at the voters' own (ε, Δ) only if every answer uses new randomness. Models that were trained
-once answer every query from the same training, so an earlier bit carries information about each later one, and "Q
-times (mε, δ)" is false (`docs/proofs.md`, "Voters that were trained once"). Two accounts hold for their releases,
-and the cheaper one counts:
+Releases of a γ compose at the voters' own (ε, Δ) only if every answer uses new randomness. Models trained once answer
+every query from the same training, so an earlier bit carries information about each later one, and "Q times (mε, δ)" is
+false (`docs/proofs.md`, "Voters that were trained once"). Two accounts hold for their releases, and the cheaper one
+counts:
 
 * the voters taken as not private (ε = inf), of which a record changes at most ``affected``: γ itself protects;
 * the models together: r of them composed, and everything computed from them, for any number of queries.
 
-A single release has no earlier one, and voters that are not private have no randomness to share:
-freshness changes nothing there.
+A single release has no earlier one, and voters that are not private share no randomness: freshness is irrelevant there.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ def check_fresh(fresh: Any) -> bool:
 def effective_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
     """Return the voters whose (ε, Δ) holds in each release given the earlier ones, so that the releases compose.
 
-    ``problem`` itself, or, for private voters that were trained once and answer more than one query, the same voters
-    taken as not private. Its target is no guarantee for the voters returned.
+    ``problem`` itself, or, for private voters trained once with more than one query, the same voters taken as not
+    private. Its target is not a guarantee for the voters returned.
 
     >>> voters = Problem(5, Privacy(0.3), Privacy(0.1))
     >>> [effective_voters(voters, Q, fresh=fresh).voter.epsilon for Q, fresh in ((1, False), (2, True), (2, False))]

@@ -19,11 +19,10 @@ from darrm_opt.optional_packages import needed_by
 from darrm_opt.rounding import ULP, up
 
 ERFCX_ULPS = 64
-"""Relative error charged for one value of scipy's erfcx or ndtr; measured below 8 (see the tests)."""
+"""Relative error charged for one value of SciPy's erfcx or ndtr; measured below 8 (see the tests)."""
 
 MAX_RATIO = 1e300
-"""Largest ε/μ that is computed with, so that no sum overflows; δ only falls beyond it, and is
-far below every double."""
+"""Largest ε/μ that is used, so that no sum overflows; beyond it δ only decreases, and is far below every double."""
 
 _MU = "a shift in standard deviations, a finite number above 0"
 
@@ -33,7 +32,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
     ``mu``: largest shift of the mean over neighbours, in standard deviations.
 
-    Guarantees: Never below the exact value, given that scipy's erfcx and ndtr are accurate to `ERFCX_ULPS`.
+    Guarantees: Never below the exact value if SciPy's erfcx and ndtr are accurate to `ERFCX_ULPS`.
     Source: Balle, Wang 2018, Theorem 8.
     """
     with needed_by("The exact profile of Gaussian noise"):
@@ -45,15 +44,15 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     ratio = min(epsilon / mu, MAX_RATIO)
     near, far = ratio - mu / 2, ratio + mu / 2
     blur = 4 * ULP * far  # near errs by less than half of it
-    if near * blur >= 1:  # beyond the linear charges below: no second term; half of blur is left for all other rounding
+    if near * blur >= 1:  # beyond the linear charges below: no second term; half of blur covers all other rounding
         least = near - blur
         return (
             up(0.5 * math.exp(-least * least / 2) * float(erfcx(least / math.sqrt(2))), ERFCX_ULPS)
             if least > 0
             else 1.0
         )
-    # near carries an absolute error of an ulp of far: e^(−near²/2) errs by near·far ulps relative, erfcx (whose
-    # relative slope is at most 1.2 at 0 and 1/z further out) by far/max(near, 1), ndtr by far; all with room.
+    # near has an absolute error of an ulp of far: e^(−near²/2) errs by near·far ulps relative, erfcx (of relative slope
+    # at most 1.2 at 0 and 1/z further out) by far/max(near, 1), ndtr by far; all with a margin.
     front = 0.5 * math.exp(-near * near / 2)
     second = float(erfcx(far / math.sqrt(2)))
     if near >= 0:
@@ -87,7 +86,7 @@ def gaussian_epsilon_tail(mu: float, delta: float) -> float:
 
 
 def positive_delta(delta: float) -> float:
-    """Return a checked δ in (0, 1)."""
+    """Return a valid δ in (0, 1)."""
     return real_number(delta, "delta", "a probability above 0 and below 1", above=0, below=1)
 
 

@@ -1,16 +1,18 @@
 """Conversion of releases for other libraries: a ``dp_accounting`` PLD or event, and an OpenDP privacy map.
 
-A γ and a mechanism alike state what one release shows (`guarantee`): the exact profile of a γ, not its (mε, δ); the
-laws of an answer, of these votes or of any, also where the records are sampled. It is never optimistic:
-the bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library
-knows of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g
-times the finite mass of the other, and an infinite loss larger by g raises the composed one by exactly that.
+What is converted is the output of a release (`guarantee`): the exact profile of a γ, not its (mε, δ); the laws of an
+answer, for these votes or for any, also if the records are sampled. The conversion is never optimistic: the bound on
+rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows it. That
+is sound under
+composition: masses with a total error g, composed with anything, err by at most g times the finite mass of the other,
+and an infinite loss larger by g raises the composed one by exactly that.
 
-The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The
-models together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
+The result will be composed with others, so voters trained once are taken as not private (`freshness`). The models
+together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
 
-Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other
-accountant must use the same neighbouring relation. Sampled releases name theirs, and another accountant refuses them.
+Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` state, so the other
+accountant must use the same neighbouring relation. Sampled releases name theirs, and an accountant with another one
+rejects them.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 DISCRETISATION = 1e-4
-"""The library's own default [nats]; PLDs compose only where theirs are equal."""
+"""The library's own default [nats]; only PLDs with the same value compose."""
 
 COMPOSED_QUERIES = 2
-"""Queries assumed for a single converted release: others of the same voters may be composed with it."""
+"""Number of queries assumed for a single converted release, which may be composed with others of the same voters."""
 
 Releasing = Accountable | Released | Release
-"""What is converted: a mechanism, a `Solution`, or a pair (gamma, problem)."""
+"""Accepted releases: a mechanism, a `Solution`, or a pair (gamma, problem)."""
 
 Profile = Callable[[float], float]
 """ε [nats] → δ [probability], never below the exact one."""
@@ -69,25 +71,25 @@ def as_pld(
     Args:
         released: a mechanism (`darrm_opt.mechanisms`), a `Solution`, or a pair (gamma, problem), which is verified
             first.
-        queries: releases Q ≥ 1, each chosen freely in view of the earlier answers.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
-            answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private,
-            also for a single release. Of a γ only.
-        discretisation: h [nats], > 0: the ``value_discretization_interval`` of what it will be composed with.
-        sampling: how the records are drawn anew for every query, one label a sample; None: no sampling.
+        queries: releases Q ≥ 1, each chosen freely after the earlier answers.
+        fresh: for a γ: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False if the voters were trained once (`freshness.FRESH`): they are taken as not private, even for a
+            single release.
+        discretisation: h [nats], > 0: the ``value_discretization_interval`` of the PLDs to compose it with.
+        sampling: how the records are drawn anew for every query, one label per sample; None: no sampling.
 
     Guarantees:
-        Dominates the releases, rounding included, up to what the library's own later arithmetic rounds. Labels of more
-        than two classes with σ above some 20 votes are taken as their noisy counts, which `rdp_accountant` does not.
+        Dominates the releases, rounding included, except for the library's own later arithmetic. Labels of more than
+        two classes with σ above some 20 votes are charged as their noisy counts, unlike by `rdp_accountant`.
 
     Raises:
-        InvalidInput: a number is outside its range, or a mechanism or sampling without known laws.
+        InvalidInput: a value is out of range, or a mechanism or sampling without known laws.
         NotPrivate: a bare γ is not private for its problem.
-        TooMuchWork: the distribution would be too long: take a coarser h.
+        TooMuchWork: the distribution would be too long: use a coarser h.
         BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
 
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots); Zhu, Dong, Wang 2022 (a profile
-    defines a dominating pair); the guard is ours.
+    defines a dominating pair).
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     subject, fresh = _subject(released, fresh=fresh)
@@ -110,10 +112,10 @@ def _subject(released: Releasing, *, fresh: bool) -> tuple[Release | Accountable
 
 
 def _releases(mechanism: Release | Accountable, queries: int, *, fresh: bool) -> Releases:
-    """Return the guarantees of ``queries`` releases among others of the same voters; ``fresh``: of a γ."""
+    """Return the guarantees of ``queries`` releases among others of the same voters; ``fresh`` applies to a γ."""
     if isinstance(mechanism, Release):
         return [(mechanism.effective(COMPOSED_QUERIES, fresh=fresh).guarantee, queries)]
-    # What voters that were trained once show in their only release is less than in one of several.
+    # Voters trained once reveal less in an only release than in one of several.
     least = COMPOSED_QUERIES if queries == 1 and getattr(mechanism, "is_fixed", False) else queries
     return [(bounds, -(-count * queries // least)) for bounds, count in mechanism.bounds(least)]
 
@@ -128,7 +130,7 @@ def _parts(parts: Releases, step: float) -> list[Pld]:
             plds.append(bounds.shown.pld(step, count=count))
         elif bounds.laws is not None and isinstance(bounds.shown, LawPairs):
             plds.append(direction_pld([bounds.shown], 0.0, count, step))
-        # Of any votes where those of these are too many: larger, and as sound.
+        # Of any votes if those of these are too many: larger, but also sound.
         elif bounds.any_votes is not None:
             known = bounds.any_votes()
             plds.append(direction_pld([known.pairs], known.missing, count * known.times, step))
@@ -142,7 +144,7 @@ def _parts(parts: Releases, step: float) -> list[Pld]:
 
 
 def _sampled(released: Release | Accountable, queries: int, sampling: Sampling, step: float) -> list[Pld]:
-    """Return the PLDs of sampled releases: of a record removed and of one added, or one of both."""
+    """Return the PLDs of sampled releases: of a record removed and of one added, or one PLD for both."""
     mechanism = _checked_sampling(released, sampling)
     families = mechanism.sampled_laws(sampling)
     if families is None:
@@ -154,11 +156,11 @@ def _sampled(released: Release | Accountable, queries: int, sampling: Sampling, 
     missing = max(family.missing for family in families)
     directions = zip(*(family.pairs(sampling.chance) for family in families), strict=True)
     plds = [direction_pld(list(each), missing, queries, step) for each in directions]
-    return plds[::-1]  # first that of a record that is removed
+    return plds[::-1]  # the removed record first
 
 
 def _checked_sampling(released: Release | Accountable, sampling: Sampling) -> Accountable:
-    """Refuse samples of which a record is in several votes, queries or labels, and a mechanism that takes none."""
+    """Reject samples with a record in several votes, queries or labels, and mechanisms that do not support sampling."""
     refuse_samples(released, sampling)
     if sampling.scheme in (*EACH_VOTER, ALLOCATION) or sampling.labels > 1:
         raise InvalidInput("sampling", sampling.words, "poisson or without-replacement, and one label of a sample")
@@ -166,7 +168,7 @@ def _checked_sampling(released: Release | Accountable, sampling: Sampling) -> Ac
 
 
 def as_event(released: Releasing, *, fresh: bool = False, sampling: Sampling | None = None) -> Any:
-    """Return one release as a ``dp_accounting`` DpEvent, for the accountants of `pld_accountant` and `rdp_accountant`.
+    """Return one release as a ``dp_accounting`` DpEvent, for `pld_accountant` and `rdp_accountant`.
 
     Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of
     DP-SGD. Other accountants of the library reject this event.
@@ -195,8 +197,8 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     """Return a ``dp_accounting`` PLDAccountant that also accepts `as_event`.
 
     Args:
-        discretisation: h [nats] of all it composes.
-        neighbours: name of the library's NeighboringRelation; it must be the one for which the voters are private.
+        discretisation: h [nats] of everything it composes.
+        neighbours: name of the library's NeighboringRelation, for which the voters must be private.
 
     Raises:
         BackendUnavailable: dp_accounting is not installed.
@@ -205,10 +207,10 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
 
 
 def rdp_accountant(neighbours: str = "ADD_OR_REMOVE_ONE") -> Any:
-    """Return a ``dp_accounting`` RdpAccountant that also accepts `as_event`, of mechanisms with known divergences.
+    """Return a ``dp_accounting`` RdpAccountant that also accepts `as_event`, for mechanisms with known divergences.
 
-    Of labels of a noisy vote among any number of classes and any σ, the divergences are those of labels and not of
-    counts, which are larger by a third.
+    Labels of a noisy vote, for any number of classes and any σ, are charged by divergences of labels, which are up to
+    36 % smaller than those of noisy counts.
 
     Args:
         neighbours: as in `pld_accountant`.
@@ -226,7 +228,7 @@ def _relation(name: str) -> Any:
 def renyi_divergences(
     subject: Release | Accountable, sampling: Sampling | None, orders: Array, *, fresh: bool = False
 ) -> Array:
-    """Return bounds on the Rényi divergences of one release at each order above 1, inf where none is known."""
+    """Return bounds on the Rényi divergences of one release at each order above 1; inf if none is known."""
     if sampling is not None:
         families = _checked_sampling(subject, sampling).sampled_laws(sampling)
         if families is None or any(family.missing for family in families):
@@ -238,8 +240,8 @@ def renyi_divergences(
         bound, event = bounds.bound(), bounds.event()
         if bound is None and event is not None and not event.delta and event.epsilon <= MAX_RANGE:
             truth = 1 / (1 + math.exp(-event.epsilon))
-            lie = truth * math.exp(-event.epsilon)  # and not 1 − truth, which is 0 from an ε of 37 on
-            bound = table_divergence([[truth, lie]], [[lie, truth]])  # the least private of its ε
+            lie = truth * math.exp(-event.epsilon)  # not 1 − truth, which is 0 from ε = 37 on
+            bound = table_divergence([[truth, lie]], [[lie, truth]])  # the least private mechanism of its ε
         if bound is None:
             raise InvalidInput("released", "a mechanism without known divergences", "one for `pld_accountant`")
         divergences = bound.renyi(orders)
@@ -250,27 +252,27 @@ def renyi_divergences(
 
 
 def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool = False) -> Callable[[int], Profile]:
-    """Return the map d_in ↦ privacy profile: how private releases are where two datasets differ in d_in records.
+    """Return the map d_in ↦ privacy profile of releases on two datasets that differ in d_in records.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
-        queries: releases Q ≥ 0, each chosen freely in view of the earlier answers.
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
-            answer; False where the voters were trained once (`freshness.FRESH`), which are taken as not private if
-            there is more than one release.
+        queries: releases Q ≥ 0, each chosen freely after the earlier answers.
+        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False if the voters were trained once (`freshness.FRESH`): they are taken as not private if there is more
+            than one release.
 
     Returns:
         A function of the number of differing records d_in ≥ 0; its value maps ε ≥ 0 to a δ.
 
     Guarantees:
-        Sound: at d_in = 1 the exact account of the bits; beyond, group privacy, δ_d(ε) ≤ Σ_{i<d} e^(iε/d) δ(ε/d).
+        Sound: at d_in = 1 the exact account of the bits; beyond it group privacy, δ_d(ε) ≤ Σ_{i<d} e^(iε/d) δ(ε/d).
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
         NotPrivate: a bare γ is not private for its problem.
         TooMuchWork: too many releases for the exact account.
 
-    Source: the shape is that of a measurement's privacy map in OpenDP; group privacy: Dwork, Roth 2014.
+    Source: the form of a measurement's privacy map in OpenDP; group privacy: Dwork, Roth 2014.
 
     >>> from darrm_opt import Problem, solve
     >>> to_profile = privacy_map(solve(Problem.from_allowance(K=11, m=3, epsilon=0.1)))
@@ -293,10 +295,10 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
                 return one_record(epsilon)
             share = epsilon / d_in * (1 - 2.0**-52)  # rounded down: δ only falls
             delta_one, largest = one_record(share), (d_in - 1) * share
-            # e^709 is the largest double: beyond, a δ above 0 becomes 1.
+            # e^709 is the largest double: beyond it a δ above 0 becomes 1.
             if delta_one == 0 or largest > 700 or delta_one * d_in >= 1:
                 return 0.0 if delta_one == 0 else 1.0
-            ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by as many of its own
+            ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by i·share times that
             return min(1.0, up(delta_one * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
 
         return delta
@@ -321,17 +323,17 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
         fresh: bool = attrs.field()
         sampling: Sampling | None = attrs.field(default=None)
 
-    # Compared by value, as the library's own events are: its ledger counts equal ones in a row together.
+    # Compared by value, like the library's own events: its ledger merges equal consecutive ones.
     event_class = attrs.frozen(DarrmDpEvent)
 
     class Composing:
-        """What both accountants have in common."""
+        """Common part of both accountants."""
 
         def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - the library's
             if not isinstance(event, event_class):
                 return super()._maybe_compose(event, count, do_compose)  # type: ignore[misc]  # of the library's class
-            # The library asks once with `do_compose` False before it composes, so a refusal leaves the accountant as it
-            # was.
+            # The library calls this with `do_compose` False before it composes, so a rejection leaves the accountant
+            # unchanged.
             if event.sampling is not None:
                 wanted = "REPLACE_ONE" if event.sampling.neighbours == "replace-one" else "ADD_OR_REMOVE_ONE"
                 relation = self._neighboring_relation.name  # type: ignore[attr-defined]  # likewise
@@ -342,10 +344,10 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
             return None
 
     class DarrmPldAccountant(Composing, pld.PLDAccountant):  # type: ignore[misc]  # the library has no types
-        """The library's accountant, which also takes our releases."""
+        """The library's accountant, extended by `as_event`."""
 
         def _add(self, event: Any, count: int) -> None:
-            # All of them in one conversion: they are composed here, under one guard, and not by the library's rounding.
+            # All in one conversion: composed here, with one charge for rounding, instead of the library's rounding.
             step = self._value_discretization_interval
             converted = as_pld(
                 event.release, queries=count, fresh=event.fresh, discretisation=step, sampling=event.sampling
@@ -353,7 +355,7 @@ def _event_and_accountants() -> tuple[Any, Any, Any]:
             self._pld: Any = self._pld.compose(converted)
 
     class DarrmRdpAccountant(Composing, rdp.RdpAccountant):  # type: ignore[misc]  # the library has no types
-        """The library's accountant, which also takes our releases."""
+        """The library's accountant, extended by `as_event`."""
 
         def _add(self, event: Any, count: int) -> None:
             # Divergences of adaptive releases add up; at an order without a bound the sum is infinite.

@@ -1,9 +1,9 @@
-"""Pairs of neighbouring laws: what one release shows on two neighbouring data sets, where all such pairs are known.
+"""Pairs of neighbouring laws: the output of one release on two neighbouring datasets, if all such pairs are known.
 
 Voters that are not private may as well be fixed votes. A record that moves r of them makes finitely many pairs (P, Q)
-of laws of the released answer possible: between two classes, for v ones on one side, those of every v′ with
-|v − v′| ≤ r; for a table, one for each edge. Every account starts here: the privacy profile is a maximum over the
-pairs, a bit has a region of (Pr[1|D], Pr[1|D′]), and power divergences are sums over the answers.
+of laws of the released answer possible: between two classes, for v ones on one side, those of every v′ with |v − v′| ≤
+r; for a table, one for each edge. The privacy profile is a maximum over the pairs, a bit has a region of (Pr[1|D],
+Pr[1|D′]), and power divergences are sums over the answers.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from darrm_opt.problem import MAX_TARGET_EPSILON
 from darrm_opt.rounding import ULP, up
 
 MAX_VERTICES = 48
-"""Most vertices of the region of a bit that is known up to an error; supporting lines of more make it larger."""
+"""Maximum number of vertices of the region of a bit with an error; with more, fewer lines bound a larger region."""
 
 PROBABILITY_ERROR = 2.0**-40
-"""Relative error of a probability computed from noise, 9e-13: an exponential errs by its exponent, at most 700, in
-ulps."""
+"""Relative error of a probability computed from noise, 9e-13: an exponential errs by its exponent, ≤ 700, in ulps."""
 
 DIFFERENCES = 2**14
-"""Differences of probabilities that are taken at a time: as many as a cache holds."""
+"""Number of differences of probabilities computed at a time, which fit in the cache."""
 
 LEAK = "one release may leak with that probability, rounding included"
-"""Why no ε is proved of one release at a δ."""
+"""Reason why no ε is proved for one release at a δ."""
 
 
 class LawPairs:
-    """All pairs (P, Q) of laws that one release can show on neighbours, in both orders."""
+    """All pairs (P, Q) of laws of one release on neighbours, in both orders."""
 
     def __init__(self, on_data: ArrayLike, on_neighbour: ArrayLike, *, error: float = 0.0) -> None:
         self.on_data, self.on_neighbour = np.asarray(on_data, np.float64), np.asarray(on_neighbour, np.float64)
@@ -51,7 +50,7 @@ class LawPairs:
         for name, laws in (("on_data", self.on_data), ("on_neighbour", self.on_neighbour)):
             if not np.all((laws >= 0) & (laws <= 1)):
                 raise InvalidInput(name, laws.tolist(), "probabilities in [0, 1]")
-        if not 0 <= error < 1:  # with NaN, or where Q may be 0, no loss would be possible, and none charged
+        if not 0 <= error < 1:  # with NaN or a larger error, losses would not be charged
             raise InvalidInput("error", error, "a relative error in [0, 1)")
 
     def delta(self, epsilon: float) -> float:
@@ -60,11 +59,11 @@ class LawPairs:
         return self._largest_excess(math.exp(epsilon) * (1 - 2 * ULP))
 
     def deltas(self, epsilons: Array, rare: float = 0.0) -> Array:
-        """Return δ of one release at any real ε's [nats], rounded up, shape as given."""
+        """Return δ of one release at any real ε [nats], rounded up, shape as given."""
         p, q = self.bounds
         p = np.where(p > rare, p * (1 + ULP), 0.0)
         q = q * (1 - ULP)
-        # δ at a larger ε is no more; and e^ε that overflows makes inf·0 of an answer that is impossible.
+        # δ does not increase with ε; an e^ε that overflows would make inf·0 of an impossible answer.
         slopes = np.exp(np.minimum(epsilons, MAX_TARGET_EPSILON)) * (1 - 2 * ULP) - p.shape[1] * rare * (1 + 4 * ULP)
         p, q = np.ascontiguousarray(p.T), np.ascontiguousarray(q.T)  # sums over answers are fast along columns
         excesses, many = np.empty(slopes.size), max(1, DIFFERENCES // p.shape[1])
@@ -75,7 +74,7 @@ class LawPairs:
         return np.asarray(np.minimum(1.0, excesses * (1 + 2 * p.shape[0] * ULP))).reshape(slopes.shape)
 
     def __call__(self, epsilons: Array) -> Array:
-        """Return δ of one release at any real ε's [nats], rounded up, shape as given."""
+        """Return δ of one release at any real ε [nats], rounded up, shape as given."""
         return self.deltas(epsilons)
 
     def epsilon(self, delta: float) -> float:
@@ -91,52 +90,52 @@ class LawPairs:
 
     @cached_property
     def max_loss(self) -> float:
-        """The largest finite loss [nats], at least 0: beyond it δ is that of answers that only one side can give."""
+        """The largest finite loss [nats], at least 0: beyond it δ is that of answers possible on one side only."""
         p, q = self._bounds
         possible = q > 0
         largest = float(np.max(p[possible] / q[possible], initial=1.0))
-        return up(math.log(largest), 8)  # above 1 for equal laws: the loss of rounding
+        return up(math.log(largest), 8)  # positive for equal laws: a loss from rounding
 
     @property
     def largest_loss(self) -> float:
-        """The largest loss [nats], at least 0; ∞ where an answer is possible on one side alone."""
+        """The largest loss [nats], at least 0; ∞ if an answer is possible on one side only."""
         return self.max_loss if self.finite else math.inf
 
     @cached_property
     def divergence(self) -> PowerDivergence | None:
-        """Bound on the power divergences of the pairs; None where an answer is possible on one side alone."""
+        """Bound on the power divergences of the pairs; None if an answer is possible on one side only."""
         if not self.finite:
             return None
         return table_divergence(self.on_data, self.on_neighbour, max(self.error, TABLE_ERROR))
 
     @property
     def affinity(self) -> float:
-        """The least Σ √(P·Q) of a pair, at most 1, for estimates."""
+        """The smallest Σ √(P·Q) of a pair, at most 1, for estimates."""
         return min(1.0, float(np.min(np.sqrt(self.on_data * self.on_neighbour).sum(axis=1))))
 
     @property
     def is_bit(self) -> bool:
-        """Whether one of two answers is released."""
+        """Whether the answer is one of two."""
         return bool(self.on_data.shape[1] == 2)
 
     @cached_property
     def region(self) -> BitRegion:
-        """The polygon that the pairs of a bit span, rounded outward, for `bits.recursion.compose_bits`."""
+        """The polygon spanned by the pairs of a bit, rounded outward, for `bits.recursion.compose_bits`."""
         exact, error = spanned_region(self._spanning), self._spanning_error
         if not error:
             return exact
         if exact.moves.shape[0] > MAX_VERTICES:
             return self._lined_region(exact)
-        # All four probabilities of a pair err by a share. What `recursion` adds up grows with p and 1 − p, falls with q
-        # and 1 − q, and is convex in the four of them: so it is enough to move the vertices.
+        # All four probabilities of a pair have a relative error. The sums of `recursion` grow with p and 1 − p,
+        # decrease with q and 1 − q, and are convex in the four: so it is enough to move the vertices.
         moves = np.asarray(exact.moves * (1 + (error * (1 + 4 * ULP) + 4 * ULP) * np.array([1, 1, -1, -1])))
         moves.setflags(write=False)
         return BitRegion(moves, "outer")
 
     @property
     def _spanning(self) -> list[tuple[Fraction, Fraction]]:
-        """Pairs (p, q) of the first of two answers that span the others, with their mirror images, in exact numbers."""
-        # The larger chance is what the smaller one leaves of 1, so that both keep their relative error.
+        """Pairs (p, q) of the first of two answers that span the others, with their mirror images, exactly."""
+        # The larger probability is the complement of the smaller one, so that both keep their relative error.
         firsts = [
             [Fraction(one) if one <= other else 1 - Fraction(other) for one, other in law.tolist()]
             for law in (self.on_data, self.on_neighbour)
@@ -146,7 +145,7 @@ class LawPairs:
     @property
     def _spanning_error(self) -> float:
         """Relative error of the four probabilities of those pairs."""
-        return self.error + 4 * ULP  # a chance that is what another leaves of 1 errs by a little more, near a half
+        return self.error + 4 * ULP  # a complement errs by a little more, near ½
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -156,11 +155,11 @@ class LawPairs:
 
     @property
     def _bounds(self) -> tuple[Array, Array]:
-        """The same of as many answers as are needed."""
+        """`bounds`, for as many answers as are needed."""
         return self.bounds
 
     def _largest_excess(self, slope: float) -> float:
-        """Return the largest Σ (p − slope·q)₊ of a pair, in [0, 1]; rounding only raises it."""
+        """Return the largest Σ (p − slope·q)₊ of a pair, in [0, 1]; rounding only increases it."""
         p, q = self._bounds
         excess = np.maximum(p * (1 + ULP) - slope * q * (1 - ULP), 0.0).sum(axis=1)
         return min(1.0, float(np.max(excess) * (1 + 2 * p.shape[1] * ULP)))
@@ -182,23 +181,24 @@ def largest_deltas(pairs: Sequence[LawPairs], losses: Array, rare: float = 0.0) 
 
 @dataclass(frozen=True, eq=False)
 class AnyVotes:
-    """Pairs of laws that dominate one release whatever the votes are."""
+    """Pairs of laws that dominate one release for any votes."""
 
     pairs: LawPairs  # in both orders
-    missing: float = 0.0  # chance of noise that is cut off, at most: the laws are those given that none is
-    times: int = 1  # how many such independent pairs the release reveals at most
+    missing: float = 0.0  # bound on the probability of cut-off noise: the laws are conditional on the rest
+    times: int = 1  # maximum number of such independent pairs in a release
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "missing", float(upper_bound(self.missing, 1.0)))  # NaN: all of it may be
+        object.__setattr__(self, "missing", float(upper_bound(self.missing, 1.0)))  # NaN: possibly all of it
 
 
 class BitPairs(LawPairs):
-    """The pairs of one released bit that treats both answers alike."""
+    """The pairs of one released bit that is symmetric in its answers."""
 
     def __init__(self, chances: Sequence[Fraction], affected: int, *, error: float = 0.0) -> None:
         K = len(chances) - 1
         ones = np.array([float(chance) for chance in chances])
-        # Where more ones never lower the chance, the neighbours furthest apart are enough for computed chances.
+        # If the probability never decreases with the ones, the most distant neighbours are enough for computed
+        # probabilities.
         furthest = error > 0 and bool(np.all(np.diff(ones) >= 0))
         shifts = np.array([-affected, affected]) if furthest else np.arange(-affected, affected + 1)
         v, shift = np.meshgrid(np.arange(K + 1), shifts, indexing="ij")
@@ -222,7 +222,7 @@ class BitPairs(LawPairs):
 
     @cached_property
     def divergence(self) -> PowerDivergence | None:
-        """The same, from the pairs that span the others: power divergences are convex in a pair."""
+        """Bound from the pairs that span the others: power divergences are convex in a pair."""
         if not self.finite:
             return None
         return table_divergence(self._laws[self._highest], self._laws, max(self.error, TABLE_ERROR))
@@ -247,8 +247,8 @@ class BitPairs(LawPairs):
     def at(self, epsilon: float) -> tuple[float, float, float]:
         """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats]: δ rounded up, and a pair that attains it.
 
-        As `design.privacy_profile.ProfileSearch`. (P, Q) is (0, 0), that of equal datasets, where no
-        pair attains a δ above 0.
+        As `design.privacy_profile.ProfileSearch`. (P, Q) is (0, 0), that of equal datasets, if no pair attains a δ
+        above 0.
         """
         p, q = self.pairs.T
         excess = p - math.exp(min(epsilon, MAX_TARGET_EPSILON)) * q
@@ -259,7 +259,7 @@ class BitPairs(LawPairs):
 
     @cached_property
     def inner(self) -> BitRegion:
-        """The same, rounded inward: each of its vertices can be shown where the chances are exact."""
+        """The region rounded inward: each vertex can be shown if the probabilities are exact."""
         return spanned_region(self._spanning, "inner")
 
     @property
@@ -269,22 +269,22 @@ class BitPairs(LawPairs):
 
     @cached_property
     def _highest(self) -> list[int]:
-        """For each v′ the v with the largest chance."""
+        """For each v′ the v with the largest probability."""
         r, K = self.affected, len(self.chances) - 1
         _, whole = in_whole_units(self.chances)
         return [max(range(max(0, v - r), min(K, v + r) + 1), key=whole.__getitem__) for v in range(K + 1)]
 
     @property
     def _spanning_error(self) -> float:
-        """Their chances are fractions: exact where they were not computed from noise."""
+        """Error of the probabilities: 0 for fractions that were not computed from noise."""
         return self.error
 
     @property
     def _bounds(self) -> tuple[Array, Array]:
-        """P rounded up and Q rounded down of the first answer: the pairs of the second one are the same."""
+        """P rounded up and Q rounded down of the first answer: the second one has the same pairs."""
         return self.pairs[:, 0], self.pairs[:, 1]
 
     def _largest_excess(self, slope: float) -> float:
-        """Return the largest p − slope·q, in [0, 1]; rounding only raises it."""
+        """Return the largest p − slope·q, in [0, 1]; rounding only increases it."""
         p, q = self._bounds
         return min(1.0, max(0.0, float(np.max(p * (1 + ULP) - slope * q * (1 - ULP)))) * (1 + ULP))

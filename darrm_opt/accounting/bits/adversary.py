@@ -1,14 +1,13 @@
 """Adversary against many single-bit releases: a lower bound on every account of them.
 
-An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with
-probability P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never
-crosses the value function V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and
-one release earlier it is
+An adversary picks a pair (p, q) for each release after the earlier bits, and finally accepts or not: with probability P
+on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never crosses the value
+function V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and one release earlier it is
 
     P′ = p·P₁ + (1−p)·P₂,   Q′ = q·Q₁ + (1−q)·Q₂,
 
 for any pairs (P₁, Q₁), (P₂, Q₂) that continue after the answers 1 and 0: those stored next to x·q/p and x·(1−q)/(1−p).
-The grid only decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
+The grid only decides which adversaries are tried; what each attains is exact, without interpolation.
 """
 
 from __future__ import annotations
@@ -26,24 +25,25 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 
 POINTS = 2001
-"""Grid points by default: the bound is within a part in a thousand of the best that the pairs allow."""
+"""Default number of grid points: the bound is within 0.1 % of the best that the pairs allow."""
 
 _ROUNDING = 16 * ULP
 """Relative error of P and Q in one release."""
 
 PAIRS_ROUNDING = 1e-9
-"""Share of ε subtracted for the rounding of pairs that were found by a search."""
+"""Share of ε subtracted for the rounding of pairs found by a search."""
 
 
 def attained_epsilon(parts: BitReleases, delta: float, *, points: int = POINTS) -> float:
     """Return a lower bound on the ε of every account of the releases.
 
-    At every smaller ε some adversary shows more than ``delta``; ``inf`` where an infinite loss is likelier than
+    At every smaller ε some adversary attains more than ``delta``; ``inf`` if an infinite loss is more probable than
     ``delta``. The regions are spanned by pairs that the mechanism can show (`inner_region`).
 
-    Guarantees: A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of
-    privacy: it shows how far an account can be from the truth.
-    Source: the definition of (ε, δ)-indistinguishability; ours.
+    Guarantees: A lower bound on every sound account, if each pair can be shown as stored. It is not a guarantee of
+    privacy:
+        it shows how far an account can be from the truth.
+    Source: the definition of (ε, δ)-indistinguishability.
 
     >>> from darrm_opt.accounting.bits.region import inner_region
     >>> from darrm_opt.accounting.bits.recursion import compose_bits
@@ -56,8 +56,8 @@ def attained_epsilon(parts: BitReleases, delta: float, *, points: int = POINTS) 
     points = whole_number(points, "points", "a whole number of grid points, at least 3", least=3)
     runs = [(region, count) for region, count in parts if count]
     step = grid_spacing(runs, points)
-    P = Q = np.zeros(points)  # nothing shown yet: never accept
-    with np.errstate(over="ignore", invalid="ignore"):  # at an x or y that no double holds nothing is tried
+    P = Q = np.zeros(points)  # before any release: never accept
+    with np.errstate(over="ignore", invalid="ignore"):  # nothing is tried at an x or y that overflows
         x = np.exp(step * np.arange(points))
         for region, count in reversed(runs):
             moves = _moves_on_grid(region, x, step)
@@ -113,16 +113,16 @@ def _moves_on_grid(region: BitRegion, x: Array, step: float) -> list[tuple[float
 def _backward_step(P: Array, Q: Array, moves: list[tuple[float, list[_Answer]]], x: Array) -> tuple[Array, Array]:
     """Return (P, Q) for each x one release earlier: one step of the backward recursion."""
     last = x.size - 1
-    # At 1/x the neighbours change places: whoever accepts there with (P, Q) refuses here with (1 − Q, 1 − P).
+    # At 1/x the neighbours swap: the adversary that accepts there with (P, Q) rejects here with (1 − Q, 1 − P).
     P_wide = np.pad(np.concatenate([1 - Q[:0:-1], P]), (last, 2 * last + 2), mode="edge")
     Q_wide = np.pad(np.concatenate([1 - P[:0:-1], Q]), (last, 2 * last + 2), mode="edge")
-    best_P, best_Q, best_divergence = P, Q, P - x * Q  # showing nothing is always possible
+    best_P, best_Q, best_divergence = P, Q, P - x * Q  # a release without information is always possible
     for certain, answers in moves:
         new_P, new_Q = np.full(x.size, certain), np.zeros(x.size)
         for a, b, y, low, high in answers:
             gain, gain_next = P_wide[low] - y * Q_wide[low], P_wide[high] - y * Q_wide[high]
             low_is_better = gain >= gain_next
-            continues = np.maximum(gain, gain_next) > 0  # go on as at the better cell, or refuse
+            continues = np.maximum(gain, gain_next) > 0  # continue as at the better cell, or reject
             new_P += continues * (a * np.where(low_is_better, P_wide[low], P_wide[high]))
             new_Q += continues * (b * np.where(low_is_better, Q_wide[low], Q_wide[high]))
         divergence = new_P - x * new_Q

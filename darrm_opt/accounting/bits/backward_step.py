@@ -1,11 +1,11 @@
-"""Grid of the bit recursion: rounding and interpolation only raise the value function V.
+"""Grid of the bit recursion: rounding and interpolation only increase the value function V.
 
 V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between
-grid points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value is
-used: V decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts
-down; all that remains are products and sums of non-negative numbers, paid for in the coefficients.
+grid points V is replaced by its chord in x, and right of the grid by its last value: upper bounds, since V is convex
+and decreasing. Rounding: W increases with a and decreases with b, so p and 1−p are rounded up, q and 1−q and all shifts
+down; the rest are products and sums of non-negative numbers, covered by the coefficients.
 
-The end and the spacing of the grid decide how tight the result is, not whether it is sound.
+The end and the spacing of the grid affect tightness, not soundness.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, down
 
 MAX_EPSILON = 1e5
-"""Largest ε of a grid [nats]; beyond it the last value is used, which is sound and loose."""
+"""Largest ε of a grid [nats]; beyond it the last value is used, which is sound but loose."""
 
 FLAT_TOLERANCE, FLAT_SHARE = 1e-20, 1e-6
-"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or
-this share of it."""
+"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or at this share
+of it."""
 
 MIN_LIMIT = 1e-9
-"""Limits below this are rounding, not what an adversary would exploit."""
+"""Smaller limits come from rounding."""
 
 COARSE_POINTS, MIN_COARSE_POINTS = 2001, 201
 """Grid points of the coarse pass that finds where a total with a limit above 0 becomes flat."""
@@ -40,35 +40,35 @@ ORDERS = 120
 """Orders λ at which the losses' tail is bounded."""
 
 MAX_STEP = 700.0
-"""Width of a cell [nats] from which on its right end counts for nothing."""
+"""Width of a cell [nats] from which its right end is ignored."""
 
 _ROUNDING = 16 * ULP
-"""Relative charge of one step: two coefficients of three operations each, two products, three sums."""
+"""Relative error of one step: two coefficients of three operations each, two products, three sums."""
 
 BitReleases = Sequence[tuple[BitRegion, int]]
-"""Releases in the order in which they are made: (region, how many)."""
+"""Releases in the order in which they are made: (region, number)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """The vertices of a region in the coordinates of one grid: what each adds up to is a constant and four products."""
+    """The vertices of a region in the coordinates of one grid: each adds up to a constant and four products."""
 
     left: int  # cells needed left of the grid
     right: int  # cells needed right of it
     scale: Array  # x = e^(−jh) at the j-th cell left of the grid
     offset: Array  # 1 − x there, rounded up. V = offset + scale·V(1/x)
     constants: Array  # of each vertex, shape (vertices,)
-    cells: NDArray[np.int64]  # from which cell of the extended grid on a product takes V, shape (vertices, 4)
+    cells: NDArray[np.int64]  # first cell of the extended grid that a product uses, shape (vertices, 4)
     weights: Array  # its factor
-    # for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is none, as
-    # for most; that answer adds base + factor·V at the grid's end
+    # For each vertex the row of ``base`` and ``factor`` of its answer left of every cell, or −1, as for most; that
+    # answer adds base + factor·V at the grid's end.
     far: NDArray[np.int64]
     base: Array  # shape (rows, points)
     factor: Array  # the same
 
     @cached_property
     def kernel_arguments(self) -> tuple[int, ...]:
-        """Arguments of the kernel's `backward_step`: sizes and addresses of arrays that live as long as this object."""
+        """Arguments of the kernel's `backward_step`: sizes, and addresses of arrays that this object keeps alive."""
         arrays = (self.constants, self.cells, self.weights, self.far, self.base, self.factor)
         sides = (self.left, self.right, self.scale.ctypes.data, self.offset.ctypes.data)
         return *sides, self.constants.size, *(array.ctypes.data for array in arrays)
@@ -87,13 +87,13 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
             if b == 0:
                 constants[vertex] += a * (1 + _ROUNDING)  # V(0) = 1
                 continue
-            # V falls, so a position that is too far to the left errs upward: what is subtracted covers the rounding of
-            # both logarithms and of the division.
+            # V decreases, so an error to the left increases it: the subtracted term covers the rounding of both
+            # logarithms and of the division.
             shift = math.log(b) - math.log(a)
             position = shift / step
             position -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(position)
             if position < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
-                # of at most one answer: q/p or (1−q)/(1−p) is no less than 1
+                # At most one answer: q/p or (1−q)/(1−p) is at least 1.
                 log_x = (position + np.arange(points)) * step
                 far[vertex] = len(far_terms)
                 far_terms.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
@@ -106,7 +106,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
                 a * (1 - share) * (1 + _ROUNDING),
                 a * share * (1 + _ROUNDING),
             )
-    # Cells to the left of the grid, x < 1, come from V(x) = 1 − x + x·V(1/x); those to the right have the last value.
+    # Cells left of the grid, x < 1, come from V(x) = 1 − x + x·V(1/x); those right of it have the last value.
     left = max(0, -int(cells.min(initial=0)))
     outside = -step * np.arange(1, left + 1)
     scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
@@ -118,7 +118,7 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
 def backward_step(values: Array, moves: Moves) -> Array:
     """Return V_t from V_{t−1}: one step of the backward recursion, the maximum over the vertices.
 
-    The kernel does the same operations in the same order, so that both return the same doubles.
+    The kernel performs the same operations in the same order: both return the same doubles.
     """
     library = kernel()
     if library is None:
@@ -131,7 +131,7 @@ def backward_step(values: Array, moves: Moves) -> Array:
 
 def _backward_step(values: Array, moves: Moves) -> Array:
     points = values.size
-    # V falls: its last value is an upper bound beyond the end of the grid, and beyond its mirror image on the left.
+    # V decreases: its last value is an upper bound beyond the end of the grid, and beyond its mirror image on the left.
     grid_values = np.empty(moves.left + points + moves.right)
     grid_values[moves.left : moves.left + points] = values
     grid_values[moves.left + points :] = values[-1]
@@ -139,7 +139,7 @@ def _backward_step(values: Array, moves: Moves) -> Array:
     mirror[: points - 1] = values[1 : moves.left + 1]
     grid_values[: moves.left] = (moves.offset + moves.scale * mirror)[::-1]
     best, part = np.zeros(points), np.empty(points)
-    # The same operations in the same order as in `bits.c`: the totals of both agree to the last bit.
+    # The same operations in the same order as in `bits.c`: their totals agree to the last bit.
     for constant, cells, weights, far in zip(
         moves.constants.tolist(), moves.cells.tolist(), moves.weights.tolist(), moves.far.tolist(), strict=True
     ):
@@ -159,7 +159,7 @@ def _backward_step(values: Array, moves: Moves) -> Array:
 def chord_weight(share: float, step: float) -> float:
     """Return the weight of a cell's right end on the chord in x, at ``share`` of the cell in log x, rounded down.
 
-    Nothing for a cell so wide that no double holds e^step: V is then taken at its left end, which is larger.
+    0 for a cell so wide that e^step overflows: V is then taken at its left end, where it is larger.
     """
     return down(math.expm1(share * step) / math.expm1(step), 8) if step < MAX_STEP else 0.0
 
@@ -170,12 +170,12 @@ def terminal_values(points: int) -> Array:
 
 
 def grid_spacing(runs: BitReleases, points: int) -> float:
-    """Return h such that ``points`` cover the ε at which the total is not flat yet."""
+    """Return h such that ``points`` cover the ε at which the total is not yet flat."""
     full = sum(count * _largest_shift(region) for region, count in runs)
     if full == 0:
         return 1.0  # no release, or only infinite losses: V is flat
     step = _grid_end(runs, min(full, MAX_EPSILON), points) / (points - 1)
-    # The move with the largest p − q matters most: a whole number of cells keeps it free of interpolation.
+    # The move with the largest p − q matters most: its shift is an integer number of cells, without interpolation.
     p, _, q, _ = max((move for region, _ in runs for move in region.moves.tolist()), key=lambda move: move[0] - move[2])
     if 0 < q < p:
         loss = math.log(p) - math.log(q)
@@ -185,14 +185,14 @@ def grid_spacing(runs: BitReleases, points: int) -> float:
 
 
 def _grid_end(runs: BitReleases, full: float, points: int) -> float:
-    """Return an ε up to ``full`` beyond which the total falls by at most `FLAT_TOLERANCE`, or by next to nothing."""
+    """Return an ε up to ``full`` beyond which the total decreases by at most `FLAT_TOLERANCE` or `FLAT_SHARE`."""
     shift = max(_largest_shift(region) for region, _ in runs)
     leak = sum(count * _infinite_loss(region) for region, count in runs)
     end = min(full, max(shift, _loss_tail_end(runs, shift, max(FLAT_TOLERANCE, FLAT_SHARE * min(leak, 1.0)))))
     if sum(count for _, count in runs) == 1 or leak < MIN_LIMIT:
         return end
-    # With infinite losses the total is flat long before the tail of the finite ones ends: find
-    # the end on a coarse grid.
+    # With infinite losses the total is flat long before the tail of the finite ones ends: find the end on a coarse
+    # grid.
     points = max(MIN_COARSE_POINTS, min(COARSE_POINTS, points // 2))
     step = end / (points - 1)
     values, flat = terminal_values(points), 0
@@ -205,9 +205,9 @@ def _grid_end(runs: BitReleases, full: float, points: int) -> float:
 
 
 def _loss_tail_end(runs: BitReleases, shift: float, chance: float) -> float:
-    """Return an E that the finite losses exceed with a probability of no more than ``chance``."""
-    # Chernoff: in whatever way the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the
-    # largest such mean of one pair, so they exceed E with probability e^(−λE) times that product, for every λ > 0.
+    """Return an E that the finite losses exceed with at most a given probability."""
+    # Chernoff: however the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the largest
+    # such mean of one pair, so they exceed E with at most e^(−λE) times that product, for every λ > 0.
     orders = np.geomspace(1e-6, 1e3, ORDERS) / shift
     log_mean = np.zeros(ORDERS)
     for region, count in runs:
@@ -222,7 +222,7 @@ def _loss_tail_end(runs: BitReleases, shift: float, chance: float) -> float:
 
 
 def _infinite_loss(region: BitRegion) -> float:
-    """Return the largest probability of an infinite loss in one release; rounding makes it slightly more than 0."""
+    """Return the largest probability of an infinite loss in one release; rounding makes it slightly positive."""
     p, p_rest, q, q_rest = region.moves.T
     return float(np.max(np.concatenate((p[q == 0], p_rest[q_rest == 0])), initial=0.0))
 

@@ -5,15 +5,15 @@ hockey-stick Σ (a·P − b·Q)₊ that t more releases can show. The adversary 
 
     W_0(a, b) = (a − b)₊,    W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)),
 
-and D(E) = W_k(1, e^E) is the worst δ at total ε E. W is convex and homogeneous, so the maximum sits at a vertex, and
-one variable is enough: with V_t(x) = W_t(1, x), x = e^E,
+and D(E) = W_k(1, e^E) is the worst δ at total ε E. W is convex and homogeneous, so the maximum is at a vertex and one
+variable is enough: with V_t(x) = W_t(1, x), x = e^E,
 
     V_0(x) = (1−x)₊,    V_t(x) = max over vertices of p·V_{t−1}(xq/p) + (1−p)·V_{t−1}(x(1−q)/(1−p)).
 
 V is stored on the grid of `backward_step`, where it is never too small.
 
-Valid while the whole transcript of a query is that one bit: no count, time, error text or
-abstention depends on the data.
+Valid only if the whole transcript of a query is that one bit: no count, time, error text or abstention depends on the
+data.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import check_arithmetic, down, up
 
 POINTS = 40_001
-"""Grid points by default: the error they leave in ε is measured in the tests, 1e-3 and less."""
+"""Default number of grid points; it increases ε by at most 1e-3 (measured in the tests)."""
 
 MAX_WORK = 2e10
-"""Most vertex-point updates in one call, about a minute; beyond it `TooMuchWork`."""
+"""Maximum number of vertex-point updates in one call, about a minute; beyond it `TooMuchWork`."""
 
 MIN_POINTS = 1001
-"""Coarsest grid of an account that must end within some time: below it, it is refused."""
+"""Coarsest grid of an account with a time limit; if it is too slow, the account is rejected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class BitTotal:
     """Total privacy of single-bit releases: V on its grid."""
 
     step: float  # h [nats], the grid's spacing in ε
-    values: Array  # δ at ε = 0, h, 2h, …: an upper bound on what the regions allow, read-only [probability]
-    # whether every region contained all pairs that its mechanism can show; if not, the numbers are optimistic
+    values: Array  # δ at ε = 0, h, 2h, …: upper bounds for the regions, read-only [probability]
+    # Whether every region contains all pairs that its mechanism can show; if not, the numbers are optimistic.
     guaranteed: bool
 
     def delta(self, epsilon: float) -> float:
@@ -82,11 +82,11 @@ class BitTotal:
 def compose_bits(parts: BitReleases, *, points: int = POINTS) -> BitTotal:
     """Return the exact cost of single-bit releases made in the given order.
 
-    The order matters: a release with many choices is worth more to the adversary after others than before them. Where
-    it is not fixed beforehand, use `compose_bits_any_order`.
+    The order matters: a release with many choices is worth more to the adversary after others than before them. If it
+    is not fixed beforehand, use `compose_bits_any_order`.
 
     Guarantees: With outer regions: sound for every adaptive sequence of such releases.
-    Source: ours; docs/proofs.md, "Many releases".
+    Source: docs/proofs.md, "Many releases".
 
     >>> from darrm_opt.accounting.bits.region import privacy_region
     >>> region = privacy_region(Privacy(0.2676, 0.0003))
@@ -105,18 +105,18 @@ def compose_bits(parts: BitReleases, *, points: int = POINTS) -> BitTotal:
 
 
 def compose_bits_any_order(parts: BitReleases, *, points: int = POINTS) -> BitTotal:
-    """Return the cost of single-bit releases whose order the adversary chooses too, bit by bit.
+    """Return the cost of single-bit releases whose order, too, the adversary chooses bit by bit.
 
     An upper bound on `compose_bits` for every order, attained by an adversary who chooses the order adaptively.
-    ``parts`` are few kinds: the state is how many are left of each.
+    ``parts`` should be few kinds: the state is the remaining number of each.
     """
     runs, points = _check_runs(parts, points)
-    # By content: one order of kinds whatever the caller's was, so that the same question is summed in the same order.
+    # Sorted by content, so that the result does not depend on the caller's order.
     runs.sort(key=lambda run: run[0].moves.tobytes())
     _check_work(points * updates_of(runs) if runs else 0.0)
     step = grid_spacing(runs, points)
     moves = [compile_moves(region, step, points) for region, _ in runs]
-    # Backwards from the end: a layer has every state from which so many bits are left, and the adversary takes the kind
+    # Backwards from the end: a layer has every state with a given number of bits left, and the adversary takes the kind
     # with the larger value.
     layer = {(0,) * len(runs): terminal_values(points)}
     for _ in range(sum(count for _, count in runs)):
@@ -134,7 +134,7 @@ def compose_bits_any_order(parts: BitReleases, *, points: int = POINTS) -> BitTo
 
 
 def updates_of(parts: BitReleases) -> float:
-    """Return the updates of one grid point for releases in any order, of every state by every vertex; inf for too many.
+    """Return the updates per grid point for releases in any order, of every state by every vertex; inf for too many.
 
     >>> from darrm_opt.accounting.bits.region import privacy_region
     >>> updates_of([(privacy_region(Privacy(0.1)), 10**9)] * 40)  # 10^361 states
@@ -161,7 +161,7 @@ def _check_runs(parts: BitReleases, points: int) -> tuple[list[tuple[BitRegion, 
 def _check_work(work: float) -> None:
     if work > MAX_WORK:
         raise TooMuchWork(
-            f"{work:.3g} updates are more than {MAX_WORK:.3g} for the exact adaptive composition of single bits. "
+            f"{work:.3g} updates exceed the limit of {MAX_WORK:.3g} for the exact adaptive composition of single bits. "
             "Use optimal_composition() or a PLD, which handle longer sequences, or fewer grid points."
         )
 

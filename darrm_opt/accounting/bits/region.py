@@ -1,12 +1,11 @@
-"""Region of one released bit: the pairs (Pr[1|D], Pr[1|D′]) over neighbouring datasets D, D′, in a polygon.
+"""Region of one released bit: a polygon of the pairs (Pr[1|D], Pr[1|D′]) over neighbouring datasets D, D′.
 
 The more a bit can depend on the data, the further the pair (p, q) is from the diagonal. The pairs that a mechanism can
-show form a region that lies in a convex polygon, centrally symmetric about (½, ½) (rename the answers) and, neighbours
-being symmetric, about the diagonal too. Only its vertices matter to `recursion`, and of two that are each other's
-complement (1−p, 1−q) only one.
+show lie in a convex polygon, centrally symmetric about (½, ½) (rename the answers) and, neighbours being symmetric,
+about the diagonal. `recursion` needs only its vertices, and of two complementary ones, (p, q) and (1−p, 1−q), only one.
 
-The pairs that, shown Q times each, cost no more than a total (E, D) fill such a region too; each of its supporting
-lines is an (ε, δ), that is a privacy constraint of one release (`region_lines`).
+The pairs that, shown Q times each, cost at most a total (E, D) form such a region too; each of its supporting lines is
+an (ε, δ), that is, a privacy constraint of one release (`region_lines`).
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from darrm_opt.rounding import ULP, float_above, float_below
 Side = Literal["outer", "inner"]
 
 MAX_LINES = 24
-"""Supporting lines of the region, at most."""
+"""Maximum number of supporting lines of the region."""
 
 MAX_SLOPE = math.exp(30.0)
-"""Slope beyond which a line only bounds the chance of an infinite loss."""
+"""Slope beyond which a line only bounds the probability of an infinite loss."""
 
 BORDER_POINTS = 61
-"""Values of q at which the border of the region is computed."""
+"""Number of values of q at which the border of the region is computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +42,13 @@ class BitRegion:
     """The vertices of a polygon of pairs (p, q), from which an adversary chooses one for each release.
 
     Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the
-    neighbours: `recursion` relies on that.
+    neighbours, as `recursion` requires.
 
     Attributes:
         moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q
-            down: whatever is computed from them is at least what the exact vertex gives.
-        side: "outer": contains every pair that the mechanism can show, so what follows is a guarantee; "inner":
-            contains only pairs that it can show, so what follows is optimistic, the other end of the bracket.
+            down, so that any divergence computed from them is at least that of the exact vertex.
+        side: "outer": contains every pair that the mechanism can show, so results are guarantees; "inner": contains
+            only pairs that it can show, so results are optimistic, the other end of the bracket.
     """
 
     moves: Array
@@ -74,7 +73,7 @@ def privacy_region(event: Privacy) -> BitRegion:
     shrink = math.exp(-epsilon)
     x, y = (1 + delta * shrink) / (1 + shrink), (1 - delta) * shrink / (1 + shrink)
     wide = 8 * ULP
-    # below the normal doubles there is no relative accuracy
+    # Subnormal numbers have no relative accuracy.
     low, high = (0.0, sys.float_info.min) if y < sys.float_info.min else (y * (1 - wide), y * (1 + wide))
     moves = [[min(1.0, x * (1 + wide)), high, low, x * (1 - wide)]]
     if delta > 0:
@@ -84,11 +83,11 @@ def privacy_region(event: Privacy) -> BitRegion:
 
 
 def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Array) -> BitRegion:
-    """Return the polygon that bounds on the privacy profile prove to contain every pair.
+    """Return the polygon that, by bounds on the privacy profile, contains every pair.
 
     ``slopes``: e^ε at which the profile is known. ``deltas``: for each slope c a δ ≥ sup (p − c·q) over all pairs, both
-    answers and both orders of the neighbours, rounded up. The polygon is where p ≤ δ + c·q, and the mirror images in
-    the diagonal and in (½, ½).
+    answers and both orders of the neighbours, rounded up. The polygon is p ≤ δ + c·q, and the mirror images in the
+    diagonal and in (½, ½).
 
     Guarantees: Contains every pair that satisfies the bounds: computed in rationals and rounded outward.
     Source: supporting lines of a convex region; docs/proofs.md, "Many releases".
@@ -103,7 +102,7 @@ def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Arra
 
 
 def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "outer") -> BitRegion:
-    """Return the polygon that all pairs (Pr[1|D], Pr[1|D′]) of a mechanism span, where all of them are known exactly.
+    """Return the polygon spanned by all pairs (Pr[1|D], Pr[1|D′]) of a mechanism, given exactly.
 
     Guarantees: Its vertices are those of the hull of the pairs and their mirror images (swapped neighbours, renamed
     answers), rounded outward (so it contains every pair) or inward.
@@ -112,7 +111,7 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
         raise InvalidInput(
             "pairs", [tuple(map(float, pair)) for pair in pairs], "pairs (p, q) of probabilities, at least one"
         )
-    # (p, q) as it is, answers renamed, neighbours swapped, both: of the upper hull only, p as a function of q.
+    # (p, q) unchanged, answers renamed, neighbours swapped, both: only the upper hull, p as a function of q.
     unit, chances = in_whole_units([chance for pair in pairs for chance in pair])
     points = {(0, 0), (unit, unit)}
     for p, q in zip(chances[::2], chances[1::2], strict=True):
@@ -124,7 +123,7 @@ def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "out
 
 
 def in_whole_units(fractions: Sequence[Fraction]) -> tuple[int, list[int]]:
-    """Return a common denominator and the numerators for it: exact like fractions, and compared much faster."""
+    """Return a common denominator and the numerators for it: exact, and faster to compare than fractions."""
     unit = math.lcm(*(fraction.denominator for fraction in fractions))
     return unit, [fraction.numerator * (unit // fraction.denominator) for fraction in fractions]
 
@@ -142,10 +141,10 @@ def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:
 
 
 def upper_hull(pairs: ArrayLike) -> Array:
-    """Return those of the pairs (p, q) that are vertices of the region they span with their mirror images.
+    """Return the pairs (p, q) that are vertices of the region they span with their mirror images.
 
-    Each answer may be renamed and the neighbours may be swapped, so what matters is p as a function of q, as high as it
-    goes: the upper hull, found in doubles (for estimates).
+    Answers may be renamed and neighbours swapped, so only the upper hull, p as a function of q, matters; in floating
+    point, for estimates.
 
     >>> upper_hull([[0.5, 0.5], [0.75, 0.5], [0.6, 0.5]]).tolist()
     [[0.0, 0.0], [0.5, 0.25], [0.75, 0.5], [1.0, 1.0]]
@@ -164,7 +163,7 @@ def upper_chain(points: Iterable[tuple[Number, Number]]) -> list[tuple[Number, N
     hull: list[tuple[Number, Number]] = []
     for x, y in sorted(points):
         if hull and hull[-1][0] == x:
-            hull.pop()  # lower at the same place: sorted
+            hull.pop()  # lower at the same x: sorted
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) <= (y - hull[-2][1]) * (
             hull[-1][0] - hull[-2][0]
         ):
@@ -218,13 +217,13 @@ def _above(p: Fraction, q: Fraction) -> tuple[float, float, float, float]:
 
 
 def region_lines(queries: int, total: Privacy, lines: int = MAX_LINES, tilt: float = 0.0) -> list[Privacy]:
-    """Return lines (ε, δ) around the pairs that, shown ``queries`` times, cost no more than ``total``."""
+    """Return lines (ε, δ) around the pairs that, shown ``queries`` times, cost at most ``total``."""
     if queries == 1:
         return [total]
     q = np.concatenate([[0.0], np.geomspace(1e-6 / queries, 0.5, BORDER_POINTS // 2 + 1)])
     q = np.concatenate([q, 1 - q[-2::-1]])
     low, high = q.copy(), np.ones_like(q)
-    # Halvings of [q, 1]: to 1e-14, as finely as a δ computed in doubles can tell.
+    # Halvings of [q, 1]: to 1e-14, the resolution of a δ in double precision.
     for _ in range(46):
         middle = (low + high) / 2
         fits = repeated_delta(middle, q, queries, total.epsilon) <= total.delta
@@ -238,20 +237,20 @@ def region_lines(queries: int, total: Privacy, lines: int = MAX_LINES, tilt: flo
 
 
 def repeated_delta(p: Array, q: Array, queries: int, epsilon: float) -> Array:
-    """Return the larger of the two hockey-stick divergences at ε between Q bits of chance p and Q of chance q."""
+    """Return the larger of the two hockey-stick divergences at ε between Q bits of probability p and of q."""
     return hockey_stick(*log_binomials(np.stack([p, q], axis=1), queries), epsilon)
 
 
 def hockey_stick(on_data: Array, on_neighbour: Array, epsilon: float) -> Array:
     """Return the larger of the two hockey-stick divergences at ε between laws of `log_binomials`, shape (pairs,)."""
-    with np.errstate(over="ignore"):  # e^ε beyond the doubles: the difference is below 0, and counts as 0
+    with np.errstate(over="ignore"):  # e^ε overflows: the difference is negative, and counts as 0
         forward = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
         backward = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
     return np.asarray(np.maximum(forward, backward))
 
 
 def log_binomials(pairs: Array, queries: int) -> tuple[Array, Array]:
-    """Return the logarithms of the binomial laws of Q bits of chance p, and of chance q, shape (pairs, Q + 1) each."""
+    """Return the logarithms of the binomial laws of Q bits of probability p and q, shape (pairs, Q + 1) each."""
     ones = np.arange(queries + 1.0)
     log_ways = np.array([math.lgamma(queries + 1) - math.lgamma(j + 1) - math.lgamma(queries - j + 1) for j in ones])
 

@@ -1,7 +1,6 @@
 """Composition of (ε, δ)-DP releases: closed forms, the exact optimum, and their sums.
 
-An account may not apply: no finite ε exists at that δ, the computation is too long, or an optional library is not
-installed. Then the others decide.
+An account may not apply: no finite ε exists at that δ, the computation is too long, or an optional library is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NotApplicable = DeltaTooSmall | TooMuchWork | BackendUnavailable
 
 
 def evaluate(accounts: Accounts, skip: Collection[str] = ()) -> tuple[dict[str, Privacy], dict[str, NotApplicable]]:
-    """Return the total of each account that applies, and the error of each that does not; ``skip``: not asked."""
+    """Return the total of each account that applies, and the error of each that does not, except those in ``skip``."""
     check_arithmetic()
     totals: dict[str, Privacy] = {}
     errors: dict[str, NotApplicable] = {}

@@ -1,9 +1,9 @@
-"""Closed-form composition of (ε, δ)-DP mechanisms, each chosen freely in view of the earlier outputs.
+"""Closed-form composition of (ε, δ)-DP mechanisms, each chosen freely after the earlier outputs.
 
     basic_composition  (kε, kδ)
     kov_composition    Kairouz, Oh, Viswanath: grows with √k
 
-Every answer is rounded up: the doubles that are returned are a guarantee, not an approximation of one.
+Every result is rounded up: the returned doubles are a guarantee, not an approximation of one.
 
 For mechanisms with different parameters, with S₁ = Σε_i, S₂ = Σε_i², H = Σε_i tanh(ε_i/2) and slack s in (0, 1],
 
@@ -31,17 +31,15 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down, multiple_up, up
 
 MAX_MECHANISMS = 2**53
-"""Beyond this a count is not exact as a double."""
+"""Largest count that is exact as a double."""
 
 _MECHANISMS = "a whole number of mechanisms, at least 1"
 
 
 def basic_composition(epsilon: float, delta: float, k: int) -> Privacy:
-    """Return (kε, kδ), the privacy of k mechanisms that are (ε, δ)-DP each.
+    """Return (kε, kδ), the privacy of k mechanisms that are (ε, δ)-DP each; (inf, 0), no guarantee, if kδ ≥ 1.
 
-    (inf, 0), "nothing is promised", where kδ ≥ 1.
-
-    Guarantees: Never below the exact value; exact where a double can hold it.
+    Guarantees: Never below the exact value; exact if it is a double.
     Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006).
 
     >>> basic_composition(0.5, 0.25, 3)
@@ -57,11 +55,10 @@ def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Priva
     """Return the privacy of k mechanisms that are (ε, δ)-DP each, by the closed form with slack δ′.
 
     ε_total = min{kε, B + ε√(2k·ln(e + √(kε²)/δ′)), B + ε√(2k·ln(1/δ′))}, B = kε(e^ε−1)/(e^ε+1), and
-    δ_total = 1 − (1−δ)^k(1−δ′); the first branch needs no slack, so there δ_total = 1 − (1−δ)^k.
+    δ_total = 1 − (1−δ)^k(1−δ′); the first branch needs no slack, so there δ_total = 1 − (1−δ)^k. If δ_total rounds to
+    1, (inf, 0): no guarantee.
 
-    (inf, 0), "nothing is promised", where δ_total rounds to 1.
-
-    Guarantees: Never below the exact value; above it by less than 2e-14 of it.
+    Guarantees: Never below the exact value; above it by a relative 2e-14 at most.
     Source: Theorem 2.3 of the paper; Kairouz, Oh, Viswanath, "The composition theorem for differential privacy",
     Theorem 3.4.
 
@@ -91,14 +88,12 @@ def _check_count(k: int) -> int:
 
 
 BRANCH_ULPS = 64
-"""Relative error of a branch before rounding: sums of positive terms of at most 6 operations each, added by `fsum`,
-then two square roots, a logarithm and a sum."""
+"""Relative error of a branch before rounding: `fsum` of positive terms of at most 6 operations each, then two square
+roots, a logarithm and a sum."""
 
 
 def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
-    """Return the three branches of the closed form [nats], each rounded up.
-
-    (Σε, branch with ln(e + √S₂/s), branch with ln(1/s)).
+    """Return the three branches of the closed form [nats], each rounded up: Σε, with ln(e + √S₂/s), with ln(1/s).
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
@@ -106,13 +101,13 @@ def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
 
 
 def kov_delta(events: Events, slack: float) -> float:
-    """Return 1 − (1−s) Π(1−δ_i), rounded up: what a branch with slack s ≥ 0 costs in δ [probability]."""
+    """Return 1 − (1−s) Π(1−δ_i), rounded up: the δ of a branch with slack s ≥ 0 [probability]."""
     counts = count_events(events)
     return add_leak(leak_of(counts), _log_no_leak(counts), 0.0 if slack == 0 else check_slack(slack))
 
 
 def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
-    """Return the least ε of the closed form at a total δ: all that Π(1−δ_i) leaves of it is slack.
+    """Return the least ε of the closed form at a total δ, with the largest slack that Π(1−δ_i) leaves.
 
     Guarantees: Sound; never below `optimal_composition_of_sequence`.
 
@@ -130,12 +125,12 @@ def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
 
 
 def check_slack(slack: float) -> float:
-    """Return a checked slack in (0, 1]."""
+    """Return a valid slack in (0, 1]."""
     return real_number(slack, "slack", "a probability above 0, at most 1", above=0, most=1)
 
 
 MAX_TOTAL = 1e150
-"""Largest Σε whose square is a double, with room: beyond it the branches with a root are taken as ∞ [nats]."""
+"""Largest Σε for the branches with a root, which are ∞ beyond it [nats]: its square is far from overflow."""
 
 
 def _branches(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]:

@@ -2,7 +2,7 @@
 
 *Least possible δ.* A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every
 ε. After k runs the record is revealed with probability 1 − (1−δ)^k, an event that never happens on a neighbour without
-the record. So no accounting, at any finite ε, can give a smaller δ; one that does is wrong.
+the record. So no sound account, at any finite ε, has a smaller δ.
 
 *Equal mechanisms.* The worst (ε, δ)-DP mechanism leaks with probability δ and is randomised response otherwise, so with
 δ₀(E) = Σ_{l: (k−2l)ε > E} C(k,l) p^(k−l) q^l (1 − e^(E−(k−2l)ε)), p = e^ε/(1+e^ε), q = 1−p,
@@ -12,17 +12,17 @@ the record. So no accounting, at any finite ε, can give a smaller δ; one that 
 is attained by an adaptive composition and exceeded by none. The source prints the lattice E = (k−2i)ε; the formula is
 the same trade-off at every E.
 
-*Different mechanisms.* With P = Π(1−δ_i) and the loss of randomised response added up over classes of equal ε,
+*Different mechanisms.* With P = Π(1−δ_i) and the loss of randomised response summed over classes of equal ε,
 
     D(E) = 1 − P (1 − Σ_{x > E} mass(x)·(1 − e^(E−x))),    x = Σ_c (n_c − 2 j_c) ε_c,
 
-is attained by a composition of (ε_i, δ_i)-DP mechanisms whose parameters were fixed beforehand, adaptive otherwise, and
+is attained by a composition of (ε_i, δ_i)-DP mechanisms with parameters fixed beforehand, adaptive otherwise, and
 exceeded by none. It does not depend on their order. The number of terms is the product of the class sizes.
 
 *Randomised response* tells the truth with probability p. Its loss over k runs with l lies is (k−2l)ε, with probability
 C(k,l) p^(k−l) q^l; it is the worst ε-DP mechanism to compose, so these masses decide every exact composition. They are
-built outward from the mode by their ratios, (k−l)/(l+1)·e^(−ε), and normalised by their own sum: no factorial, no power
-that overflows, and an error bound that is a count of operations.
+built outward from the mode by their ratios, (k−l)/(l+1)·e^(−ε), and normalised by their own sum: no factorials, no
+overflow, and an error bound that counts operations.
 """
 
 from __future__ import annotations
@@ -46,35 +46,33 @@ from darrm_opt.rounding import ULP, float_above, multiple_up, up
 from darrm_opt.search import least_fitting
 
 MAX_EXACT_COUNT = 64
-"""Up to this k the power is computed in rationals. Beyond, 1 − (1−δ)^k is never a double itself (with δ = a/2^b in
-lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal approximation decides the rounding."""
+"""Largest k for which the power is computed in rationals. Beyond it 1 − (1−δ)^k is never a double itself (with δ =
+a/2^b in lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal approximation decides the rounding."""
 
 TINY_DELTA = 1e-30
-"""Below this kδ is as good: it is above 1 − (1−δ)^k by the share kδ/2."""
+"""Below this δ, kδ is used: it exceeds 1 − (1−δ)^k by a relative kδ/2."""
 
 GUESS_ERRORS = (1e-13, 1e-9)
-"""Relative errors that a guess of the least ε is expected to have, mostly and nearly always."""
+"""Expected relative errors of a guess of the least ε, usual and maximal."""
 
 MAX_SECANTS, SECANT_PRECISION, MAX_EXCESS = 20, 1e-8, 20.0
-"""Steps of regula falsi before a bisection, at most; the relative change at which they end; and the largest ln(total/δ)
-that is interpolated with."""
+"""Maximum number of steps of regula falsi before a bisection; the relative change at which they end; and the largest
+ln(total/δ) used for interpolation."""
 
 SECANT_ERRORS = (1e-11, 1e-7)
-"""Relative errors of what they find, mostly and nearly always; above what rounding makes of a δ that does not grow."""
+"""Relative errors of their result, usual and maximal, above the rounding of a δ that does not grow."""
 
 _DIGITS = 120
 """Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
 
 _MARGIN = Decimal("1e-60")
-"""Relative charge for the decimal arithmetic, whose own error is below 1e-70."""
+"""Relative charge for the decimal arithmetic, whose error is below 1e-70."""
 
 
 def least_possible_delta(delta: float, k: int) -> float:
-    """Return 1 − (1−δ)^k rounded up to the nearest double.
+    """Return 1 − (1−δ)^k rounded up to the nearest double; at δ < 1e-30, kδ rounded up.
 
-    At δ < 1e-30, kδ rounded up.
-
-    Source: the mechanism described at the top of this module.
+    Source: the mechanism at the top of this module.
 
     >>> least_possible_delta(0.5, 2)
     0.75
@@ -107,10 +105,9 @@ def _floor(classes: list[tuple[float, int]]) -> float:
 def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float) -> Privacy:
     """Return the least total ε at a total δ, over every adaptive composition of k (ε, δ)-DP mechanisms.
 
-    Guarantees: Sound: the pair holds for the doubles returned. Above the exact optimum by rounding only, which is a
-    relative 1e-9 of δ₀ at most for k ≤ 10⁶.
+    Guarantees: The returned doubles are a sound pair, above the exact optimum only by rounding: at most a relative 1e-9
+    of δ₀ for k ≤ 10⁶.
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3; Murtagh, Vadhan 2016.
-
     >>> round(optimal_composition(0.2676, 0.0003, 100, 0.03).epsilon, 6)
     11.569758
     """
@@ -140,7 +137,7 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
 
 
 def add_leak(floor: float, log_no_leak: float, pure: float) -> float:
-    """Return floor + e^kept_log·pure, rounded up: the probability of a leak, and the δ₀ of the runs without one."""
+    """Return floor + e^kept_log·pure, rounded up: the probability of a leak, and the δ₀ of runs without one."""
     if pure == 0.0:
         return floor
     no_leak = math.exp(log_no_leak)
@@ -152,7 +149,7 @@ def least_epsilon(
 ) -> float:
     """Return the least ε found with delta_at(ε) ≤ total_delta, by bisection between 0 and ``upper``.
 
-    Guarantees: What is returned was itself evaluated, so soundness does not rest on monotonicity.
+    Guarantees: The result was itself evaluated, so soundness does not depend on monotonicity.
     """
     delta = delta_at(0.0)
     if delta <= total_delta:
@@ -160,7 +157,7 @@ def least_epsilon(
     low, high, known = 0.0, upper, _Known(delta_at, total_delta, delta, upper)
     if guess is None and total_delta > 0:
         for candidate in _around(known.by_secants(), SECANT_ERRORS):
-            known.fits(candidate)  # the bisection then evaluates only what lies between
+            known.fits(candidate)  # the bisection then only evaluates points between them
     elif guess is not None and 0 < guess < upper:
         for candidate in _around(guess, GUESS_ERRORS):
             if low < candidate < high:
@@ -174,7 +171,7 @@ def _around(guess: float, errors: Iterable[float]) -> list[float]:
 
 
 class _Known:
-    """What is known of a non-increasing δ(ε): it exceeds the total at ``low``, and not at ``high``."""
+    """Known values of a non-increasing δ(ε): it exceeds the total at ``low``, and not at ``high``."""
 
     def __init__(
         self, delta_at: Callable[[float], float], total_delta: float, delta_at_zero: float, high: float
@@ -183,7 +180,7 @@ class _Known:
         self.low, self.high, self._delta_at_zero = 0.0, high, delta_at_zero
 
     def fits(self, epsilon: float) -> bool:
-        """Return whether the total is met at ε; evaluated only where that is not known."""
+        """Return whether the total is met at ε; evaluated only if unknown."""
         if not self.low < epsilon < self.high:
             return epsilon >= self.high
         within = self._delta_at(epsilon) <= self._total
@@ -191,10 +188,10 @@ class _Known:
         return within
 
     def by_secants(self) -> float:
-        """Return about where the total is met, by regula falsi on ln δ (the Illinois rule)."""
+        """Return an estimate of where the total is met, by regula falsi on ln δ (the Illinois rule)."""
         low, high, below = self.low, self.high, math.log(self._delta_at_zero / self._total)
         epsilon = previous = high
-        above = -below  # what it is at the upper end does not matter
+        above = -below  # its value at the upper end does not matter
         for _ in range(MAX_SECANTS):
             epsilon = low + (high - low) * below / (below - above)
             if not low < epsilon < high or abs(epsilon - previous) <= SECANT_PRECISION * epsilon:
@@ -212,7 +209,7 @@ class _Known:
 def epsilon_at_delta(
     delta_at: Callable[[float], float], delta: float, flat_from: float, reason: str, guess: float | None = None
 ) -> float:
-    """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on."""
+    """Return an ε that holds at ``delta``, for a profile that is flat from ``flat_from`` on."""
     delta = Privacy(0.0, delta).delta
     floor = delta_at(flat_from)
     if not is_within(floor, delta):
@@ -221,7 +218,7 @@ def epsilon_at_delta(
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
-    """Return checked (ε, δ, k), or raise `InvalidInput`."""
+    """Return valid (ε, δ, k), or raise `InvalidInput`."""
     mechanism = Privacy(epsilon, delta)
     if mechanism.epsilon == math.inf:
         advice = "A mechanism that is not private cannot be composed."
@@ -230,27 +227,27 @@ def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, flo
 
 
 def nats(value: float, argument: str) -> float:
-    """Return a checked number of nats, at least 0, as a float."""
+    """Return a valid number of nats, at least 0, as a float."""
     return real_number(value, argument, "a number of nats, at least 0", least=0)
 
 
 def _delta(epsilon: float, delta: float, k: int, total_epsilon: float, floor: float, all_losses: float) -> float:
-    if total_epsilon >= all_losses:  # the least double that is at least k·ε: as in exact numbers
+    if total_epsilon >= all_losses:  # the least double ≥ k·ε, as in exact arithmetic
         return floor
     return add_leak(floor, k * math.log1p(-delta), response_losses(epsilon, k).delta(total_epsilon))
 
 
 MAX_TERMS = 4_000_000
-"""Most terms of the exact sum, about 100 MB at work; beyond it `TooMuchWork`: use a PLD."""
+"""Maximum number of terms of the exact sum, about 100 MB of work space; beyond it `TooMuchWork`: use a PLD."""
 
 Events = Mapping[Privacy, int] | Iterable[Privacy]
-"""The mechanisms that were run: a list of privacy parameters, or ``{parameters: count}``."""
+"""Composed mechanisms: a list of privacy parameters, or ``{parameters: count}``."""
 
 
 def optimal_composition_of_sequence(events: Events, total_delta: float) -> Privacy:
     """Return the least total ε at a total δ, over every adaptive composition of the given mechanisms.
 
-    Guarantees: Sound as the doubles returned; the same for every order; equal mechanisms give `optimal_composition`.
+    Guarantees: Sound for the returned doubles; independent of the order; equal mechanisms give `optimal_composition`.
     Source: Murtagh, Vadhan 2016, Theorem 1.5; Kairouz, Oh, Viswanath 2015, Theorem 3.5.
 
     >>> optimal_composition_of_sequence([Privacy(0.5), Privacy(1.0)], 0.0).epsilon
@@ -274,7 +271,7 @@ def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
 
 
 def count_events(events: Events) -> Counter[Privacy]:
-    """Return ``{Privacy: count}`` with positive counts, checked."""
+    """Return ``{Privacy: count}`` with positive counts, validated."""
     counts: Counter[Privacy] = Counter()
     for event, count in Counter(events).items():
         if not isinstance(event, Privacy):
@@ -313,7 +310,7 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
             )
         losses = np.add.outer(total.losses, part.losses).ravel()
         masses = np.multiply.outer(total.masses, part.masses).ravel() * (1 + ULP)
-        # Each sum of two losses rounds once; a product that underflows is worth less than NEGLIGIBLE.
+        # Each sum of two losses rounds once; products that underflow are below NEGLIGIBLE.
         error = total.loss_error + part.loss_error + ULP * float(np.max(np.abs(losses), initial=0.0))
         missing = up(total.missing + part.missing, 1) + terms * NEGLIGIBLE
         total = Losses(losses, masses, missing, error) if len(classes) > 1 else part
@@ -321,7 +318,7 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
 
 
 def check_total_delta(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
-    """Return the checked total δ and the least possible one, which it is not below."""
+    """Return the valid total δ, and the least possible one, which it must reach."""
     total_delta, floor = Privacy(0.0, total_delta).delta, leak_of(counts)
     if not is_within(floor, total_delta):
         raise DeltaTooSmall(total_delta, floor, "each mechanism may leak with its own delta")
@@ -346,21 +343,21 @@ def _delta_of_sequence(counts: Mapping[Privacy, int]) -> Callable[[float], float
 
 
 NEGLIGIBLE = 1e-300
-"""Masses below this share of the largest one are dropped, and charged for in `Losses.missing`."""
+"""Masses below this share of the largest one are dropped, and charged in `Losses.missing`."""
 
 RATIO_ULPS = 4
 """Relative error of one ratio and its product into the running one: e^(−ε) 1 ulp, three operations ½ ulp each; 2.5, and
-the rest pays for second order terms and for joining blocks."""
+the rest covers second-order terms and the joining of blocks."""
 
 SUM_ULPS = 64
 """Relative error of a sum of non-negative doubles: pairwise in blocks of 128 added eight abreast (16 + log₂ of the
-number of blocks additions at ½ ulp), below 32 ulps for any array that fits in memory, and as much again in reserve."""
+number of blocks additions at ½ ulp), below 32 ulps for any array that fits in memory, doubled as a reserve."""
 
 MAX_WINDOW = 50_000_000
-"""Most masses held at once; at ε → 0 this is reached at k of about 10¹²."""
+"""Maximum number of masses held at once; at ε → 0 this is reached at k of about 10¹²."""
 
 _FIRST_BLOCK = 4096
-"""Ratios of the first block; each further one is twice as long, as most laws are over after the first."""
+"""Number of ratios of the first block, enough for most laws; each further block is twice as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,13 +366,13 @@ class Losses:
 
     losses: Array  # values of the privacy loss, in any order [nats], each within ``loss_error`` of exact
     masses: Array  # their probabilities, each at least the exact one
-    missing: float  # at least the probability of all losses that are not listed
+    missing: float  # at least the probability of all unlisted losses
     loss_error: float  # bound on the rounding of a loss [nats]
 
     def delta(self, epsilon: float) -> float:
         """Return Σ masses·(1 − e^(ε−loss))₊ + missing, rounded up: the δ at ``epsilon`` ≥ 0 [nats]."""
         excess = self.losses - epsilon
-        # Raised by what the loss, the product and the subtraction may have lost; 1 − e^(−x) grows with x.
+        # Raised by the possible errors of the loss, the product and the subtraction; 1 − e^(−x) grows with x.
         excess += self.loss_error + 2 * ULP * (np.abs(self.losses) + epsilon)
         counts = excess > 0
         terms = -np.expm1(-excess[counts]) * self.masses[counts]
@@ -400,8 +397,8 @@ def response_losses(epsilon: float, k: int) -> Losses:
     least_sum = float(np.sum(weights * (1 - error))) * (1 - SUM_ULPS * ULP)
     masses = weights * ((1 + error) * (1 + 8 * ULP) / least_sum)
     is_truncated = weights.size < k + 1
-    with np.errstate(over="ignore"):  # a loss beyond the doubles counts as infinite
-        losses = (k - 2 * lies) * epsilon  # whole numbers below 2^53 times ε: one rounding
+    with np.errstate(over="ignore"):  # a loss that overflows counts as infinite
+        losses = (k - 2 * lies) * epsilon  # integers below 2^53 times ε: one rounding
     for array in (losses, masses):
         array.setflags(write=False)
     return Losses(losses, masses, 2.0 * k * NEGLIGIBLE if is_truncated else 0.0, 0.0)

@@ -1,9 +1,9 @@
-"""What releases of a noisy vote among any number of classes cost together: labels and checks, and not counts.
+"""Cost of releases of a noisy vote among any number of classes: of labels and checks, not of counts.
 
 `vote_cost` is the account. The pipeline: a bound on the power divergence of one release (`gaussian_argmax`,
 `noisy_bit`, `discrete_gaussian_argmax`, or `table_divergence` for laws known in full), then `composition` by Rényi
-divergences or by the Gaussian comparison (`gaussian_comparison`). `sampled_argmax` has the laws of labels whose records
-are sampled, and `data_dependent` what labels show beside their votes.
+divergences or by the Gaussian comparison (`gaussian_comparison`). `sampled_argmax` has the laws of labels with sampled
+records, `data_dependent` the loss of labels given their votes.
 """
 
 from __future__ import annotations

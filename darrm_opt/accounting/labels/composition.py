@@ -1,7 +1,6 @@
 """Composition of releases with a bound on their power divergence: by Rényi divergences and by the Gaussian comparison.
 
-It serves any release with finite losses, labels or not: `table_divergence` gives the bound for laws that are known in
-full, such as a table from a linear program.
+It applies to any release with finite losses; `table_divergence` gives the bound for laws known in full.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.rounding import ULP, up
 
 SLACK_SHARE = 0.01
-"""Share of δ that the Gaussian comparison leaves for tails: it costs less than 0.1 % of ε."""
+"""Share of δ that the Gaussian comparison reserves for tails: it costs less than 0.1 % of ε."""
 
 MANY_KINDS = 8
-"""Kinds of releases for each of which the Gaussian comparison has its full grid, in a second together."""
+"""Number of kinds of releases that get the full grid of the Gaussian comparison, in a second together."""
 
 TABLE_ERROR = 2.0**-40
-"""Relative error of a probability in a table by default: it stands for the law that is drawn from."""
+"""Default relative error of a probability in a table, which stands for the law that is drawn from."""
 
 MAX_RANGE = 700.0
-"""Largest width of an interval of losses whose divergences are bounded: e^w is a double."""
+"""Largest width w of an interval of losses whose divergences are bounded: e^w is a double."""
 
 RANGE_STEPS = 1000
-"""Pairs that cover all ratios of a given range: the width is charged 0.1 % more."""
+"""Number of pairs that cover all ratios of a given range: the width is charged 0.1 % more."""
 
 TABLE_ORDERS: Array = np.linspace(0, 6, 61)
-"""(a − ½)·√(2H_½) of the orders at which a table has a bound of its own."""
+"""(a − ½)·√(2H_½) of the orders at which the bound of a table is computed."""
 TABLE_ORDERS.setflags(write=False)
 
 Laws = Sequence[ArrayLike] | Array
 """Probabilities of outcomes, one row for each law."""
 
 DivergenceReleases = Sequence[tuple[PowerDivergence, int]]
-"""Releases of several kinds: a bound for one of them, and how many there are at most."""
+"""Releases of several kinds: a bound for each of them, and their maximum number."""
 
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """An ε and how it was found.
+    """An ε and the account that found it.
 
     Attributes:
         epsilon: [nats].
@@ -73,10 +72,10 @@ def composed_epsilon(parts: DivergenceReleases, delta: float, *, stride: int = 1
     Args:
         parts: (bound, count) of each kind of release.
         delta: δ of all together [probability], in (0, 1).
-        stride: of the Gaussian comparison's grid: a larger one takes less time, and costs little more.
+        stride: of the Gaussian comparison's grid: a larger one is faster and hardly looser.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
 
     >>> table = table_divergence([[0.26, 0.37, 0.37]], [[0.24, 0.38, 0.38]])
     >>> round(composed_epsilon([(table, 100)], 1e-6).epsilon, 1)
@@ -96,13 +95,13 @@ def renyi_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
 
 
 def compared_epsilon(parts: DivergenceReleases, delta: float, stride: int = 1) -> EpsilonBound:
-    """Return ε at ``delta`` by the Gaussian comparison; inf where it has none."""
+    """Return ε at ``delta`` by the Gaussian comparison; inf if it does not apply."""
     kinds, delta = _nonempty(parts), positive_delta(delta)
     if not kinds:
         return EpsilonBound(0.0, "nothing is released")
     slack = SLACK_SHARE * delta / sum(count for _, count in kinds)
     if not slack:
-        return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ is below every double
+        return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ underflows
     stride = max(stride, math.ceil(len(kinds) / MANY_KINDS))
     costs = [gaussian_cost(bound, count, slack, stride) for bound, count in kinds]
     rounding = 1 + 8 * len(kinds) * ULP
@@ -121,14 +120,14 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
         error: relative error of each probability, ≥ 0.
 
     Returns:
-        The largest H_a over the pairs. Above the last order with a bound of its own, that of an L-private release,
-        L the largest loss: D_a ≤ aL²/2.
+        The largest H_a over the pairs. Beyond the last computed order it is that of an L-private release, L the largest
+        loss: D_a ≤ aL²/2.
 
     Raises:
-        InvalidInput: shapes that differ, a number outside [0, 1], or an outcome that only one of two neighbours can
-            have: its loss is infinite.
+        InvalidInput: shapes that differ, a value outside [0, 1], or an outcome that is possible on only one of two
+            neighbours: its loss is infinite.
 
-    Source: Bun, Steinke 2016, Proposition 3.3, for the orders above.
+    Source: Bun, Steinke 2016, Proposition 3.3, for the orders beyond.
     """
     p, q = np.asarray(on_data, dtype=np.float64), np.asarray(on_neighbour, dtype=np.float64)
     if p.ndim != 2 or p.shape != q.shape or not p.size:
@@ -142,8 +141,8 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
         )
     weights = np.concatenate([p, q])
     losses = np.log(np.where(weights > 0, np.concatenate([q, p]), 1.0) / np.where(weights > 0, weights, 1.0))
-    # What a loss may be off by: the relative errors of both probabilities (2·error to first order), the rounding of the
-    # quotient and that of the logarithm.
+    # Error of a loss: the relative errors of both probabilities (2·error to first order), and the rounding of the
+    # quotient and of the logarithm.
     margin = 3 * error + 8 * ULP * (1 + float(np.max(np.abs(losses))))
     largest = float(np.max(np.abs(losses))) + margin
 
@@ -156,28 +155,27 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
         return np.asarray(divergences.max(axis=0) * (1 + 16 * weights.shape[1] * ULP))
 
     # √(2H_½) is about the size of a loss, so the orders that decide a composed ε lie within a few of its inverses of ½.
-    # Near order 1 the terms cancel, and a bound is worth little.
+    # Near order 1 the terms cancel, and a bound is loose.
     orders = 0.5 + TABLE_ORDERS / math.sqrt(2 * float(bounds(np.array([0.5]))[0]))
     orders = orders[np.abs(orders - 1) >= MIN_DISTANCE_FROM_ONE]
     return PowerDivergence(orders, bounds(orders), largest, "laws of all pairs", within_gaussian=False)
 
 
 def bounded_range_divergence(width: float) -> PowerDivergence:
-    """Return a bound on H_a of a release whose losses, on each pair of neighbours, lie in an interval of some width.
+    """Return a bound on H_a of a release whose losses, on each pair of neighbours, lie in an interval of given width.
 
-    The exponential mechanism is such a release: e^(t·n_c) changes by a factor in [e^−tr, e^tr] where a record moves r
+    The exponential mechanism is such a release: e^(t·n_c) changes by a factor in [e^−tr, e^tr] if a record moves r
     votes, and the sum of all by the same factor for every class, so that the width is 2tr.
 
     Args:
-        width: w > 0 [nats], up to `MAX_RANGE`, the difference of the ends of the interval; the interval itself may
-            depend on the pair.
+        width: w > 0 [nats], up to `MAX_RANGE`: the length of the interval, whose position may depend on the pair.
 
     Raises:
-        InvalidInput: not such a width.
+        InvalidInput: the width is out of range.
 
-    Source: Dong, Durfee, Rogers 2020. Ours: where the ratios P_c/Q_c are in [l, u], Pr[c | high] ∝ P_c − l·Q_c and
+    Source: Dong, Durfee, Rogers 2020. Ours: if the ratios P_c/Q_c are in [l, u], Pr[c | high] ∝ P_c − l·Q_c and
     Pr[c | low] ∝ u·Q_c − P_c draw the outcome from one of two, whose ratios are u and l: so those two dominate. Pairs
-    (l, u) with u = e^s, l = e^(s−w), 0 ≤ s ≤ w, are covered by `RANGE_STEPS` pairs of ratios that lie a step further
+    (l, u) with u = e^s, l = e^(s−w), 0 ≤ s ≤ w, are covered by `RANGE_STEPS` pairs of ratios that are one step further
     apart.
 
     >>> round(float(bounded_range_divergence(1.0).renyi(np.array([2.0]))[0]), 2)

@@ -1,14 +1,14 @@
 """Data-dependent Rényi bounds: what a fixed batch of noisy votes reveals, given the votes themselves.
 
-Where the leader of a query is far ahead, moving one vote changes its label hardly at all. `UnpublishedLoss.renyi`
-bounds, at one order, D_λ(labels on D″ ‖ labels on any neighbour of D″) for every D″ that differs from the votes at hand
-in the votes of at most ``moved`` voters, each of whom may vote anew on every query. **The bound is computed from the
-votes: it is not for publication.** What may be published with it is in `darrm_opt.accounting.propose_test_release`.
+If the leader of a query is far ahead, moving one vote hardly changes its label. `UnpublishedLoss.renyi` bounds, at one
+order, D_λ(labels on D″ ‖ labels on any neighbour of D″) for every D″ that differs from the given votes in the votes of
+at most ``moved`` voters, each of whom may vote differently on every query. **The bound depends on the votes: it must
+not be published.** For publishable results see `darrm_opt.accounting.propose_test_release`.
 
 A moved voter shrinks the leader's margin over each other class by at most 2, so the bound at ``moved`` is that of
-margins that are 2·moved smaller. Given M, the largest noisy count of the classes that a vote does not move between, the
-label has three cells (`discrete_gaussian_argmax`); H_a is jointly convex, so that of the label is at most its mean over
-M. The tables here are *envelopes* of the three cells: they fall with the margin and with the leader's distance from M,
+margins smaller by 2·moved. Given M, the largest noisy count of the classes that a vote does not move between, the label
+has three cells (`discrete_gaussian_argmax`); H_a is jointly convex, so that of the label is at most its mean over M.
+The tables here are *envelopes* of the three cells: they decrease with the margin and with the leader's distance from M,
 so that worse margins can only raise the mean. Proofs: docs/proofs.md, "An ε that the votes earn".
 """
 
@@ -40,32 +40,32 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
 REACH = 9.0
-"""How far below M [σ] a class has entries of its own; what lies beyond has a chance below 1e-18 and is charged."""
+"""Distance below M [σ] up to which a class has its own entries; the rest has probability below 1e-18 and is charged."""
 
 MAX_SUM = 12.0
-"""Sum of the distances of two classes from M [σ] above which M hardly matters: another class wins below 1e-16."""
+"""Sum of the distances of two classes from M [σ] from which M hardly matters: another class wins below 1e-16."""
 
 END = 30.0
 """Standard deviations to which noise is summed: tables reach further than `discrete_gaussian_argmax`."""
 
 MIN_SIGMA, MAX_SIGMA = 1.0, 120.0
-"""Range of σ [votes] with tables of their own; beyond, a label is charged what it costs for any votes."""
+"""Range of σ [votes] of the tables; elsewhere a label is charged its cost for any votes."""
 
 TAIL_END = 12.0
-"""Noise beyond the tails that are asked for is summed to this many standard deviations: it changes no double."""
+"""Standard deviations, beyond the requested tails, to which noise is summed: more changes no double."""
 
 MAX_TAILS = 10**6
-"""Most tails of a check's noise that are listed; with more, a check is charged what it costs for any votes."""
+"""Maximum number of listed tails of a check's noise; with more, a check is charged its cost for any votes."""
 
 BLOCK = 100_000
-"""Numbers of an array of (queries, distances) that are worked on at a time: arrays of that size stay in the cache."""
+"""Size of the (queries, distances) arrays that are processed at a time, which fit in the cache."""
 
 CountRows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class UnpublishedLoss:
-    """Rényi loss of a fixed batch of queries, by the votes: **not for publication**."""
+    """Rényi loss of a fixed batch of queries, given the votes: **not for publication**."""
 
     counts: CountRows  # votes for each class in each query, shape (queries, C), C ≥ 2, each row with the same sum K ≥ 1
     sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
@@ -97,11 +97,11 @@ class UnpublishedLoss:
         return int(self.counts[0].sum()) if len(self.counts) else 0
 
     def renyi(self, moved: int = 0) -> float:
-        """Return the largest D_λ [nats] of the batch over all votes that ``moved`` voters could have made of these.
+        """Return the largest D_λ [nats] of the batch over all votes that differ from these in at most ``moved`` voters.
 
         Guarantees: With D″ at most ``moved`` voters from D, and D′ a neighbour of D″, D_λ(batch on D″ ‖ batch on D′) is
-        at most this. It grows with ``moved``, and where D and E are neighbours, that of E at ``moved`` is at most that
-        of D at ``moved + 1``.
+        at most this. It grows with ``moved``, and if D and E are neighbours, that of E at ``moved`` is at most that of
+        D at ``moved + 1``.
         """
         moved = whole_number(moved, "moved", "a whole number of voters, at least 0", least=0)
         if not len(self.counts):
@@ -120,7 +120,7 @@ class UnpublishedLoss:
             with np.errstate(over="ignore"):
                 powers = self.order * (self.order - 1) * envelope.at(margins[ahead]) * (1 + 8 * ULP)
                 local = np.log1p(powers) / (self.order - 1) * (1 + 32 * ULP)
-            # Both hold: what the votes show is never charged more than what any votes may show.
+            # Both hold: the bound by the votes never exceeds the bound for any votes.
             losses[ahead] = upper_bound(local, losses[ahead])
         return losses
 
@@ -130,31 +130,31 @@ class UnpublishedLoss:
             return labels
         b, least = self.order - 1, math.ceil(self.threshold)
         bound = VoteReleases("check", self.check_sigma, 1, "discrete").divergence()
-        # What a check costs for any votes: the bound of a query where the one by its votes is no better, or overflows.
+        # Cost of a check for any votes: used if the bound by the votes is no better, or overflows.
         most = float(bound.renyi(np.array([self.order]))[0])
         if self.voters + abs(least) + TAIL_END * self.check_sigma > MAX_TAILS:
             return labels + most
         tails = LogTails.of(self.check_sigma, self.voters + abs(least) + 2)
         losses = np.empty(len(labels))
         for place, (largest, label) in enumerate(zip(self.counts[:, 0], labels, strict=True)):
-            # The votes that k voters may have moved to: docs/proofs.md takes the largest over all of them.
+            # All largest counts after k voters moved: docs/proofs.md takes the maximum over them.
             tops = np.arange(max(largest - moved, 0), min(largest + moved, self.voters) + 1)
             # A neighbour's largest count is at most one vote away, in either direction.
             here, there = least - tops, least - tops - np.array([[-1], [0], [1]])
             passes, fails = (np.broadcast_to(law(here), there.shape) for law in (tails.at_least, tails.below))
             passes_there, fails_there = (law(there) for law in (tails.at_least, tails.below))
-            # A label is drawn only after a pass: its divergence multiplies the power of that answer alone.
+            # A label is drawn only after a pass: its divergence multiplies only the power of that answer.
             on_data, on_neighbour = np.stack([passes, fails]), np.stack([passes_there - label, fails_there])
             with np.errstate(over="ignore", invalid="ignore"):
                 joint = float(np.max(log_power_sum(on_data, on_neighbour, self.order, axis=0)))
-                # A logarithm errs by `error`, λ times as much in a power.
+                # The error of a logarithm is multiplied by λ in a power.
                 local = joint / b * (1 + 32 * ULP) + (2 * self.order + 1) * tails.error / b
             losses[place] = upper_bound(local, most + label)
         return np.maximum(losses, 0.0)
 
 
 class LogTails:
-    """ln Pr[X ≥ k] of discrete Gaussian noise X, at every whole |k| up to an end: no tail underflows."""
+    """ln Pr[X ≥ k] of discrete Gaussian noise X, for every integer |k| up to an end, without underflow."""
 
     def __init__(self, sigma: float, end: int) -> None:
         # Pr[X ≥ k]/Pr[X = k] = 1 + e^(−(2k + 1)/2σ²)·(that of k + 1).
@@ -168,15 +168,15 @@ class LogTails:
         logs -= math.log(2 * shares[-1] - 1)  # the sum of all masses over Pr[X = 0]
         below = np.log1p(-np.exp(logs[:0:-1]))  # Pr[X ≥ k] = 1 − Pr[X ≥ 1 − k], k ≤ 0
         self._at_least = np.concatenate([below, logs[1:]])
-        # Each share errs by some ulps a step of those that count, a mass by those of its exponent; what is beyond the
-        # end is below e^(−TAIL_END²/2) of each tail.
+        # Each share errs by some ulps per relevant step, a mass by those of its exponent; the rest beyond the end is
+        # below e^(−TAIL_END²/2) of each tail.
         steps = 8 * (min(self._end, math.ceil(TAIL_END * sigma * 2)) + 16)
         self.error = (steps + 8 * float(np.abs(masses).max())) * ULP + math.exp(-TAIL_END * TAIL_END / 2)
 
     @classmethod
     @lru_cache(maxsize=16)
     def of(cls, sigma: float, end: int) -> LogTails:
-        """Return the tails, kept."""
+        """Return the tails, cached."""
         return cls(sigma, end)
 
     def at_least(self, k: CountRows) -> Array:
@@ -202,7 +202,7 @@ def label_envelope(sigma: float, order: float, *, two: bool, largest: int) -> La
 
 
 def regions(sigma: float, largest: int) -> tuple[CountRows, CountRows, CountRows, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return margin, distances of leader and rival from M, where the rival is far below M, and where both are high.
+    """Return margins, distances of leader and rival from M, and masks: the rival is far below M; both are high.
 
     Five arrays of shape (margins, distances of the leader).
     """
@@ -215,9 +215,9 @@ def regions(sigma: float, largest: int) -> tuple[CountRows, CountRows, CountRows
 
 @lru_cache(maxsize=2)
 def three_cell_laws(sigma: float, largest: int, step: int) -> list[tuple[Array, Array]]:
-    """Return the laws of three cells on both sides where neither `regions` applies, for each way of breaking ties.
+    """Return the laws of three cells on both sides where neither of the `regions` applies.
 
-    They serve every order.
+    One pair for each way of breaking ties, for every order.
     """
     _, leader, rival, low, high = regions(sigma, largest)
     i, j = leader[~(low | high)], rival[~(low | high)]
@@ -235,7 +235,7 @@ class LabelEnvelope:
         self._reach, self._far = math.ceil(REACH * sigma), math.ceil((REACH + MAX_SUM) * sigma)
         self._any = float(_any_votes(sigma, 2 if two else 3).at(self._orders)[0])
         self._largest = min(largest, self._reach + self._far)
-        with np.errstate(over="ignore", invalid="ignore"):  # ∞·0 is NaN, which `at` takes for no bound
+        with np.errstate(over="ignore", invalid="ignore"):  # `at` handles the NaN of ∞·0
             self._votes = [self._pair(sigma, step) for step in (-2, 2)]  # a vote leaves the leader, or comes to it
             if not two:
                 self._votes = [
@@ -245,7 +245,7 @@ class LabelEnvelope:
             self._charge = float(2 * self._noise.at_least(np.array(self._reach))) * self._any
 
     def at(self, margins: CountRows) -> Array:
-        """Return bounds on H_λ, shape (n,); ∞ where that is beyond the range of doubles."""
+        """Return bounds on H_λ, shape (n,); ∞ if that overflows."""
         if margins.shape[1] == 1:
             gaps = np.minimum(margins[:, 0], self._largest)
             return upper_bound(np.max([table[gaps] for table in self._votes], axis=0), self._any)
@@ -253,7 +253,7 @@ class LabelEnvelope:
         rows_at_a_time = max(1, BLOCK // (self._reach + self._far + 1))
         for start in range(0, len(margins), rows_at_a_time):
             rows = slice(start, start + rows_at_a_time)
-            with np.errstate(over="ignore", invalid="ignore"):  # ∞·0 is NaN, and NaN bounds nothing
+            with np.errstate(over="ignore", invalid="ignore"):  # the NaN of ∞·0 is not a bound
                 values[rows] = np.maximum(self._with_leader(margins[rows]), self._between_others(margins[rows, :2]))
         return upper_bound(values, self._any)
 
@@ -275,9 +275,9 @@ class LabelEnvelope:
             if rival:
                 before *= not_above[rival - 1]
                 if np.array_equal(margins[:, rival], margins[:, rival - 1]):
-                    continue  # the same margins have the same mean
-            # Pr[leader − M ≥ distance]: no other class has a noisy count above that. Where there is no other class
-            # than the two, M is −∞, and all of it is at the last distance.
+                    continue  # equal margins have equal means
+            # Pr[leader − M ≥ distance]: no other class has a noisy count above that. With only two classes M is −∞, and
+            # all of the probability is at the last distance.
             chances = before * behind
             masses = chances.copy()
             masses[:, :-1] -= chances[:, 1:]
@@ -303,9 +303,9 @@ class LabelEnvelope:
         return most
 
     def _pair(self, sigma: float, step: int) -> Array:
-        """Return the largest H_λ of who has more of two noisy counts, at each margin from 0 on or any larger one."""
-        # The sum of the two noises has the same law on both sides and tells whether their difference is odd or even:
-        # given that, the difference is a discrete Gaussian in steps of two.
+        """Return the largest H_λ of the winner between two noisy counts, over margins from each one on."""
+        # The sum of the two noises has the same law on both sides and determines the parity of their difference: given
+        # that, the difference is a discrete Gaussian in steps of two.
         margins = np.arange(self._largest + 1)
         values = np.zeros(margins.size)
         for odd in (0, 1):
@@ -317,17 +317,17 @@ class LabelEnvelope:
         return np.asarray(np.maximum.accumulate(values[::-1])[::-1])
 
     def _three_cells(self, sigma: float, pair: Array, step: int) -> Array:
-        """Return the largest H_λ of three cells, shape (margins, distances of the leader from M), and larger ones."""
+        """Return the largest H_λ of three cells at each margin and distance of the leader, and at larger ones."""
         gaps, leader, _, low, high = regions(sigma, self._largest)
         values = np.zeros(gaps.shape)
-        # M hardly matters: given the sum of the two, which tells nothing, it is the pair, or anything where both are
+        # M hardly matters: given the sum of the two, which reveals nothing, it is the pair, or anything if both are
         # below M.
         sum_noise = LatticeNoise(sigma / math.sqrt(2), 0.0, END)
         both_below = float(sum_noise.below(np.array(1 - math.floor(MAX_SUM * sigma / 2))))
         counts = float(gaussian_divergence(math.sqrt(2) / sigma * (1 + PERIODS), self._orders)[0])
         alone = pair + both_below * counts
         values[high] = alone[gaps[high]]
-        # The rival hardly ever reaches M: reveal its count where it does.
+        # The rival hardly ever reaches M: reveal its count if it does.
         tail = float(censored_lattice(sigma, 0.0, self._reach, -step, self._orders)[0])
         single = float(lattice_bit_values(sigma, 0.0, 1, self._orders)[0])
         excess = np.arange(self._reach, self._noise.end + 1)
@@ -345,7 +345,7 @@ class LabelEnvelope:
         middle = ~(low | high)
         laws_by_ties = three_cell_laws(sigma, self._largest, step)
         values[middle] = np.max([pair_divergences(p, q, self._orders)[:, 0] for p, q in laws_by_ties], axis=0)
-        # At the last distance, and at the largest margin: all that lies beyond.
+        # The last distance and the largest margin include everything beyond.
         values[:, -1] = np.maximum(values[:, -1], np.maximum(alone, rare[-1]))
         for axis in (0, 1):
             values = np.flip(np.maximum.accumulate(np.flip(values, axis), axis=axis), axis)

@@ -1,4 +1,4 @@
-"""Three cells: all that the label of a noisy vote shows, whatever the number of classes.
+"""Three cells: all that the label of a noisy vote reveals, for any number of classes.
 
 A record moves one vote from class a to class b. Given the largest noisy count M of the other classes, which has the
 same law on both sides, the label is a, b, or that other class: a function of (x_a, x_b) ~ N((α, β), I) against
@@ -7,10 +7,10 @@ N((α − h, β + h), I), in units of σ and relative to M, with h = 1/σ:
     a if x_a > max(x_b, 0),    b if x_b > max(x_a, 0),    otherwise another class.
 
 So the laws of the label are a mixture of members of one family in two parameters, and H_a, jointly convex, is at most
-its supremum over all real (α, β). This module bounds the supremum: boxes that are refined until they are within
-`TOLERANCE` of the largest value found, where a box is bounded by its corners and a lower bound on second derivatives;
-outside of a triangle the family is bounded by one noisy bit and a little of the noisy counts. Proofs: docs/proofs.md,
-"What labels cost".
+its supremum over all real (α, β). This module bounds the supremum by boxes, refined until they are within `TOLERANCE`
+of the largest value found; a box is bounded by its corners and a lower bound on second derivatives. Outside a triangle
+the family is bounded by one noisy bit and a small share of the noisy counts. Proofs: docs/proofs.md, "What labels
+cost".
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ CELL_ERROR = 2.0**-46
 """Absolute error of a computed probability, 1.4e-14; against ball arithmetic it is below 1e-15 (see the tests)."""
 
 _ABSOLUTE_ERROR, _RELATIVE_ERROR = CELL_ERROR * np.array([1.0, 1.0, 0.0]), 4 * TAIL_ERROR * np.array([0.0, 0.0, 1.0])
-"""Errors of the three cells: another class is a product of two values of Φ; small shares of it keep their digits."""
+"""Errors of the three cells: another class is a product of two values of Φ, with a relative error."""
 
 BEND_ERROR = 2.0**-36
 """Absolute error of a second derivative of a probability: sums of fewer than 1e5 terms, of at most 1 together."""
 
 MIN_PROBABILITY = 1e-200
-"""What a probability that is not above its error is taken for where it is to be small."""
+"""Lower bound for a probability that is not above its error."""
 
 MIN_SIGMA, MAX_SIGMA = 0.5, 1e5
-"""Range of σ [votes] with an account of its own; outside of it a label is charged as its noisy counts."""
+"""Range of σ [votes] with an account of labels; elsewhere a label is charged as its noisy counts."""
 
 TOLERANCE = 1e-3
 """Relative distance from the largest value found to which boxes are refined, at small (a − ½)·μ."""
 
 MIN_MEAN = -1.5
-"""Least α and β inside the triangle (more where σ < 2, so that no probability is lost to rounding);
-below, one class hardly ever wins, and the other's bit is half as informative."""
+"""Smallest α and β inside the triangle (larger if σ < 2, so that no probability is lost to rounding); below it, one
+class hardly ever wins, and the other's bit is half as informative."""
 
 MAX_SUM = 4 * math.sqrt(2)
 """Largest α + β inside the triangle; above, another class wins with probability below Φ(−4) = 3.2e-5."""
 
 FIRST_BOX, MAX_BOXES = 0.5, 6_000
-"""Side of the first boxes, and the most boxes that are looked at together: with more, the refinement ends."""
+"""Side of the first boxes, and maximum number of boxes considered together, after which refinement ends."""
 
 ORDER_GROUPS = 3
-"""Neighbouring orders are largest in the same boxes: they are refined together, in this many groups."""
+"""Number of groups of neighbouring orders: those of a group have their maximum in the same boxes."""
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """Corners of a box, and its quarters."""
 
 LATTICE_VARIANCE = 0.26
-"""What the variance of a discrete Gaussian on a cell may exceed that of a Gaussian by [spacing²], at σ ≥ 2 of them."""
+"""Bound on the excess variance of a discrete Gaussian on a cell over a Gaussian's [spacing²], at σ ≥ 2 spacings."""
 
 IntArray = NDArray[np.int64]
 
@@ -87,8 +87,8 @@ def label_divergence(sigma: float) -> PowerDivergence:
     """Return a bound on H_a of one label among any number of classes, Gaussian noise σ on each count, one vote moved.
 
     Guarantees:
-        At least the supremum over all counts, numbers of classes, and both orders of the neighbours, given that SciPy's
-        ndtr and owens_t are as accurate as `CELL_ERROR` and `TAIL_ERROR` say.
+        At least the supremum over all counts, numbers of classes, and both orders of the neighbours, if SciPy's ndtr
+        and owens_t are accurate to `TAIL_ERROR` and `CELL_ERROR`.
     """
     mu = math.sqrt(2) / sigma * (1 + 4 * ULP)
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
@@ -122,7 +122,7 @@ def cell_bends(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
     """Return the second derivatives along α and along β of `cell_probabilities`, shape (n, 3) each, to `BEND_ERROR`."""
 
     def along(first: Array, second: Array) -> tuple[Array, Array]:
-        """Return those of the class whose mean is moved, and of another class."""
+        """Return those of the class whose mean moves, and of another class."""
         contrast, total = (first - second) / math.sqrt(2), (first + second) / math.sqrt(2)
         tie = normal_density(contrast) * (normal_density(total) - contrast * normal_cdf(total)) / 2
         another = first * normal_density(first) * normal_cdf(-second)
@@ -134,30 +134,30 @@ def cell_bends(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Squares in the plane of (α, β), each with its least corner at (least + i·side, least + j·side)."""
+    """Squares in the plane of (α, β), with lower corners (least + i·side, least + j·side)."""
 
     i: IntArray  # shape (n,)
     j: IntArray
     side: float  # length of a side
     bounds: Array  # upper bounds on H_a on each box, shape (n, orders)
-    part: IntArray  # places of these orders among all
+    part: IntArray  # indices of these orders
 
 
 @dataclass(frozen=True, eq=False)
 class CellFamily:
     """Laws of the three cells as functions of two real means."""
 
-    # lower and upper bounds on the probabilities of a, b and another class at each (α, β), shape (n, 3); one pair of
-    # arrays for each way of breaking ties
+    # Lower and upper bounds on the probabilities of a, b and another class at each (α, β), shape (n, 3); one pair of
+    # arrays for each way of breaking ties.
     bounds: Callable[[Array, Array], list[tuple[Array, Array]]]
-    # upper bound on that of another class, shape (n,), however ties are broken
+    # Upper bound on that of another class, shape (n,), for every way of breaking ties.
     another: Callable[[Array, Array], Array]
-    # second derivatives of the probabilities along α and along β, shape (n, 3) each, to `BEND_ERROR`, for each way
+    # Second derivatives of the probabilities along α and along β, shape (n, 3) each, to `BEND_ERROR`, for each way.
     bends: Callable[[Array, Array], list[tuple[Array, Array]]]
     least: float  # least α and β inside the triangle
     side: float = FIRST_BOX  # of the first boxes
     spacing: float = 0.0  # of the noise [σ], at most ½; 0 if it is continuous
-    charge: float = 0.0  # relative, for sums over a lattice that stand for integrals
+    charge: float = 0.0  # relative error of sums over a lattice instead of integrals
 
 
 def gaussian_cells(sigma: float) -> CellFamily:
@@ -177,12 +177,12 @@ def covering_boxes(
     """Return boxes with their bounds that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, for each group.
 
     ``tolerance``: relative distance from the largest value found to which they are refined, at small (a − ½)·μ.
-    ``family``: of laws; None for Gaussian noise. ``least``: of a bound: boxes that are within it are not refined.
-    ``groups``: of neighbouring orders, each with boxes of its own.
+    ``family``: of laws; None for Gaussian noise. ``least``: boxes with at most this bound are not refined. ``groups``:
+    number of groups of neighbouring orders, with separate boxes.
     """
     family = family or gaussian_cells(sigma)
     h = 1 / sigma
-    # At large (a − ½)μ orders hardly count in the conversion to ε, and their boxes are the most: looser there.
+    # At large (a − ½)μ orders hardly matter in the conversion to ε, and need the most boxes: looser there.
     distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
     side, start, least = family.side, family.least, np.broadcast_to(least, orders.shape)
     i, j = (index.ravel() for index in np.indices((math.ceil((MAX_SUM - 2 * start) / side),) * 2))
@@ -198,10 +198,10 @@ def covering_boxes(
             rows = np.flatnonzero(asked)
             values, bounds = laws.divergences(rows, orders[part])
             largest[part] = np.maximum(largest[part], values.max(axis=0, initial=0.0))
-            # Only against what was found so far: a box is kept once it cannot raise the bound by more than that.
+            # Relative to the values found so far: a box is final once it cannot raise the bound by more than that.
             limit = np.maximum(largest[part] * (1 + distance[part]), least[part])
             refined[rows] = np.any(bounds > limit, axis=1)
-            # Coarser boxes are as valid, and only the bound is larger: so the time is bounded, not the proof.
+            # Coarser boxes are also valid, with a larger bound: this limits the time, not the proof.
             if 4 * np.count_nonzero(refined) > MAX_BOXES:
                 refined[:] = False
             done = ~refined[rows]
@@ -218,7 +218,7 @@ def covering_boxes(
 def largest_in_boxes(
     sigma: float, orders: Array, tolerance: float = TOLERANCE, family: CellFamily | None = None, *, least: Array
 ) -> Array:
-    """Return an upper bound on H_a inside the triangle, or ``least``, at each order, shape (n,)."""
+    """Return an upper bound on H_a inside the triangle, or ``least`` if larger, at each order, shape (n,)."""
     found = least.copy()
     for boxes in covering_boxes(sigma, orders, tolerance, family, least=least, groups=ORDER_GROUPS):
         found[boxes.part] = np.maximum(found[boxes.part], boxes.bounds.max(axis=0, initial=0.0))
@@ -226,7 +226,7 @@ def largest_in_boxes(
 
 
 def least_mean(sigma: float) -> float:
-    """Return the least α and β inside the triangle."""
+    """Return the smallest α and β inside the triangle."""
     return MIN_MEAN + max(0.0, 1 / sigma - 0.5)
 
 
@@ -244,16 +244,16 @@ class _BoxLaws:
         self.low, self.high = np.full((i.size, 3), math.inf), np.full((i.size, 3), -math.inf)
         another = family.another(alpha - h, beta)[at[0, 0]]
         laws = (family.bounds(*means) for means in ((alpha, beta), (alpha - h, beta + h)))
-        self.corners = []  # of each way of breaking ties: probabilities, and the ends of their losses
+        self.corners = []  # for each way of breaking ties: probabilities, and the range of their losses
         for (p_least, p), (q_least, q) in zip(*laws, strict=True):
             losses = np.log(q_least / p), np.log(q / p_least)
             self.corners.append((p, *losses))
-            # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the
-            # corner (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from (0, 0).
+            # Each ℓ increases with α and decreases with β. On a box and on the way to the neighbour a is most probable
+            # at the corner (1, 0), b at the neighbour of (0, 1), another class at the distance (−h, 0) from (0, 0).
             self.low = np.minimum(self.low, losses[0][at[0, 1]])
             self.high = np.maximum(self.high, losses[1][at[1, 0]])
             self.largest_p = np.maximum(self.largest_p, np.stack([p[at[1, 0], 0], q[at[0, 1], 1], another], axis=1))
-        slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ rises and falls but for this
+        slack = LATTICE_VARIANCE * family.spacing**2 * h * 2 * side  # on a lattice ℓ is monotone up to this
         self.low -= slack
         self.high += slack
         x, y = (np.asarray(family.least + side * (index + 0.5), np.float64) for index in (i, j))
@@ -286,7 +286,7 @@ def _largest_on_squares(corners: Array, along: Array, across: Array) -> Array:
     """Return bounds on functions on squares, by their values at `CORNERS` and bounds on −∂² along both coordinates.
 
     Second derivatives are in units of the sides. Such a function is at most the bilinear interpolation of its corners
-    plus ½(−∂²)·x(1 − x) along each coordinate: a quadratic function, largest on an edge or where its gradient is 0.
+    plus ½(−∂²)·x(1 − x) along each coordinate: a quadratic function, largest on an edge or at a zero of its gradient.
     """
     low_low, low_high, high_low, high_high = corners
     edges = (low_low, high_low, along), (low_high, high_high, along), (low_low, low_high, across)
@@ -310,7 +310,7 @@ def _largest_between(first: Array, last: Array, bend: Array) -> Array:
 
 
 def _gaussian_bounds(alpha: Array, beta: Array) -> list[tuple[Array, Array]]:
-    """Return bounds on the probabilities of the three cells where noise is Gaussian."""
+    """Return bounds on the probabilities of the three cells for Gaussian noise."""
     cells = cell_probabilities(alpha, beta)
     return [(_below(cells), _above(cells))]
 
@@ -320,18 +320,18 @@ def _gaussian_another(alpha: Array, beta: Array) -> Array:
 
 
 def _above(cells: Array) -> Array:
-    """Return probabilities of the three cells that are not below the exact ones."""
+    """Return upper bounds on the probabilities of the three cells."""
     return cells * (1 + _RELATIVE_ERROR) + _ABSOLUTE_ERROR
 
 
 def _below(cells: Array) -> Array:
-    """Return probabilities of the three cells that are not above the exact ones, except that they are positive."""
-    # Within the shifts that occur they are above 1e-60.
+    """Return lower bounds on the probabilities of the three cells, except that they are positive."""
+    # Within the possible shifts they are above 1e-60.
     return np.maximum(cells * (1 - _RELATIVE_ERROR) - _ABSOLUTE_ERROR, MIN_PROBABILITY)
 
 
 def _outside(sigma: float, orders: Array) -> Array:
-    """Return upper bounds over all (α, β) outside of the triangle."""
+    """Return upper bounds over all (α, β) outside the triangle."""
     h = 1 / sigma
     mu = math.sqrt(2) * h
     product = np.abs(orders * (orders - 1))

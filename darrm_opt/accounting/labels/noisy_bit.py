@@ -1,9 +1,9 @@
-"""One noisy bit: "z + N(0, 1) ≥ 0", where a record moves z by at most μ, z being anything.
+"""One noisy bit: "z + N(0, 1) ≥ 0", for any z that a record moves by at most μ.
 
 It is the label of two classes (μ = √2·r/σ) and the check of Confident-GNMax (μ = r/σ₁): the pairs are (Φ(u), Φ(u − μ)),
-u real, and their complements. The largest power divergence over u is bounded on a grid; between two points the second
-derivative has a lower bound, and the tails are bounded by a Gaussian mechanism that shows its value only beyond a
-threshold. Proofs: docs/proofs.md, "What labels cost".
+u real, and their complements. The largest power divergence over u is bounded on a grid, by a lower bound on the second
+derivative between points, and in the tails by a Gaussian mechanism that shows its value only beyond a threshold.
+Proofs: docs/proofs.md, "What labels cost".
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from darrm_opt.optional_packages import needed_by
 from darrm_opt.rounding import ULP
 
 MAX_SCALED_ORDER = 3.0
-"""Largest (a − ½)·μ with a bound of its own; beyond it a release is charged as its noisy counts."""
+"""Largest (a − ½)·μ at which the bound is computed; beyond it a release is charged as its noisy counts."""
 
 SCALED_ORDERS: Array = np.linspace(0, MAX_SCALED_ORDER, 31)
-"""(a − ½)·μ of the orders with a bound of their own; chords of ln H between them lose less than 1e-3."""
+"""(a − ½)·μ of the computed orders; chords of ln H between them lose less than 1e-3."""
 SCALED_ORDERS.setflags(write=False)
 
 MIN_DISTANCE_FROM_ONE = 1e-3
-"""Orders this close to 1 get no bound of their own: formulas divide by a − 1, and chords serve."""
+"""Distance from 1 within which orders are not computed, as formulas divide by a − 1; chords are used instead."""
 
 MIN_SHIFT, MAX_SHIFT = 1e-6, 3.0
-"""Range of μ with a bound of its own; beyond, rounding is not negligible, and a bit is charged as its noisy counts."""
+"""Range of μ with a computed bound; elsewhere rounding is not negligible, and a bit is charged as its noisy counts."""
 
 GRID_STEP = 0.01
-"""Distance of grid points in u: their bound exceeds the maximum by about 1e-4 of it."""
+"""Spacing of grid points in u, whose bound exceeds the maximum by about a relative 1e-4."""
 
 LONG_INTERVAL = 8
-"""Grid steps of the intervals that are looked at first."""
+"""Number of grid steps of the intervals examined first."""
 
 GRID_END = MAX_SCALED_ORDER + 6
-"""Largest |u| on the grid; what lies beyond is bounded in closed form."""
+"""Largest |u| on the grid; beyond it there is a bound in closed form."""
 
 GRID: Array = np.arange(-GRID_END, GRID_END + GRID_STEP, GRID_STEP)
 """Grid points in u."""
@@ -110,13 +110,13 @@ def values_on_grid(
     """Return upper bounds on the largest H_a of a bit over all z between points that are ``step`` apart, shape (n,).
 
     ``p``, ``q``: both answers at each point and on the neighbour, where z is smaller by ``mu``, with relative error
-    ``error``. ``slack``: what a loss may be off by where it does not rise with z. ``charge``: for sums for integrals.
+    ``error``. ``slack``: by which a loss may fail to increase with z. ``charge``: for sums instead of integrals.
     """
 
     def of_intervals(places: Any, step: float) -> tuple[Array, Array]:
         """Return H_a at some of the points, and bounds between them, which are ``step`` apart at most."""
         on_data, on_neighbour = p[places], q[places]
-        losses = np.log(on_neighbour / on_data)  # both rise with z
+        losses = np.log(on_neighbour / on_data)  # both increase with z
         margin = error + 4 * ULP * (1 + np.abs(losses))
         low, high = losses - margin, losses + margin
         at_points = np.zeros((len(on_data), orders.size), order="F")
@@ -130,7 +130,7 @@ def values_on_grid(
         (bend,) = curvature_bound(low[:-1] - slack, high[1:] + slack, largest_p, orders, norms)
         return at_points, np.maximum(at_points[:-1], at_points[1:]) + step**2 / 8 * (1 + charge) * bend
 
-    # Long intervals first: where they are below a value that is attained, no short one is looked at.
+    # Long intervals first: those below an attained value are not divided.
     ends = np.append(np.arange(0, len(p) - 1, LONG_INTERVAL), len(p) - 1)
     attained, bounds = of_intervals(ends, LONG_INTERVAL * step)
     within = np.flatnonzero(~np.all(bounds < attained.max(axis=0), axis=1))
@@ -154,14 +154,14 @@ def curvature_bound(
 ) -> list[Array]:
     """Return a bound on −∂²H_a along each coordinate, at least 0, on several boxes, shape (n, orders).
 
-    ``low``, ``high``: ends of the losses; ``norms``: of what moments leave out, for ∂²(P − Q) and for ∂²Q. ``bends``:
+    ``low``, ``high``: range of the losses; ``norms``: of what moments leave out, for ∂²(P − Q) and for ∂²Q. ``bends``:
     of each coordinate, the second derivatives of each family of laws at a point of the box, to ``error``; none: they
-    are taken as 0, and there is one coordinate.
+    are taken as 0, with one coordinate.
 
     Source: docs/proofs.md, "What labels cost", Lemma 2.
     """
     cells, shape = low.shape[1], (low.shape[0], orders.size)
-    # As losses and their gradients are laid out, order by order.
+    # Laid out like losses and their gradients, order by order.
     squared_first, squared_sum, largest_sum, uncertain = (np.zeros(shape, order="F") for _ in range(4))
     known = [[np.zeros(shape, order="F") for _ in families] for families in bends]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -177,7 +177,7 @@ def curvature_bound(
             largest_sum = np.maximum(largest_sum, both)
             uncertain += error * (2 * first + both)
             if bends:
-                # A + B is between its ends, or up to 0 where the loss may be 0.
+                # A + B is within the range of its ends, or up to 0 if the loss may be 0.
                 through = (low[:, cell] < 0) & (high[:, cell] > 0)
                 upper = np.where(through[:, np.newaxis], 0.0, np.maximum(left, right))
                 lower = np.minimum(left, right)
@@ -195,7 +195,7 @@ def curvature_bound(
 def censored_divergence(mean: float, shift: float, orders: Array) -> Array:
     """Return H_a of max(X, 0), X ~ N(mean, 1) against N(mean + shift, 1), rounded up, shape (n,).
 
-    It grows with ``mean`` (a larger mean shows more), and bounds every function of max(X, 0).
+    It grows with ``mean`` (a larger mean reveals more), and bounds every function of max(X, 0).
 
     Source: ∫_0^∞ of the densities to the powers a and 1−a is e^(a(a−1)shift²/2)·Φ(mean + (1−a)·shift).
     """

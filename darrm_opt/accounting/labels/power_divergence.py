@@ -1,15 +1,15 @@
-"""Power divergences: what one release reveals, order by order, whatever is composed with it.
+"""Power divergences: what one release reveals, order by order, for any composition.
 
 The power divergence of order a of a pair of laws (P, Q) of one release is
 
     H_a(P‖Q) = Σ_c P_c·χ_a(ln(Q_c/P_c)) = (Σ_c P_c^a Q_c^(1−a) − 1)/(a(a−1)),
     χ_a(ℓ) = (e^(−(a−1)ℓ) − a + (a−1)e^ℓ)/(a(a−1)) = ∫_0^ℓ (e^(ℓ−u) − 1) e^(−(a−1)u) du ≥ 0,
 
-continued to a = 0 and 1. It is jointly convex in (P, Q) and Rényi's divergence in another form,
+continued to a = 0 and 1. It is jointly convex in (P, Q) and another form of Rényi's divergence,
 D_a = ln(1 + a(a−1)H_a)/(a−1). By the integral, H_a is a Laplace transform of a non-negative function, so ln H_a is
-convex in a; the largest over a family is convex too, and a chord between two orders bounds all orders between them. For
-a family that is closed under swapping P and Q, H_a = H_{1−a}: orders from ½ on suffice. Proofs: docs/proofs.md, "What
-labels cost".
+convex in a; the maximum over a family is convex too, and a chord between two orders bounds all orders between them. For
+a family closed under swapping P and Q, H_a = H_{1−a}: orders from ½ on suffice. Proofs: docs/proofs.md, "What labels
+cost".
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NEAR_ONE = 2.0**-20
 """Distance |a(a−1)| from 0 within which a formula that divides by it is replaced by a bound."""
 
 MIN_CHAIN, MAX_CHAIN, MIN_LOSSES = 4, 8, 48
-"""Fewest orders whose powers follow from each other, most steps from one that is computed by itself, and fewest losses
-for which it pays."""
+"""Minimum number of orders whose powers follow from each other, maximum number of steps from a computed one, and
+minimum number of losses for which this is faster."""
 
 GAP_ERROR = 1e-9
-"""Share by which gaps of orders may differ that count as the same, up to first order."""
+"""Relative difference, to first order, up to which gaps of orders count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +42,13 @@ class PowerDivergence:
     """Upper bound on H_a over all neighbours, for every order a ≥ ½.
 
     Attributes:
-        orders: orders a ≥ ½ with a bound of their own, increasing from ½, shape (n,), read-only.
+        orders: orders a ≥ ½ with a computed bound, increasing from ½, shape (n,), read-only.
         values: upper bounds on H_a at these orders, > 0, shape (n,), read-only.
         shift: μ ≥ 0 such that H_a is at most that of a Gaussian mechanism with shift μ, for a ≥ 1 and above the last of
             ``orders``, where it is the only bound.
         method: how the bounds were proved.
-        within_gaussian: whether the release is a function of that Gaussian mechanism, so that shift bounds every
-            divergence and not only H_a.
+        within_gaussian: whether the release is a function of that Gaussian mechanism, so that ``shift`` bounds every
+            divergence, not only H_a.
     """
 
     orders: Array
@@ -77,7 +77,7 @@ class PowerDivergence:
         return counts if self.within_gaussian else np.where(orders >= 1, counts, np.inf)
 
     def scaled(self, factor: float) -> PowerDivergence:
-        """Return about that where a record moves counts by ``factor`` times as many standard deviations: no bound."""
+        """Return an estimate, not a bound, for a record that moves counts by ``factor`` times as many deviations."""
         return replace(
             self, orders=0.5 + (self.orders - 0.5) / factor, values=self.values * factor**2, shift=self.shift * factor
         )
@@ -113,7 +113,7 @@ def loss_term(losses: Array, orders: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         towards, ulps = _power_changes(losses, b)
         away = np.expm1(losses)
-        # The first-order parts cancel: an error of 8 ulps of each is charged, exponent included, and of more of powers.
+        # The first-order parts cancel: charged are 8 ulps of each, exponent included, and more for powers.
         scale = 1 / (orders * b)
         charge = np.abs(losses) * (ulps * np.abs(b * scale) * ULP) + ulps * np.abs(scale) * ULP
         charge *= np.abs(towards)
@@ -125,9 +125,9 @@ def loss_term(losses: Array, orders: Array) -> Array:
 
 
 def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
-    """Return the largest χ_a(ℓ) of losses between two ends: it falls up to ℓ = 0 and rises from there."""
+    """Return the largest χ_a(ℓ) of losses in a range: it decreases up to ℓ = 0 and increases from there."""
     found = loss_term(np.where(high <= 0, low, high), orders)
-    through = ~(low >= 0) & (high > 0)  # where either end may be the largest; also if it is NaN
+    through = ~(low >= 0) & (high > 0)  # either end may be the maximum; also for NaN
     if not through.any():
         return found
     rows = np.flatnonzero(through) if low.ndim == 2 and low.shape[1] == 1 else ...
@@ -138,8 +138,8 @@ def largest_loss_term(low: Array, high: Array, orders: Array) -> Array:
 def loss_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return A and A + B at ℓ, where A = ∂/∂p and B = ∂/∂q of p·χ_a(ln(q/p)), each with a bound on its error.
 
-    A = (e^(−(a−1)ℓ) − 1)/(a−1) falls with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, rises up to ℓ = 0
-    and falls from there: so on an interval both are largest, in absolute value, at an end.
+    A = (e^(−(a−1)ℓ) − 1)/(a−1) decreases with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, increases up to
+    ℓ = 0 and decreases from there: on an interval the absolute value of either is largest at an end.
     """
     if _orders_are_last(losses, orders):
         found = loss_gradients(losses[np.newaxis, ..., 0], _first(orders, losses))
@@ -157,7 +157,7 @@ def loss_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], t
 
 
 def _orders_are_last(losses: Array, orders: Array) -> bool:
-    """Return whether there are several orders for each loss: then they are better first, and powers follow them."""
+    """Return whether there are several orders for each loss; then orders are the first axis, and powers follow them."""
     return (
         orders.ndim == 1 and orders.size >= MIN_CHAIN and losses.ndim > 1 and losses.size == len(losses) >= MIN_LOSSES
     )
@@ -168,11 +168,11 @@ def _first(orders: Array, losses: Array) -> Array:
 
 
 def _power_changes(losses: Array, factors: Array) -> tuple[Array, Array]:
-    """Return e^(−fℓ) − 1, both arguments broadcast, and its error, as ulps of it times 1 + |fℓ|."""
+    """Return e^(−fℓ) − 1, both arguments broadcast, and its error in ulps of it times 1 + |fℓ|."""
     if factors.ndim < 2 or not len(factors) == factors.size >= MIN_CHAIN:
         return np.expm1(-factors * losses), np.array(8.0)
-    # Where factors are evenly spaced each power follows from the one before: e^(x+y) − 1 = (e^x − 1) + e^x·(e^y − 1), x
-    # and y of one sign. A step adds less than 5 ulps of what is largest so far, which is the last.
+    # With evenly spaced factors each power follows from the previous one: e^(x+y) − 1 = (e^x − 1) + e^x·(e^y − 1), x
+    # and y of one sign. A step adds less than 5 ulps of the largest so far, which is the last.
     losses = losses[0]
     changes, ulps = np.empty((factors.size, *losses.shape)), np.empty(factors.shape)
     step, change, steps, before = math.nan, losses, 0, -math.inf
@@ -184,7 +184,7 @@ def _power_changes(losses: Array, factors: Array) -> tuple[Array, Array]:
         else:
             if not abs(gap - step) <= GAP_ERROR * step:
                 step, change = gap, np.expm1(-gap * losses)
-            # The gaps of factors as they are stored differ by their ulps.
+            # The gaps of the stored factors differ by ulps.
             exact = change if gap == step else change + (1 + change) * ((step - gap) * losses)
             np.multiply(changes[place - 1] + 1, exact, out=changes[place])
             changes[place] += changes[place - 1]

@@ -1,18 +1,18 @@
-"""Sampled cells: the laws of a label of noisy counts without a record and with it, whatever the number of classes.
+"""Sampled cells: the laws of a label of noisy counts without a record and with it, for any number of classes.
 
-As in `discrete_gaussian_argmax`: given the largest noisy count M of the classes that no vote moves between, and how
-many of them have it, the label is a function of the noisy counts of a, b (and c) relative to M, which are whole numbers
-with whole means. A record votes a where it is not in the sample, b where it is, or c in its other value: so all triples
-of laws are mixtures of those listed here, with the same weights, and every jointly convex functional is at most the
-largest.
+As in `discrete_gaussian_argmax`: given the largest noisy count M of the classes that no vote moves between, and the
+number of classes that have it, the label is a function of the noisy counts of a, b (and c) relative to M, which are
+integers with integer means. A record votes a if it is not in the sample, b if it is, or c with its other value: so all
+triples of laws are mixtures of those listed here, with the same weights, and every jointly convex functional is at most
+the maximum.
 
-Ties are broken at random. A class that ties with m of the others wins with chance ∫ s^m ds = 1/(m+1), two of them with
-1/(m+2) each, three with 1/(m+3): weights w₁ ≥ w₂ ≥ w₃. For m = 1, 2, … up to `MAX_TIED` they are listed; beyond, they
-lie in the simplex 0 ≤ w₃ ≤ w₂ ≤ w₁ ≤ 1/(MAX_TIED + 2), and so do the laws between those of its corners.
+Ties are broken at random. A class that ties with m of the others wins with probability ∫ s^m ds = 1/(m+1), two of them
+with 1/(m+2) each, three with 1/(m+3): weights w₁ ≥ w₂ ≥ w₃. For m = 1, 2, … up to `MAX_TIED` they are listed; beyond,
+they are in the simplex 0 ≤ w₃ ≤ w₂ ≤ w₁ ≤ 1/(MAX_TIED + 2), and the laws lie between those of its corners.
 
-Noise is cut off some standard deviations from 0, `cut_end`: so many that δ pays for what it changes. Then beyond some
-distance from M the label is as if there were no others, or as if a class were not there, and the means that matter are
-finitely many. Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
+Noise is cut off some standard deviations from 0, `cut_end`: far enough that a share of δ covers the change. Then beyond
+some distance from M the label is as without the others, or as without one class, and only finitely many means matter.
+Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import up
 
 MIN_SIGMA = 0.3
-"""Least σ [votes]: below it, ratios of probabilities are beyond doubles."""
+"""Smallest σ [votes]: below it, ratios of probabilities overflow."""
 
 MIN_END, MAX_END = 9, 20
-"""Least and most standard deviations at which the noise is cut off: products of three of its masses are doubles."""
+"""Range of standard deviations at which noise is cut off: products of three masses do not underflow."""
 
 MAX_TIED = 6
-"""Most of the other classes that tie for the largest of them and are listed."""
+"""Maximum number of other classes, tied for the largest of their counts, that are listed."""
 
 MAX_TRIPLES = 1_500_000
-"""Most triples that are listed: some seconds for an account."""
+"""Maximum number of listed triples: some seconds for an account."""
 
 MAX_WIDTH = 10_000
-"""Most means of a class that are told apart."""
+"""Maximum number of distinct means of a class."""
 
 MAX_MOVED = 8
-"""Most votes of one record whose moves among more than two classes are listed: 22 ways to gain them."""
+"""Maximum number of votes of one record whose moves among more than two classes are listed: 22 ways to gain them."""
 
 MAX_LEAD, ATOMS = 4_000_000, 20_000
-"""Largest lead of noisy counts that is listed, σ of 10⁵ votes and more; and about how many leads are told apart."""
+"""Largest lead of noisy counts that is listed, for σ of 10⁵ votes and more; approximate number of distinct leads."""
 
 
 def cut_end(chance: float) -> int:
-    """Return the standard deviations at which noise is cut off that has at most a chance to be beyond."""
+    """Return the number of standard deviations beyond which noise has at most a given probability."""
     return next((end for end in range(MIN_END, MAX_END) if cut_chance(end) <= chance), MAX_END)
 
 
@@ -66,9 +66,9 @@ def cut_chance(end: int) -> float:
 def sampled_labels(
     sigma: float, classes: int, affected: int, neighbours: Neighbours | None, cut: float
 ) -> list[LawTriples] | None:
-    """Return triples of laws of a label with discrete Gaussian noise, or of counts that it is drawn from.
+    """Return triples of laws of a label with discrete Gaussian noise, or of the counts behind it; None if not listed.
 
-    ``cut``: chance of noise that may be cut off. None where nothing is listed.
+    ``cut``: probability of noise that may be cut off.
     """
     end = cut_end(cut / classes)
     cells = sampled_label_laws(sigma, classes, neighbours, end) if affected == 1 else None
@@ -106,10 +106,10 @@ def sampled_label_laws(
 def sampled_counts(
     sigma: float, affected: int = 1, neighbours: Neighbours | None = "add-remove", end: int = MIN_END
 ) -> list[LawTriples] | None:
-    """Return the triple of the two noisy counts that a record's votes may go to, for noise too wide for its cells.
+    """Return the triple of the two noisy counts that a record's votes may move between, for noise too wide for cells.
 
-    The label is drawn from the counts, and of these the lead d of a over b shows all: with r votes that go from a to b
-    its likelihood ratio is exp(r(d − r)/σ²). Replacing a record: of two classes.
+    The label is a function of the counts, whose lead d of a over b is sufficient: with r votes that move from a to b
+    its likelihood ratio is exp(r(d − r)/σ²). For replace-one: two classes only.
     """
     last = 2 * math.ceil(end * sigma)
     if sigma < MIN_SIGMA or last > MAX_LEAD or 2 * affected >= last:
@@ -122,7 +122,7 @@ def sampled_counts(
     masses /= masses.sum()
     shift = 2 * affected
     off, on = _joined_atoms(masses[shift:], masses[:-shift], affected / (sigma * sigma))
-    # Leads that only one of both has.
+    # Leads that are possible on one side only.
     off, on = (np.append(off, [masses[:shift].sum(), 0.0]), np.append(on, [0.0, masses[-shift:].sum()]))
     off, on = off[np.newaxis], on[np.newaxis]
     laws = [(off, on, None)] if neighbours != "replace-one" else [(off, off, on), (off, on, off)]
@@ -133,8 +133,8 @@ def sampled_counts(
 def _joined_atoms(off: Array, on: Array, step: float) -> tuple[Array, Array]:
     """Return laws of fewer answers that dominate two whose log-likelihood ratios grow by ``step`` from one to the next.
 
-    Source: an answer between two that are kept is given to both so that the sums of both laws stay. That spreads the
-    likelihood ratios, their mean kept.
+    Source: an answer between two kept ones is split between them so that the sums of both laws are preserved. That
+    spreads the likelihood ratios at a constant mean.
     """
     if off.size <= ATOMS:
         return off, on
@@ -151,7 +151,7 @@ def _joined_atoms(off: Array, on: Array, step: float) -> tuple[Array, Array]:
 
 
 def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
-    """Return the pairs of a label whose record moves up to `MAX_MOVED` votes: its cells, or else its noisy counts."""
+    """Return the pairs of a label whose record moves up to `MAX_MOVED` votes: its cells, or its noisy counts."""
     cells = sampled_label_laws(sigma, classes, "add-remove") if affected == 1 else None
     if cells is None:
         return counts_of_any_votes(sigma, 2 if classes == 2 else affected + 1, affected)
@@ -166,8 +166,8 @@ def label_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
 def counts_of_any_votes(sigma: float, classes: int, affected: int) -> AnyVotes:
     """Return the pairs of the noisy counts that gain, or that lose, up to ``affected`` votes, in both orders.
 
-    With l the votes that each of them gains, Σ l·x of the noisy counts x shows all: its likelihood ratio is
-    exp((Σ l·x − Σ l²/2)/σ²). It moves by Σ l². Gaining less shows less: the noise is log-concave.
+    Let l be the votes that each of them gains. Σ l·x of the noisy counts x is sufficient: its likelihood ratio is
+    exp((Σ l·x − Σ l²/2)/σ²), and it moves by Σ l². Gaining less reveals less: the noise is log-concave.
     """
     noise = _CutNoise(sigma, math.ceil(MIN_END * sigma))
     width = affected * (2 * noise.reach + affected) + 1
@@ -223,7 +223,7 @@ class _CutNoise:
         masses = np.exp(-(k * k) / (2 * sigma * sigma))
         self.masses = masses / masses.sum()
         self.means = np.arange(-reach - 2, reach + 2)
-        """Means relative to M: with a vote more the first never reaches it, and with none more the last is above it."""
+        """Means relative to M: with one more vote the first never reaches it, and without one the last is above it."""
 
     def around(self) -> tuple[Array, Array, Array, Array]:
         """Return Pr[noise + mean = x] and Pr[noise + mean < x] above M, and both at M, of all means."""
@@ -243,7 +243,7 @@ class _CutNoise:
 
 
 def _tie_weights(others: int) -> list[tuple[float, float, float]]:
-    """Return (w₁, w₂, w₃) of one to ``others`` classes that share the largest count of the others."""
+    """Return (w₁, w₂, w₃) for one to ``others`` classes that share the largest count of the others."""
     weights = [(1 / (m + 1), 1 / (m + 2), 1 / (m + 3)) for m in range(1, min(others, MAX_TIED) + 1)]
     if others > MAX_TIED:
         x = 1 / (MAX_TIED + 2)
@@ -293,15 +293,15 @@ def _four_cells(noise: _CutNoise, others: int) -> tuple[Array, Array, Array]:
         single = alone + alone.transpose(turn) + alone.transpose(swap)
         rest = none + (1 - w1) * single + (1 - 2 * w2) * (pairs[0] + pairs[1] + pairs[2]) + (1 - 3 * w3) * three
         laws.append(np.stack([a, b, c, rest], axis=-1))
-    # A vote more for a, for b, and for c.
+    # One more vote for a, for b, and for c.
     off = np.concatenate([law[1:, :-1, :-1].reshape(-1, 4) for law in laws])
     on = np.concatenate([law[:-1, 1:, :-1].reshape(-1, 4) for law in laws])
     return off, on, np.concatenate([law[:-1, :-1, 1:].reshape(-1, 4) for law in laws])
 
 
 def _three_alone(noise: _CutNoise) -> tuple[Array, Array, Array]:
-    """Return the laws of (a, b, c) where no other class can win, by their means relative to that of a."""
-    # Means that are further apart than the noise reaches leave out a class; then one more step changes nothing.
+    """Return the laws of (a, b, c) if no other class can win, by their means relative to that of a."""
+    # Means further apart than the noise reaches exclude a class; then one more step changes nothing.
     end = 2 * noise.reach + 3
     means, zero = np.arange(-end, end + 1), np.zeros(1, dtype=np.intp)
     x = np.arange(-end - noise.reach, end + noise.reach + 1)
@@ -311,7 +311,7 @@ def _three_alone(noise: _CutNoise) -> tuple[Array, Array, Array]:
     a = (at_a * below).T @ below + (one + one.T) / 2 + (at_a * at).T @ at / 3
     b = at.T @ (below_a * below + (at_a * below + below_a * at) / 2 + at_a * at / 3)
     law = np.stack([a, b, b.T], axis=-1)
-    # A vote more for a is one less for both others, relative to a.
+    # One more vote for a is one less for both others, relative to a.
     off, on, other = (each.reshape(-1, 3) for each in (law[:-2, :-2], law[2:, 1:-1], law[1:-1, 2:]))
     return off, on, other
 

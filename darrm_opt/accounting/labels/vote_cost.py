@@ -51,10 +51,10 @@ from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, down, up
 
 MIN_DISCRETE_SIGMA = 1.0
-"""Least σ [votes] of discrete noise with an account of labels: below, it is no longer close to a Gaussian."""
+"""Smallest σ [votes] of discrete noise with an account of labels: below it, noise is no longer close to a Gaussian."""
 
 MIN_SIGMA, MAX_SIGMA = 1e-50, 1e150
-"""Least and largest σ [votes] that can be accounted for: beyond them, powers of it leave the range of doubles."""
+"""Smallest and largest σ [votes]: beyond them, its powers underflow or overflow."""
 
 Kind = Literal["label", "check"]
 
@@ -69,12 +69,12 @@ class VoteReleases:
         kind: "label" or "check".
         sigma: standard deviation of the Gaussian noise on each count, or on the largest one, `MIN_SIGMA` to `MAX_SIGMA`
             [votes].
-        count: how many there may be at most, ≥ 0.
-        noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as
+        count: maximum number of releases, ≥ 0.
+        noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on the integers, as
             drawn by `darrm_opt.mechanisms.vote_noise`, ties broken at random or in a fixed order.
 
     Raises:
-        InvalidInput: a value is outside its range.
+        InvalidInput: a value is out of range.
     """
 
     kind: Kind
@@ -99,7 +99,7 @@ class VoteReleases:
         """Return a bound on the power divergence of one of them.
 
         Args:
-            classes: number of classes ≥ 2; None where it is not known, which is at most 1 % dearer than two.
+            classes: number of classes ≥ 2; None if unknown, which costs at most 1 % more than two.
             affected: votes r ≥ 1 that one record can move. For r > 1 and more than two classes a label is charged as
                 its noisy counts.
         """
@@ -126,7 +126,7 @@ class VoteCost:
     Attributes:
         delta: δ of the whole transcript [probability].
         counts_renyi: noisy counts by Rényi divergences, tight conversion.
-        counts_gaussian: noisy counts as one Gaussian mechanism, exactly; inf where a noise is discrete.
+        counts_gaussian: noisy counts as one Gaussian mechanism, exactly; inf if a noise is discrete.
         labels_renyi: labels and checks by Rényi divergences, tight conversion.
         labels_recursion: labels and checks by the adaptive recursion, bounded from above.
     """
@@ -151,25 +151,25 @@ def vote_cost(
     affected: int = 1,
     weight: float = 1.0,
 ) -> VoteCost:
-    """Return what labels and checks of a noisy vote cost together.
+    """Return the cost of labels and checks of a noisy vote together.
 
     Args:
-        releases: the most releases of each kind and noise, made in any order.
+        releases: maximum number of releases of each kind and noise, made in any order.
         delta: δ of all together [probability], in (0, 1).
         classes: number of classes, ≥ 2; None for any number.
         affected: votes r ≥ 1 that one record can move from their classes to others.
-        weight: what each of these votes counts, where voters have weights of their own, > 0 [votes]: their records have
-            an ε of their own. The noise is then continuous.
+        weight: weight of each of these votes, > 0 [votes], for voters with different weights, whose records have
+            different ε. The noise must then be continuous.
 
     Returns:
         ε at ``delta`` by each account.
 
     Guarantees:
-        Each ε is sound for every adaptive order of the releases, any counts and thresholds, for
-        voters that are not private and neighbours of which one record moves at most r votes.
+        Each ε is sound for every adaptive order of the releases, any counts and thresholds, for voters that are not
+        private and neighbours of which one record moves at most r votes.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
 
     Source: docs/proofs.md, "What labels cost".
 
@@ -183,7 +183,7 @@ def vote_cost(
     whole_number(affected, "affected", "a number of votes, at least 1")
     weight = real_number(weight, "weight", "a number of votes above 0", above=0, below=math.inf)
     transcript = [release for release in releases if release.count]
-    if weight != 1.0:  # in units of the votes that move, the noise is σ/w, and the other counts are any real numbers
+    if weight != 1.0:  # in units of the moved votes, the noise is σ/w and the other counts are real numbers
         if any(release.noise == "discrete" for release in transcript):
             raise InvalidInput("weight", weight, "1 for discrete noise")
         transcript = [replace(release, sigma=down(release.sigma / weight, 2)) for release in transcript]
@@ -192,7 +192,7 @@ def vote_cost(
     variance = sum(release.count * release.shift(affected) ** 2 for release in transcript) * (
         1 + 8 * len(transcript) * ULP
     )
-    # What leaves is a function of noisy counts: their account holds whatever is known of labels.
+    # The output is a function of noisy counts, so their account always holds.
     counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * (1 + 8 * ULP), delta)[0]
     continuous = all(release.noise == "gaussian" for release in transcript)
     counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta) if continuous else math.inf
@@ -208,42 +208,42 @@ def vote_cost(
 
 
 END = 12
-"""Standard deviations beyond which noise is bounded and not summed: it changes no double."""
+"""Standard deviations beyond which noise is bounded, not summed: it changes no double."""
 
 MAX_WORK = 10**8
-"""Chords that are looked at for one bound, a second."""
+"""Maximum number of chords examined for one bound: a second."""
 
 FAR, MAX_SUMMED_SIGMA = 20, 50_000.0
-"""Standard deviations below which noise is that an answer needs in a check, and most σ of which it is summed."""
+"""Standard deviations beyond which a check's losses are bounded by those there; largest σ for which noise is summed."""
 
 MAX_STEPS = 10**6
-"""Most values of noise that are listed for one bound: σ up to some 20,000; beyond, there are blocks of them."""
+"""Maximum number of noise values listed for one bound: σ up to some 20,000; beyond it blocks are used."""
 
 MIN_WIDE_SIGMA, MAX_WIDE_SIGMA, MAX_WIDE_VOTERS = 1000.0, 1e12, 100
-"""Range of σ [votes], and most voters as a multiple of it, for blocks of noisy counts, of which some 60,000 are added
-up at most."""
+"""Range of σ [votes], and maximum number of voters as a multiple of it, for blocks of noisy counts, of which at most
+some 60,000 are summed."""
 
 WIDE_BLOCKS, WIDE_START = 512, 8
-"""Blocks of one standard deviation, and standard deviations below which weights, of the least losses, are left out."""
+"""Blocks per standard deviation, and standard deviations below which weights, of the smallest losses, are omitted."""
 
 WIDE_ERROR = 2.0**-40
 """Relative error of exp, Φ and of a few operations."""
 
 MANY_STEPS = 10_000
-"""Values from which they are summed at once; the errors of their exponents are within those of as many steps."""
+"""Number of values from which they are summed at once; errors of their exponents are within those of as many steps."""
 
 MIN_EXPONENT = -700.0
-"""Least logarithm of a chance that is a normal double."""
+"""Smallest logarithm of a probability that is a normal double."""
 
 MAX_EXPONENT = 600.0
-"""Largest logarithm of the ratio of two chances side by side: beyond, the loss is of no use."""
+"""Largest logarithm of the ratio of two adjacent probabilities: beyond it the loss is useless."""
 
 
 @lru_cache(maxsize=64)
 def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | None:
     """Return a bound on the loss of a label whose record moves up to ``affected`` votes [nats].
 
-    None where it is of no use, or takes too long. Ties are broken at random.
+    None if it is useless, or would take too long. Ties are broken at random.
     """
     wide = _wide_loss(sigma, K, classes, affected)
     end = math.ceil(END * sigma) + 2
@@ -251,7 +251,7 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
     if steps > MAX_STEPS or affected * K * (K + 2 * end) > MAX_WORK or steps > MAX_EXPONENT * sigma * sigma:
         return wide
     growths = _growths(sigma, -K - 2 * end, K + end + 2)
-    # The votes that are moved go to o one after the other: it has had ``own`` of them before.
+    # The moved votes go to o one after another; ``own`` of them have moved before.
     total = sum(_step(sigma, K - own, classes, own, growths, end) for own in range(affected))
     if not is_within(total, sys.float_info.max):
         return wide
@@ -260,18 +260,19 @@ def label_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
 
 @lru_cache(maxsize=64)
 def check_loss(sigma: float, threshold: float, K: int, classes: int, affected: int) -> float | None:
-    """Return a bound on the loss of the check "largest count + noise ≥ threshold" [nats]; None where it is of no use.
+    """Return a bound on the loss of the check "largest count + noise ≥ threshold" [nats]; None if it is useless.
 
-    ln G is concave: an answer loses most where it is least likely, ⊥ at K votes and a class at the least largest count.
+    ln G is concave, so the loss of an answer is largest where it is least probable: ⊥ at K votes, a class at the
+    smallest largest count.
     """
     least, needed, most = -(-K // classes), math.ceil(threshold), math.ceil(FAR * sigma)
     moved = min(affected, K - least)
-    starts = [min(start, most) for start in (least - needed, needed - 1 - K)]  # above, a loss is less
+    starts = [min(start, most) for start in (least - needed, needed - 1 - K)]  # beyond it losses are smaller
     if not moved:
         return 0.0
     if math.ceil(END * sigma) - min(starts) > MAX_EXPONENT * sigma * sigma:
         return None
-    if sigma > MAX_SUMMED_SIGMA or moved > MAX_STEPS:  # each step as the first, and G by its integral
+    if sigma > MAX_SUMMED_SIGMA or moved > MAX_STEPS:  # bounded by the first step, and G by its integral
         x = np.array(starts) + 1.0
         if x.min() < -END * sigma:
             return None
@@ -284,7 +285,7 @@ def check_loss(sigma: float, threshold: float, K: int, classes: int, affected: i
 
 
 def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | None:
-    """Return such a bound for a large σ, by blocks of noisy counts; None for another."""
+    """Return the bound of `label_loss` for a large σ, by blocks of noisy counts; None if σ is out of range."""
     if not (MIN_WIDE_SIGMA <= sigma <= MAX_WIDE_SIGMA and MAX_WIDE_VOTERS * sigma >= K):
         return None
     many = math.ceil(sigma / WIDE_BLOCKS)
@@ -295,10 +296,10 @@ def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
     growths = (classes - 1) * np.log1p(many * np.maximum(p[:-1], p[1:]) / below[:-1] * (1 + WIDE_ERROR))
     falls = many * (2 * x[:-1] + (many + 2 - 2 * K)) / (2 * sigma * sigma)
     logs = np.cumsum(growths - falls)  # of the weights of blocks, the second one first
-    # At the far end of each of them, where ρ is largest.
+    # At the far end of each block, where ρ is largest.
     losses = ((x[1:] + K) / (sigma * sigma) - np.log1p(-p[1:] / below[1:] * (1 + WIDE_ERROR)))[1:]
     terms = logs[:-1] + np.log(np.expm1(losses))
-    beyond = terms[-1] - math.log(-math.expm1(-(END - 1) * many / sigma))  # each block adds less, by that factor
+    beyond = terms[-1] - math.log(-math.expm1(-(END - 1) * many / sigma))  # each block adds less by that factor
     rounding = WIDE_ERROR + 4 * x.size * ULP * float(np.abs(growths).sum() + np.abs(falls).sum())
     mean = np.logaddexp(np.logaddexp.reduce(terms), beyond) - np.logaddexp.reduce(logs[:-1]) + 2 * rounding
     loss = up(affected * math.exp(mean), 4)
@@ -307,10 +308,10 @@ def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | Non
 
 def _growths(sigma: float, low: int, high: int) -> Array:
     """Return R(x) = ln G(x) − ln G(x − 1) for x from ``low`` to ``high``, G the distribution function of the noise."""
-    start = low - math.ceil(END * sigma)  # what lies below changes no double from ``low`` on
+    start = low - math.ceil(END * sigma)  # lower values change no double from ``low`` on
     x = np.arange(start, high + 1, dtype=np.float64)
     exponents = -x * x / (2 * sigma * sigma)
-    # All at once where no chance is subnormal: a sum of n positive numbers errs by n ulps, and so does the recursion.
+    # At once if no probability is subnormal: a sum of n positive numbers errs by n ulps, as the recursion does.
     if x.size > MANY_STEPS and exponents.min() > MIN_EXPONENT:
         chances = np.exp(exponents)
         return np.asarray(np.log1p(chances[low - start :] / np.cumsum(chances)[low - start - 1 : -1]))
@@ -323,12 +324,12 @@ def _growths(sigma: float, low: int, high: int) -> Array:
 
 
 def _step(sigma: float, left: int, classes: int, own: int, growths: Array, end: int) -> float:
-    """Return a bound on the loss where o has ``own`` votes and gains one of the ``left`` others."""
+    """Return a bound on the loss if o has ``own`` votes and gains one of the ``left`` others."""
     origin = left + own + 2 * end  # of x = 0 in ``growths``
     y = np.arange(own - end, max(left, own) + end)
-    # Each growth errs by some ulps a step, and by those of an exponent; more of it only raises the bound.
+    # Each growth errs by some ulps a step, and by those of an exponent; an excess only raises the bound.
     error = growths.size * (8 + 4 * origin / (sigma * sigma)) * ULP
-    # Where ties go against o: a larger growth than where they are broken at random.
+    # With ties broken against o: a larger growth than with random ties.
     here = growths[y - 1 + origin]
     chord = np.zeros(y.size)
     for votes in range(1, left + 1):
@@ -342,7 +343,7 @@ def _step(sigma: float, left: int, classes: int, own: int, growths: Array, end: 
     losses = slopes + (np.logaddexp(0.0, growths[z + 1]) - np.logaddexp(0.0, -growths[z]))
     losses += error * (growths[z + 1] + growths[z]) + 8 * ULP * (1 + np.abs(slopes))
     mean = np.logaddexp.reduce(logs + losses) - np.logaddexp.reduce(logs)
-    # What lies beyond falls at least by e^(−END/σ) a step, so all of it is at most σ times its first term.
+    # Later terms decrease at least by e^(−END/σ) a step, so together they are at most σ times the first.
     beyond = math.exp(min(0.0, logs[-1] + losses[-1] + math.log(2 + sigma) - np.logaddexp.reduce(logs + losses)))
     rounding = 2 * (y.size + 8) * ULP * (float(np.abs(pulls).sum() + np.abs(slopes).max() * y.size) + 1)
     return float(mean) + beyond + rounding

@@ -73,7 +73,7 @@ def test_the_work_of_a_recursion_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(recursion, "MAX_WORK", updates)
     assert compose_bits([(region, 3)], points=11).values.size == 11
     monkeypatch.setattr(recursion, "MAX_WORK", updates - 1)
-    with pytest.raises(TooMuchWork, match=r"updates are more than"):
+    with pytest.raises(TooMuchWork, match=r"updates exceed the limit of"):
         compose_bits([(region, 3)], points=11)
     with pytest.raises(TooMuchWork):  # of one kind there is one order
         compose_bits_any_order([(region, 3)], points=11)
@@ -403,7 +403,7 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
         assert asked[-1] == points
     short = accounts.STATED._replace(updates=vertices * 6 * 1001 - 1)
     refusal = total.total_of([(release.guarantee, 6)], 1e-6, effort=short, skip=bits).refused["bits"]
-    assert "each on 1001 points or more, take too long" in str(refusal)
+    assert "each on at least 1001 points, take too long" in str(refusal)
 
 
 def test_the_least_account_where_the_recursion_is_too_long() -> None:
